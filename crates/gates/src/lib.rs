@@ -1,0 +1,1 @@
+//! Versioned feature gates, compatibility versions and the cluster's decision.
