@@ -1,1 +1,43 @@
 //! Versioned feature gates, compatibility versions and the cluster's decision.
+
+mod assignments;
+mod bits;
+pub mod cluster;
+mod component_flags;
+mod components;
+mod dependency;
+mod document;
+mod effective;
+mod error;
+mod feature;
+mod gate;
+mod help;
+mod lint;
+mod metrics;
+pub mod plan;
+mod registry;
+mod resolve;
+mod spec;
+mod stage;
+mod status;
+mod suggest;
+mod version;
+
+pub use assignments::*;
+pub use component_flags::*;
+pub use components::*;
+pub use dependency::{DependencyError, Pair};
+pub use document::*;
+pub use effective::*;
+pub use error::{Classified, ErrorClass};
+pub use feature::*;
+pub use gate::*;
+pub use help::*;
+pub use lint::*;
+pub use metrics::*;
+pub use registry::*;
+pub use resolve::{SetError, SetErrors, Source, Warning};
+pub use spec::*;
+pub use stage::*;
+pub use status::*;
+pub use version::*;

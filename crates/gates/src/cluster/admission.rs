@@ -1,0 +1,186 @@
+//! What a member checks about itself and others before it takes part.
+
+use thiserror::Error;
+
+use crate::assignments::Assignments;
+use crate::cluster::{ClusterSpecs, Member, Publication};
+use crate::error::{Classified, ErrorClass};
+use crate::registry::toggled_stage;
+use crate::resolve::{SetError, SetErrors, Warning, judge};
+use crate::spec::Versions;
+use crate::stage::Stage;
+use crate::version::MajorMinor;
+
+impl ClusterSpecs {
+    /// Judges a member's own `--cluster-feature-gates` at its server version: what it
+    /// does not know, what does not exist there and what is locked there to another value
+    /// stops the start. What only the (lower) cluster version does not heed is a warning:
+    /// the value is published and counts once the version rises.
+    pub fn check_flags(
+        &self,
+        server_version: MajorMinor,
+        cluster_version: Option<MajorMinor>,
+        flags: &Assignments,
+    ) -> Result<Vec<Warning>, SetErrors> {
+        let mut errors = Vec::new();
+        let mut warnings = Vec::new();
+        for (name, value, _) in flags.iter() {
+            if toggled_stage(name).is_some() {
+                continue;
+            }
+            let Some(feature) = self.registry().get(name) else {
+                errors.push(SetError::Unknown(self.registry().unknown(name)));
+                continue;
+            };
+            let versions = Versions::exactly(server_version);
+            match judge(name, value, versions, feature.at(versions)) {
+                Err(error) => errors.push(error),
+                Ok(warning) => warnings.extend(warning),
+            }
+            if let Some(cluster_version) = self.decided(cluster_version) {
+                let spec = feature.at(Versions::exactly(cluster_version)).spec;
+                let why = if spec.stage == Stage::PreAlpha {
+                    Some("the feature does not exist there".to_owned())
+                } else if spec.locked && spec.default != value {
+                    Some(format!("the feature is locked to {} there", spec.default))
+                } else {
+                    None
+                };
+                warnings.extend(why.map(|why| Warning::NotYetHeeded {
+                    name: name.to_owned(),
+                    value,
+                    cluster_version,
+                    why,
+                }));
+            }
+        }
+        if errors.is_empty() {
+            Ok(warnings)
+        } else {
+            Err(SetErrors(errors))
+        }
+    }
+
+    /// Compares a member's published version with one's own. While the cluster version is
+    /// undecided both must be the same minor, or two rule sets would be at work before
+    /// the members ever agreed on one. Afterwards only a member below the cluster version
+    /// is refused, and not while a downgrade to its version is under way. Patch
+    /// differences never matter.
+    pub fn check_member_version(
+        &self,
+        own_version: MajorMinor,
+        cluster_version: Option<MajorMinor>,
+        downgrade_target: Option<MajorMinor>,
+        member: &Member,
+    ) -> Result<(), MixedVersions> {
+        let Publication::Proposal(proposal) = &member.publication else {
+            return Ok(());
+        };
+        let theirs = proposal.version;
+        let (allowed, needed) = match self.decided(cluster_version) {
+            None => (theirs == own_version, own_version),
+            Some(cluster) => (
+                theirs >= cluster || downgrade_target == Some(theirs),
+                cluster,
+            ),
+        };
+        if allowed {
+            return Ok(());
+        }
+        Err(MixedVersions {
+            member: member.shown(),
+            theirs,
+            needed,
+            new_cluster: self.decided(cluster_version).is_none(),
+        })
+    }
+
+    /// Whether a starting member publishes its flags: in a new cluster, or where the
+    /// cluster version already has params. Otherwise an older member could not read it.
+    pub fn publishes(&self, cluster_version: Option<MajorMinor>, new_cluster: bool) -> bool {
+        match self.decided(cluster_version) {
+            None => new_cluster,
+            Some(version) => version >= self.since(),
+        }
+    }
+
+    /// Whether a change of the cluster version makes a member publish again: when it
+    /// rises to where params begin.
+    pub fn publishes_again(&self, before: Option<MajorMinor>, after: MajorMinor) -> bool {
+        after >= self.since() && before.is_none_or(|before| before < self.since())
+    }
+}
+
+/// A member that has the mechanism switched off must not run where others rely on it.
+pub fn check_mechanism(
+    switched_on: bool,
+    params_are_stored: bool,
+    peers: &[Member],
+) -> Result<(), MechanismOff> {
+    let proposes = |peer: &&Member| matches!(peer.publication, Publication::Proposal(_));
+    if switched_on {
+        return Ok(());
+    }
+    if params_are_stored {
+        return Err(MechanismOff {
+            because: "this member's data holds cluster params".to_owned(),
+        });
+    }
+    match peers.iter().find(proposes) {
+        None => Ok(()),
+        Some(peer) => Err(MechanismOff {
+            because: format!("member {} published cluster feature flags", peer.shown()),
+        }),
+    }
+}
+
+/// Two minor versions where one is required. The process ends with this message.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "member {member} runs version {theirs}, but {needed} is needed: {advice}",
+    advice = if *new_cluster {
+        "all members of a new cluster start with the same minor version; upgrade afterwards, one by one"
+    } else {
+        "the cluster has moved on; start that member with a newer version, or enable a downgrade first"
+    }
+)]
+pub struct MixedVersions {
+    /// The other member.
+    pub member: String,
+    /// Its version.
+    pub theirs: MajorMinor,
+    /// The version it should have at least.
+    pub needed: MajorMinor,
+    /// Whether the cluster has not yet decided its version.
+    pub new_cluster: bool,
+}
+
+impl Classified for MixedVersions {
+    fn id(&self) -> &'static str {
+        "E-MIXED-VERSIONS"
+    }
+
+    fn class(&self) -> ErrorClass {
+        ErrorClass::Range
+    }
+}
+
+/// The mechanism is off here but in use.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "the server gate ClusterFeatureGate is off here, but {because}: start with --feature-gates=ClusterFeatureGate=true"
+)]
+pub struct MechanismOff {
+    /// Who uses it.
+    pub because: String,
+}
+
+impl Classified for MechanismOff {
+    fn id(&self) -> &'static str {
+        "E-MECHANISM-OFF"
+    }
+
+    fn class(&self) -> ErrorClass {
+        ErrorClass::NotImplemented
+    }
+}

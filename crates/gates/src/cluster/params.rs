@@ -1,0 +1,142 @@
+//! The values all members share.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::cluster::ClusterSpecs;
+use crate::error::{Classified, ErrorClass};
+use crate::registry::Registry;
+use crate::spec::Versions;
+use crate::stage::Stage;
+use crate::version::MajorMinor;
+
+/// The values in force from one log index on, and the version they were decided at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterParams {
+    /// The cluster version. Written as `major.minor`; `3.7.0` is accepted on reading.
+    pub version: MajorMinor,
+    /// By name. Further cluster-wide parameters may join them here.
+    pub features: BTreeMap<String, bool>,
+}
+
+impl ClusterParams {
+    /// The value of a name, as a member with this registry sees it: what was decided;
+    /// else, for a feature that is locked at that version, its locked default (a newer
+    /// leader may no longer know it); else off.
+    pub fn enabled(&self, registry: &Registry, name: &str) -> bool {
+        if let Some(&value) = self.features.get(name) {
+            return value;
+        }
+        registry.get(name).is_some_and(|feature| {
+            let spec = feature.at(Versions::exactly(self.version)).spec;
+            spec.locked && spec.default
+        })
+    }
+}
+
+impl ClusterSpecs {
+    /// What a brand-new cluster starts with before anything was decided: defaults at the
+    /// server's version, with everything alpha or beta off, because a patch release may
+    /// flip those defaults. Absent for versions that have no params.
+    pub fn bootstrap(&self, server_version: MajorMinor) -> Option<ClusterParams> {
+        if server_version < self.since() {
+            return None;
+        }
+        let versions = Versions::exactly(server_version);
+        let features = self
+            .registry()
+            .features()
+            .iter()
+            .filter_map(|feature| {
+                let spec = feature.at(versions).spec;
+                let value = match spec.stage {
+                    Stage::PreAlpha | Stage::Removed => return None,
+                    Stage::Alpha | Stage::Beta => false,
+                    Stage::Ga | Stage::Deprecated => spec.default,
+                };
+                Some((feature.name.clone(), value))
+            })
+            .collect();
+        Some(ClusterParams {
+            version: server_version,
+            features,
+        })
+    }
+
+    /// Stored params brought down to an older version offline: features that do not
+    /// exist there are dropped; below the first version with params all of it goes.
+    pub fn pruned(&self, params: &ClusterParams, target: MajorMinor) -> Option<ClusterParams> {
+        if target < self.since() {
+            return None;
+        }
+        let exists = |name: &str| {
+            self.registry()
+                .get(name)
+                .is_some_and(|feature| feature.at(Versions::exactly(target)).spec.stage.exists())
+        };
+        Some(ClusterParams {
+            version: target,
+            features: params
+                .features
+                .iter()
+                .filter(|(name, _)| exists(name))
+                .map(|(name, &value)| (name.clone(), value))
+                .collect(),
+        })
+    }
+
+    /// What a version request does to the stored params when it is applied.
+    pub fn applied(
+        &self,
+        version: MajorMinor,
+        params: Option<ClusterParams>,
+    ) -> Result<AppliedParams, ParamsError> {
+        match params {
+            _ if version < self.since() => Ok(AppliedParams::Delete),
+            None => Ok(AppliedParams::Keep),
+            Some(params) if params.version == version => Ok(AppliedParams::Replace(params)),
+            Some(params) => Err(ParamsError::VersionMismatch {
+                params: params.version,
+                version,
+            }),
+        }
+    }
+}
+
+/// What happens to the stored params.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AppliedParams {
+    /// They go: the version has none.
+    Delete,
+    /// They stay: the sender said nothing about them.
+    Keep,
+    /// These from now on.
+    Replace(ClusterParams),
+}
+
+/// Why params in the log are refused.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+#[allow(missing_docs)] // the fields are the ones the messages print
+pub enum ParamsError {
+    /// The two versions of one request differ.
+    #[error(
+        "cluster params for version {params} came with cluster version {version}: the sender is broken, the entry has no effect"
+    )]
+    VersionMismatch {
+        params: MajorMinor,
+        version: MajorMinor,
+    },
+}
+
+impl Classified for ParamsError {
+    fn id(&self) -> &'static str {
+        "E-PARAMS-VERSION"
+    }
+
+    fn class(&self) -> ErrorClass {
+        ErrorClass::Invalid
+    }
+}

@@ -1,0 +1,276 @@
+//! Declaring a feature beside the code it guards, and collecting declarations into a
+//! registry whose handles are checked by the compiler.
+//!
+//! [`feature!`](crate::feature!) makes a unit type: the handle. [`registry!`](crate::registry!)
+//! lists handles and gives each its position, so that a check is an array access: no
+//! lock, no hash, no allocation. A handle of one registry does not compile against the
+//! gates of another, so a server feature cannot be looked up as a cluster feature.
+
+use serde::{Deserialize, Serialize};
+
+use crate::spec::Spec;
+
+/// Who decides a feature's value. A feature has one level for life; the wrong level
+/// is mended by a new feature with a new name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// Each process for itself, from its own flags, fixed at start.
+    Server,
+    /// All members together, through the replicated log.
+    Cluster,
+    /// One component of several in a process.
+    Component,
+}
+
+impl Level {
+    /// The word for messages.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Level::Server => "server",
+            Level::Cluster => "cluster",
+            Level::Component => "component",
+        }
+    }
+
+    /// The flag that sets features of this level.
+    pub const fn flag(self) -> &'static str {
+        match self {
+            Level::Cluster => "--cluster-feature-gates",
+            Level::Server | Level::Component => "--feature-gates",
+        }
+    }
+}
+
+/// The most lasting thing a feature changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Touches {
+    /// Only what the process does.
+    Nothing,
+    /// Structures in memory that a restart rebuilds.
+    Memory,
+    /// What is sent to clients or peers.
+    Wire,
+    /// What is written to the replicated log.
+    Log,
+    /// What is written to the store.
+    Backend,
+}
+
+/// Whether a feature can be turned off again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reversibility {
+    /// At any time.
+    Free,
+    /// Until data written with it exists.
+    UntilUsed,
+    /// Never: once on, turning it off loses something.
+    Never,
+}
+
+/// Everything there is to say about a feature, in one place. Registry, documentation,
+/// help text, metrics and status all come from it.
+#[derive(Debug, Clone, Copy)]
+pub struct Declaration {
+    /// The name users write.
+    pub name: &'static str,
+    /// Who decides it.
+    pub level: Level,
+    /// What it does: the doc comment of the declaration.
+    pub doc: &'static str,
+    /// Who answers questions about it.
+    pub owner: &'static str,
+    /// The most lasting thing it changes.
+    pub touches: Touches,
+    /// Whether it can be turned off again.
+    pub reversible: Reversibility,
+    /// Its history, oldest first.
+    pub specs: &'static [Spec],
+    /// What must be on for it to be on.
+    pub depends_on: &'static [&'static str],
+    /// Set where the gate is known but guards nothing here, with the reason.
+    pub inert: Option<&'static str>,
+}
+
+/// A handle made by [`feature!`](crate::feature!).
+pub trait Feature: Copy + 'static {
+    /// What was declared.
+    const DECLARATION: Declaration;
+}
+
+/// A list of features made by [`registry!`](crate::registry!).
+pub trait FeatureSet: Copy + 'static {
+    /// The level all of them have.
+    const LEVEL: Level;
+    /// The declarations; a handle's position is its index here.
+    const DECLARATIONS: &'static [Declaration];
+}
+
+/// "This feature is in that registry", with its position.
+pub trait MemberOf<Set: FeatureSet>: Feature {
+    /// The position in [`FeatureSet::DECLARATIONS`].
+    const INDEX: usize;
+}
+
+/// Declares a feature. The doc comment becomes its documentation everywhere.
+///
+/// ```
+/// use portunus_gates::feature;
+///
+/// feature! {
+///     /// Answers renewals from memory when the lease is known.
+///     pub FastRenew {
+///         level: Server,
+///         owner: "lease",
+///         touches: Memory,
+///         reversible: Free,
+///         specs: [Spec::alpha("3.6"), Spec::beta("3.7").on()],
+///     }
+/// }
+/// ```
+///
+/// Two optional lines: `inert: "reason",` after `reversible` for a gate that is known
+/// but guards nothing, and `depends_on: [Other],` at the end, with other handles.
+#[macro_export]
+macro_rules! feature {
+    (
+        $(#[doc = $doc:literal])+
+        $visibility:vis $name:ident {
+            level: $level:ident,
+            owner: $owner:literal,
+            touches: $touches:ident,
+            reversible: $reversible:ident,
+            $(inert: $inert:literal,)?
+            specs: [$($spec:expr),+ $(,)?],
+            $(depends_on: [$($dependency:ty),+ $(,)?],)?
+        }
+    ) => {
+        $(#[doc = $doc])+
+        #[derive(Debug, Clone, Copy)]
+        $visibility struct $name;
+
+        impl $crate::Feature for $name {
+            const DECLARATION: $crate::Declaration = {
+                #[allow(unused_imports)]
+                use $crate::Spec;
+                #[allow(unused_mut, unused_assignments)]
+                let mut inert: ::core::option::Option<&'static str> = ::core::option::Option::None;
+                $(inert = ::core::option::Option::Some($inert);)?
+                $crate::Declaration {
+                    name: ::core::stringify!($name),
+                    level: $crate::Level::$level,
+                    doc: ::core::concat!($($doc, "\n"),+),
+                    owner: $owner,
+                    touches: $crate::Touches::$touches,
+                    reversible: $crate::Reversibility::$reversible,
+                    specs: &[$($spec),+],
+                    depends_on: &[$($(<$dependency as $crate::Feature>::DECLARATION.name),+)?],
+                    inert,
+                }
+            };
+        }
+    };
+}
+
+/// Collects features into a registry type.
+///
+/// ```
+/// # use portunus_gates::feature;
+/// # feature! {
+/// #     /// Answers renewals from memory when the lease is known.
+/// #     pub FastRenew {
+/// #         level: Server, owner: "lease", touches: Memory, reversible: Free,
+/// #         specs: [Spec::beta("3.7").on()],
+/// #     }
+/// # }
+/// portunus_gates::registry! {
+///     /// What one server of ours can switch.
+///     pub ServerFeatures: Server = [FastRenew]
+/// }
+/// let registry = portunus_gates::Registry::of::<ServerFeatures>()?;
+/// assert!(registry.get("FastRenew").is_some());
+/// # Ok::<(), portunus_gates::RegisterError>(())
+/// ```
+///
+/// A feature of another level, or one listed twice, does not compile:
+///
+/// ```compile_fail
+/// # use portunus_gates::feature;
+/// # feature! {
+/// #     /// Answers renewals from memory when the lease is known.
+/// #     pub FastRenew {
+/// #         level: Server, owner: "lease", touches: Memory, reversible: Free,
+/// #         specs: [Spec::beta("3.7").on()],
+/// #     }
+/// # }
+/// portunus_gates::registry! {
+///     /// The cluster's.
+///     pub ClusterFeatures: Cluster = [FastRenew]
+/// }
+/// let index = <FastRenew as portunus_gates::MemberOf<ClusterFeatures>>::INDEX;
+/// ```
+#[macro_export]
+macro_rules! registry {
+    (
+        $(#[$attribute:meta])*
+        $visibility:vis $name:ident: $level:ident = [$($feature:ty),* $(,)?]
+    ) => {
+        $(#[$attribute])*
+        #[derive(Debug, Clone, Copy)]
+        $visibility struct $name;
+
+        impl $crate::FeatureSet for $name {
+            const LEVEL: $crate::Level = $crate::Level::$level;
+            const DECLARATIONS: &'static [$crate::Declaration] =
+                &[$(<$feature as $crate::Feature>::DECLARATION),*];
+        }
+
+        $(
+            impl $crate::MemberOf<$name> for $feature {
+                const INDEX: usize = $crate::position(
+                    <$name as $crate::FeatureSet>::DECLARATIONS,
+                    <$name as $crate::FeatureSet>::LEVEL,
+                    <$feature as $crate::Feature>::DECLARATION.name,
+                );
+            }
+            const _: usize = <$feature as $crate::MemberOf<$name>>::INDEX;
+        )*
+    };
+}
+
+/// Where a feature stands in a registry. Used by [`registry!`](crate::registry!) in constants.
+// The panics are compile errors: this runs only in constants.
+#[doc(hidden)]
+#[allow(clippy::panic)]
+pub const fn position(declarations: &[Declaration], level: Level, name: &str) -> usize {
+    let mut i = 0;
+    while i < declarations.len() {
+        if same(declarations[i].name, name) {
+            if declarations[i].level as u8 != level as u8 {
+                // Evaluated in constants: it can never happen at run time.
+                panic!("a feature's level must be the level of the registry that lists it");
+            }
+            return i;
+        }
+        i += 1;
+    }
+    // Evaluated in constants: it can never happen at run time.
+    panic!("the feature is not in the registry");
+}
+
+const fn same(left: &str, right: &str) -> bool {
+    let (left, right) = (left.as_bytes(), right.as_bytes());
+    if left.len() != right.len() {
+        return false;
+    }
+    let mut i = 0;
+    while i < left.len() {
+        if left[i] != right[i] {
+            return false;
+        }
+        i += 1;
+    }
+    true
+}

@@ -1,0 +1,371 @@
+//! Gates in force: immutable, passed explicitly, never a global.
+//!
+//! ```text
+//!  Registry ─┐
+//!  Versions ─┼─▶ GateSetBuilder ──build()──▶ GateSet ──▶ checks, explain, help, metrics
+//!  flags    ─┘    (judges nothing)             │
+//!                                              └─ with / without / at ──▶ another GateSet
+//! ```
+//!
+//! Every change makes a new set from the raw assignments, or is refused and changes nothing.
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::assignments::{Assignments, FlagError, Origin};
+use crate::bits::Bits;
+use crate::feature::{FeatureSet, MemberOf};
+use crate::registry::{
+    RegisterError, Registered, Registry, RegistryBuilder, UnknownFeature, toggled_stage,
+};
+use crate::resolve::{SetErrors, State, Warning, attempt, judge};
+use crate::spec::Versions;
+
+/// Collects what was said; nothing is judged before [`GateSetBuilder::build`], so flags
+/// may arrive before the version is known.
+#[derive(Debug, Clone)]
+pub struct GateSetBuilder {
+    registry: Arc<Registry>,
+    versions: Versions,
+    assignments: Assignments,
+    warnings: Vec<Warning>,
+}
+
+impl GateSetBuilder {
+    /// At other versions.
+    #[must_use]
+    pub fn versions(mut self, versions: Versions) -> Self {
+        self.versions = versions;
+        self
+    }
+
+    /// Adds `A=true,B=false` from the command line. Only the syntax is checked here.
+    pub fn flag(mut self, text: &str) -> Result<Self, FlagError> {
+        self.assignments
+            .merge(&Assignments::parse(Origin::Flag, text)?);
+        Ok(self)
+    }
+
+    /// Adds anything already read.
+    #[must_use]
+    pub fn stage(mut self, assignments: &Assignments) -> Self {
+        self.assignments.merge(assignments);
+        self
+    }
+
+    /// Adds one variable per feature, such as `KUBE_FEATURE_Name=true`. An environment is
+    /// inherited by processes that know other features, so what cannot be set is left out
+    /// with a warning.
+    #[must_use]
+    pub fn environment<'a>(
+        mut self,
+        prefix: &str,
+        variables: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Self {
+        let (mut assigned, ignored) = Assignments::from_environment(prefix, variables);
+        let mut reasons: Vec<(String, String)> = ignored
+            .into_iter()
+            .map(|error| (format!("{prefix}*"), error.to_string()))
+            .collect();
+        for (name, value) in assigned.to_map() {
+            if toggled_stage(&name).is_some() {
+                continue;
+            }
+            let refused = match self.registry.get(&name) {
+                None => Some(self.registry.unknown(&name).to_string()),
+                Some(feature) => {
+                    let judged = judge(&name, value, self.versions, feature.at(self.versions));
+                    judged.err().map(|error| error.to_string())
+                }
+            };
+            if let Some(reason) = refused {
+                assigned.remove(&name);
+                reasons.push((format!("{prefix}{name}"), reason));
+            }
+        }
+        self.warnings.extend(
+            reasons
+                .into_iter()
+                .map(|(variable, reason)| Warning::EnvironmentIgnored { variable, reason }),
+        );
+        self.assignments.merge(&assigned);
+        self
+    }
+
+    /// Judges everything at once.
+    pub fn build(self) -> Result<GateSet, SetErrors> {
+        let resolution = attempt(&self.registry, self.versions, &self.assignments);
+        if !resolution.errors.is_empty() {
+            return Err(SetErrors(resolution.errors));
+        }
+        let bits = Bits::collect(resolution.states.iter().map(|state| state.value));
+        let mut warnings = self.warnings;
+        warnings.extend(resolution.warnings);
+        Ok(GateSet {
+            registry: self.registry,
+            versions: self.versions,
+            assignments: self.assignments,
+            states: resolution.states.into(),
+            bits,
+            warnings,
+        })
+    }
+}
+
+/// The gates of one process, checked by name. For checks by handle see [`Gates`].
+#[derive(Debug, Clone)]
+pub struct GateSet {
+    registry: Arc<Registry>,
+    versions: Versions,
+    assignments: Assignments,
+    states: Box<[State]>,
+    /// The values again, by position, for checks by handle.
+    bits: Bits,
+    warnings: Vec<Warning>,
+}
+
+impl GateSet {
+    /// Starts a set with nothing said.
+    pub fn builder(registry: Arc<Registry>, versions: Versions) -> GateSetBuilder {
+        GateSetBuilder {
+            registry,
+            versions,
+            assignments: Assignments::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// The value of a name that comes from outside.
+    pub fn try_enabled(&self, name: &str) -> Result<bool, UnknownFeature> {
+        self.state(name).map(|(_, state)| state.value)
+    }
+
+    /// Whether somebody named the feature. AllAlpha does not count as naming it.
+    pub fn explicitly_set(&self, name: &str) -> bool {
+        self.assignments.get(name).is_some()
+    }
+
+    /// The versions everything was judged at.
+    pub fn versions(&self) -> Versions {
+        self.versions
+    }
+
+    /// What was said, raw.
+    pub fn assignments(&self) -> &Assignments {
+        &self.assignments
+    }
+
+    /// The features behind.
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+
+    /// What the operator should be told once.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    /// The same with more said, or everything that is wrong with it.
+    pub fn with(&self, assignments: &Assignments) -> Result<GateSet, SetErrors> {
+        self.rebuilt(|builder| builder.stage(assignments))
+    }
+
+    /// The same with a name back at its default. Values it had derived go with it.
+    pub fn without(&self, name: &str) -> Result<GateSet, SetErrors> {
+        self.rebuilt(|mut builder| {
+            builder.assignments.remove(name);
+            builder
+        })
+    }
+
+    /// The same registry and versions with nothing said.
+    pub fn reset(&self) -> Result<GateSet, SetErrors> {
+        GateSet::builder(self.registry.clone(), self.versions).build()
+    }
+
+    /// The same flags at other versions, with every value that differs.
+    pub fn at(&self, versions: Versions) -> Result<(GateSet, Vec<ValueChange>), SetErrors> {
+        let next = self.rebuilt(|builder| builder.versions(versions))?;
+        let changes = self
+            .features()
+            .zip(next.features())
+            .filter(|((_, before), (_, after))| before.value != after.value)
+            .map(|((feature, before), (_, after))| ValueChange {
+                name: feature.name.clone(),
+                before: before.value,
+                after: after.value,
+            })
+            .collect();
+        Ok((next, changes))
+    }
+
+    fn rebuilt(
+        &self,
+        change: impl FnOnce(GateSetBuilder) -> GateSetBuilder,
+    ) -> Result<GateSet, SetErrors> {
+        let builder = GateSet::builder(self.registry.clone(), self.versions);
+        change(builder.stage(&self.assignments)).build()
+    }
+
+    pub(crate) fn state(&self, name: &str) -> Result<(&Registered, &State), UnknownFeature> {
+        match self.registry.position(name) {
+            Some(index) => Ok((&self.registry.features()[index], &self.states[index])),
+            None => Err(self.registry.unknown(name)),
+        }
+    }
+
+    /// All features with their states, sorted by name.
+    pub(crate) fn features(&self) -> impl Iterator<Item = (&Registered, &State)> {
+        self.registry.sorted().filter_map(|feature| {
+            let index = self.registry.position(&feature.name)?;
+            Some((feature, &self.states[index]))
+        })
+    }
+}
+
+/// `A=true,B=false`: everything set or derived from a toggle, sorted.
+impl std::fmt::Display for GateSet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        use crate::resolve::Source;
+        let mut shown: BTreeMap<&str, bool> = BTreeMap::new();
+        for (name, value, _) in self.assignments.iter() {
+            shown.insert(name, value);
+        }
+        for (feature, state) in self.features() {
+            if matches!(state.source, Source::AllAlpha(_) | Source::AllBeta(_)) {
+                shown.insert(&feature.name, state.value);
+            }
+        }
+        for (i, (name, value)) in shown.into_iter().enumerate() {
+            let comma = if i > 0 { "," } else { "" };
+            write!(f, "{comma}{name}={value}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A value that a change of version changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ValueChange {
+    /// Which feature.
+    pub name: String,
+    /// The value until now.
+    pub before: bool,
+    /// The value from now on.
+    pub after: bool,
+}
+
+/// A [`registry!`](crate::registry!) whose declarations were found legal: where typed
+/// gates come from.
+#[derive(Debug, Clone)]
+pub struct Features<Set: FeatureSet> {
+    registry: Arc<Registry>,
+    set: PhantomData<Set>,
+}
+
+impl<Set: FeatureSet> Features<Set> {
+    /// As declared.
+    pub fn declared() -> Result<Features<Set>, RegisterError> {
+        Features::declared_with(|_| Ok(()))
+    }
+
+    /// As declared, then changed: defaults overridden, features added behind.
+    pub fn declared_with<E: From<RegisterError>>(
+        change: impl FnOnce(&mut RegistryBuilder) -> Result<(), E>,
+    ) -> Result<Features<Set>, E> {
+        let mut builder = Registry::builder_of::<Set>()?;
+        change(&mut builder)?;
+        Ok(Features {
+            registry: Arc::new(builder.build()),
+            set: PhantomData,
+        })
+    }
+
+    /// The features by name.
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+
+    /// The gates in force at these versions with these values, or everything that is
+    /// wrong with them.
+    pub fn gates(
+        &self,
+        versions: Versions,
+        assignments: &Assignments,
+    ) -> Result<Gates<Set>, SetErrors> {
+        let builder = GateSet::builder(self.registry.clone(), versions);
+        Ok(Gates {
+            set: builder.stage(assignments).build()?,
+            registry: PhantomData,
+        })
+    }
+}
+
+/// Gates checked by handle: one array access.
+///
+/// ```
+/// use portunus_gates::{Assignments, Features, MajorMinor, Origin, Versions, feature, registry};
+///
+/// feature! {
+///     /// Greets in colour.
+///     pub Colour {
+///         level: Server, owner: "greeter", touches: Nothing, reversible: Free,
+///         specs: [Spec::alpha("1.1"), Spec::beta("1.2").on()],
+///     }
+/// }
+/// registry! {
+///     /// What the greeter can switch.
+///     pub Greeter: Server = [Colour]
+/// }
+///
+/// let versions = Versions::emulating(MajorMinor::new(1, 2));
+/// let flags = Assignments::parse(Origin::Flag, "Colour=false")?;
+/// let gates = Features::<Greeter>::declared()?.gates(versions, &flags)?;
+/// assert!(!gates.enabled(Colour));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// A handle of another registry does not compile:
+///
+/// ```compile_fail
+/// # use portunus_gates::{feature, registry, Gates};
+/// feature! {
+///     /// In no registry.
+///     pub Lost {
+///         level: Server, owner: "nobody", touches: Nothing, reversible: Free,
+///         specs: [Spec::alpha("1.1")],
+///     }
+/// }
+/// registry! {
+///     /// Empty.
+///     pub Empty: Server = []
+/// }
+/// fn check(gates: &Gates<Empty>) -> bool {
+///     gates.enabled(Lost)
+/// }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Gates<Set: FeatureSet> {
+    set: GateSet,
+    registry: PhantomData<Set>,
+}
+
+impl<Set: FeatureSet> Gates<Set> {
+    /// Whether a feature is on.
+    #[inline]
+    pub fn enabled<F: MemberOf<Set>>(&self, _feature: F) -> bool {
+        self.set.bits.get(F::INDEX)
+    }
+}
+
+impl<Set: FeatureSet> Deref for Gates<Set> {
+    type Target = GateSet;
+
+    fn deref(&self) -> &GateSet {
+        &self.set
+    }
+}

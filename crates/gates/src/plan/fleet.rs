@@ -1,0 +1,210 @@
+//! A picture of all members, and what a change makes of it.
+
+use std::collections::BTreeSet;
+
+use thiserror::Error;
+
+use crate::assignments::Assignments;
+use crate::cluster::{ClusterSpecs, Member, MemberId, Previous, Proposal, Publication};
+use crate::version::MajorMinor;
+
+use super::settled;
+
+/// All members with what is in force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fleet {
+    /// The cluster version, once decided.
+    pub cluster_version: Option<MajorMinor>,
+    /// The params in force.
+    pub previous: Previous,
+    /// The members.
+    pub members: Vec<FleetMember>,
+    /// Features of which data exists; those that are reversible until used count it.
+    pub used: BTreeSet<String>,
+}
+
+/// A member with what it was started with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FleetMember {
+    /// What the cluster knows of it.
+    pub member: Member,
+    /// The version it behaves as.
+    pub server_version: MajorMinor,
+    /// Its server flags.
+    pub server_flags: Assignments,
+    /// Its cluster flags.
+    pub cluster_flags: Assignments,
+}
+
+/// Something an operator might do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// Restart every member at a later version with the same flags.
+    Upgrade(MajorMinor),
+    /// Lower the cluster version by one minor, then restart every member there.
+    Downgrade(MajorMinor),
+    /// Restart one member; what is not given stays.
+    Restart {
+        /// Which.
+        member: MemberId,
+        /// The version to behave as.
+        version: Option<MajorMinor>,
+        /// All its server flags.
+        server_flags: Option<Assignments>,
+        /// All its cluster flags.
+        cluster_flags: Option<Assignments>,
+    },
+    /// Add a member and start it.
+    Add(FleetMember),
+    /// Remove a member.
+    Remove(MemberId),
+    /// Make a learner a voter.
+    Promote(MemberId),
+}
+
+impl Fleet {
+    /// The fleet once the change is done and everything it triggers has been decided.
+    pub fn after(&self, cluster: &ClusterSpecs, change: &Change) -> Result<Fleet, ChangeError> {
+        let mut next = self.clone();
+        match change {
+            Change::Upgrade(target) => {
+                if let Some(current) = self.cluster_version.filter(|current| target < current) {
+                    return Err(ChangeError::NotUp {
+                        target: *target,
+                        current,
+                    });
+                }
+                for member in &mut next.members {
+                    member.server_version = *target;
+                }
+            }
+            Change::Downgrade(target) => {
+                let current = self.cluster_version.ok_or(ChangeError::VersionUndecided)?;
+                if *target >= current || *target != current.minus_minors(1) {
+                    return Err(ChangeError::NotOneDown {
+                        target: *target,
+                        current,
+                    });
+                }
+                next.cluster_version = Some(*target);
+                next.previous = settled(cluster, &next);
+                for member in &mut next.members {
+                    member.server_version = *target;
+                }
+            }
+            Change::Restart {
+                member,
+                version,
+                server_flags,
+                cluster_flags,
+            } => {
+                let member = next.member(*member)?;
+                if let Some(version) = version {
+                    member.server_version = *version;
+                }
+                if let Some(flags) = server_flags {
+                    member.server_flags = flags.clone();
+                }
+                if let Some(flags) = cluster_flags {
+                    member.cluster_flags = flags.clone();
+                }
+            }
+            Change::Add(member) => {
+                if self
+                    .members
+                    .iter()
+                    .any(|other| other.member.id == member.member.id)
+                {
+                    return Err(ChangeError::MemberExists(member.member.id));
+                }
+                let mut member = member.clone();
+                member.member.started = true;
+                next.members.push(member);
+            }
+            Change::Remove(id) => {
+                next.member(*id)?;
+                next.members.retain(|member| member.member.id != *id);
+            }
+            Change::Promote(id) => {
+                let member = next.member(*id)?;
+                if member.member.voter {
+                    return Err(ChangeError::NotALearner(*id));
+                }
+                member.member.voter = true;
+            }
+        }
+        next.settle(cluster);
+        Ok(next)
+    }
+
+    fn member(&mut self, id: MemberId) -> Result<&mut FleetMember, ChangeError> {
+        self.members
+            .iter_mut()
+            .find(|member| member.member.id == id)
+            .ok_or(ChangeError::NoSuchMember(id))
+    }
+
+    /// Lets the members publish and the leader decide, until nothing changes any more.
+    fn settle(&mut self, cluster: &ClusterSpecs) {
+        self.publish(cluster);
+        let versions: Vec<Option<MajorMinor>> = self
+            .members
+            .iter()
+            .map(|member| Some(member.server_version))
+            .collect();
+        if let Some(version) = cluster.next_cluster_version(self.cluster_version, &versions, None) {
+            self.cluster_version = Some(version);
+            self.publish(cluster);
+        }
+        self.previous = settled(cluster, self);
+    }
+
+    /// What each started member publishes at the cluster version; foreign ones stay foreign.
+    fn publish(&mut self, cluster: &ClusterSpecs) {
+        let publishes = cluster.publishes(self.cluster_version, self.previous == Previous::Absent);
+        for member in &mut self.members {
+            if !member.member.started || member.member.publication == Publication::Foreign {
+                continue;
+            }
+            member.member.publication = if publishes {
+                Publication::Proposal(Proposal {
+                    version: member.server_version,
+                    flags: member.cluster_flags.to_map(),
+                })
+            } else {
+                Publication::Nothing
+            };
+        }
+    }
+}
+
+/// Why a change makes no sense for this fleet.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+#[allow(missing_docs)] // the fields are the ones the messages print
+pub enum ChangeError {
+    /// No such member.
+    #[error("there is no member {0}: see `member list`")]
+    NoSuchMember(MemberId),
+    /// The id is taken.
+    #[error("member {0} is already there")]
+    MemberExists(MemberId),
+    /// Only a learner can be promoted.
+    #[error("member {0} votes already: only a learner can be promoted")]
+    NotALearner(MemberId),
+    /// An upgrade that goes down.
+    #[error("{target} is below the cluster version {current}: that is a downgrade")]
+    NotUp {
+        target: MajorMinor,
+        current: MajorMinor,
+    },
+    /// A downgrade goes exactly one minor down.
+    #[error("a downgrade goes one minor down, from {current} to {}, not to {target}", current.minus_minors(1))]
+    NotOneDown {
+        target: MajorMinor,
+        current: MajorMinor,
+    },
+    /// Nothing to downgrade from.
+    #[error("the cluster version is not decided yet: wait until all members have started")]
+    VersionUndecided,
+}

@@ -1,0 +1,349 @@
+//! What would happen: the same rules that decide, asked about something that has not
+//! been done yet.
+//!
+//! [`plan`] applies a [`Change`] to a picture of the fleet and compares. The values after
+//! come from [`decide`](crate::cluster::decide) and from the resolution that a starting
+//! server uses; there is no second set of rules, so the plan is what will happen.
+
+mod fleet;
+
+use serde::Serialize;
+
+use crate::assignments::Assignments;
+use crate::cluster::{
+    ClusterSpecs, Decision, Member, MemberId, MixedVersions, Outcome, Reason, decide, find, reason,
+};
+use crate::error::Classified;
+use crate::feature::{Level, Reversibility};
+use crate::registry::{Registered, Registry};
+use crate::resolve::{SetError, attempt};
+use crate::spec::Versions;
+use crate::version::MajorMinor;
+
+pub use fleet::{Change, ChangeError, Fleet, FleetMember};
+
+/// What a change would do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Plan {
+    /// One row per feature and, for server features, per member; sorted by level, name
+    /// and member.
+    pub rows: Vec<PlanRow>,
+    /// What stands in the way besides single features.
+    pub obstacles: Vec<String>,
+    /// The cluster version afterwards.
+    pub cluster_version: Option<MajorMinor>,
+}
+
+impl Plan {
+    /// Whether anything stands in the way.
+    pub fn is_blocked(&self) -> bool {
+        !self.obstacles.is_empty() || self.rows.iter().any(|row| row.block.is_some())
+    }
+
+    /// The rows whose value changes or that block.
+    pub fn notable(&self) -> impl Iterator<Item = &PlanRow> {
+        self.rows
+            .iter()
+            .filter(|row| row.before != row.after || row.block.is_some())
+    }
+}
+
+/// One feature, before and after.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PlanRow {
+    /// Which feature.
+    pub feature: String,
+    /// Who decides it.
+    pub level: Level,
+    /// Whose: a server feature's member, or the member whose flag blocks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub member: Option<MemberId>,
+    /// The value now; absent where the feature or the member does not exist.
+    pub before: Option<bool>,
+    /// The value then; absent where it would not exist, or the member would not start.
+    pub after: Option<bool>,
+    /// Why it will be so.
+    pub why: String,
+    /// Whether and how it stands in the way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block: Option<Block>,
+}
+
+/// How a feature stands in the way of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Block {
+    /// The flag names a feature that does not exist there: the member would not start.
+    Unknown,
+    /// The flag names a feature that was removed by then: the member would not start.
+    Removed,
+    /// The flag's value is not the one it is locked to: the member would not start.
+    Locked,
+    /// Something it needs goes off.
+    DependencyLost,
+    /// It goes off, but cannot be turned off any more.
+    OneWay,
+}
+
+/// Says what a change would do, for server and cluster features alike.
+pub fn plan(server: &Registry, cluster: &ClusterSpecs, fleet: &Fleet, change: &Change) -> Plan {
+    let mut obstacles = Vec::new();
+    let after = match fleet.after(cluster, change) {
+        Ok(after) => after,
+        Err(error) => {
+            return Plan {
+                rows: Vec::new(),
+                obstacles: vec![error.to_string()],
+                cluster_version: fleet.cluster_version,
+            };
+        }
+    };
+    obstacles.extend(version_obstacles(cluster, fleet, &after));
+    let mut rows = Vec::new();
+    for member in &after.members {
+        let before = fleet
+            .members
+            .iter()
+            .find(|old| old.member.id == member.member.id);
+        rows.extend(server_rows(server, fleet, before, member));
+        rows.extend(cluster_flag_rows(cluster, &after, member));
+    }
+    rows.extend(cluster_rows(cluster, fleet, &after));
+    rows.sort_by(|a, b| (a.level, &a.feature, a.member).cmp(&(b.level, &b.feature, b.member)));
+    Plan {
+        rows,
+        obstacles,
+        cluster_version: after.cluster_version,
+    }
+}
+
+/// One row per server feature of one member, and one per flag it could not start with.
+fn server_rows(
+    registry: &Registry,
+    fleet: &Fleet,
+    before: Option<&FleetMember>,
+    after: &FleetMember,
+) -> Vec<PlanRow> {
+    let now = before.map(|member| {
+        attempt(
+            registry,
+            Versions::emulating(member.server_version),
+            &member.server_flags,
+        )
+    });
+    let versions = Versions::emulating(after.server_version);
+    let then = attempt(registry, versions, &after.server_flags);
+    let mut rows: Vec<PlanRow> = registry
+        .features()
+        .iter()
+        .zip(&then.states)
+        .enumerate()
+        .map(|(index, (feature, state))| {
+            let now = now.as_ref().map(|now| now.states[index]);
+            let exists = |state: crate::resolve::State| {
+                state.selected.spec.stage.exists().then_some(state.value)
+            };
+            let before = now.and_then(exists);
+            let after_value = exists(*state);
+            PlanRow {
+                feature: feature.name.clone(),
+                level: feature.level,
+                member: Some(after.member.id),
+                before,
+                after: after_value,
+                why: format!("{} at {}", state.source, after.server_version),
+                block: one_way(fleet, feature, before, after_value),
+            }
+        })
+        .collect();
+    for error in &then.errors {
+        block_row(
+            &mut rows,
+            registry.level(),
+            after.member.id,
+            &after.server_flags,
+            error,
+        );
+    }
+    rows
+}
+
+/// Rows for cluster flags that a member could not start with.
+fn cluster_flag_rows(cluster: &ClusterSpecs, after: &Fleet, member: &FleetMember) -> Vec<PlanRow> {
+    let mut rows = Vec::new();
+    let checked = cluster.check_flags(
+        member.server_version,
+        after.cluster_version,
+        &member.cluster_flags,
+    );
+    for error in checked.err().map_or_else(Vec::new, |errors| errors.0) {
+        block_row(
+            &mut rows,
+            Level::Cluster,
+            member.member.id,
+            &member.cluster_flags,
+            &error,
+        );
+    }
+    rows
+}
+
+/// Turns the error of a start into a blocking row.
+fn block_row(
+    rows: &mut Vec<PlanRow>,
+    level: Level,
+    member: MemberId,
+    flags: &Assignments,
+    error: &SetError,
+) {
+    let (name, block) = match error {
+        SetError::Unknown(unknown) => {
+            // The error shows the name quoted; the flags have it plain.
+            let plain = flags.iter().map(|(name, ..)| name);
+            let found = plain
+                .into_iter()
+                .find(|name| unknown.name == crate::error::quoted(name));
+            (found.unwrap_or(&unknown.name), Block::Unknown)
+        }
+        SetError::PreAlpha { name, .. } => (name.as_str(), Block::Unknown),
+        SetError::Removed { name, .. } => (name.as_str(), Block::Removed),
+        SetError::Locked { name, .. } => (name.as_str(), Block::Locked),
+        SetError::DependencyDisabled { name, .. } => (name.as_str(), Block::DependencyLost),
+    };
+    let why = format!("{}: {error}", error.id());
+    match rows.iter_mut().find(|row| row.feature == name) {
+        Some(row) => {
+            row.after = None;
+            row.why = why;
+            row.block = Some(block);
+        }
+        None => rows.push(PlanRow {
+            feature: name.to_owned(),
+            level,
+            member: Some(member),
+            before: None,
+            after: None,
+            why,
+            block: Some(block),
+        }),
+    }
+}
+
+/// One row per cluster feature.
+fn cluster_rows(cluster: &ClusterSpecs, fleet: &Fleet, after: &Fleet) -> Vec<PlanRow> {
+    let registry = cluster.registry();
+    let members: Vec<Member> = after
+        .members
+        .iter()
+        .map(|member| member.member.clone())
+        .collect();
+    // `after` already holds what this decided; asked again it explains it.
+    let decision = decide(cluster, after.cluster_version, &members, &after.previous);
+    registry
+        .sorted()
+        .map(|feature| {
+            let before = value(cluster, fleet, feature);
+            let after_value = value(cluster, after, feature);
+            let decided = find(&decision, &feature.name);
+            let lost = matches!(
+                decided.map(|decided| &decided.reason),
+                Some(Reason::Dependency(_))
+            );
+            let went_off = before == Some(true) && after_value != Some(true);
+            PlanRow {
+                feature: feature.name.clone(),
+                level: Level::Cluster,
+                member: None,
+                before,
+                after: after_value,
+                why: why(feature, &decision, &members, after, cluster),
+                block: one_way(fleet, feature, before, after_value)
+                    .or((lost && went_off).then_some(Block::DependencyLost)),
+            }
+        })
+        .collect()
+}
+
+fn why(
+    feature: &Registered,
+    decision: &Decision,
+    members: &[Member],
+    after: &Fleet,
+    cluster: &ClusterSpecs,
+) -> String {
+    let version = after.cluster_version.unwrap_or(MajorMinor::ZERO);
+    let decided = find(decision, &feature.name);
+    reason(
+        feature,
+        decided,
+        decision,
+        members,
+        version,
+        cluster.since(),
+    )
+}
+
+/// The value of a cluster feature; absent where it does not exist.
+fn value(cluster: &ClusterSpecs, fleet: &Fleet, feature: &Registered) -> Option<bool> {
+    let version = fleet.cluster_version.unwrap_or(MajorMinor::ZERO);
+    if !feature.at(Versions::exactly(version)).spec.stage.exists() {
+        return None;
+    }
+    let params = fleet.previous.params();
+    Some(params.is_some_and(|params| params.enabled(cluster.registry(), &feature.name)))
+}
+
+fn one_way(
+    fleet: &Fleet,
+    feature: &Registered,
+    before: Option<bool>,
+    after: Option<bool>,
+) -> Option<Block> {
+    let one_way = match feature.reversible {
+        Reversibility::Free => false,
+        Reversibility::UntilUsed => fleet.used.contains(&feature.name),
+        Reversibility::Never => true,
+    };
+    (one_way && before == Some(true) && after != Some(true)).then_some(Block::OneWay)
+}
+
+/// Versions that could not live together.
+fn version_obstacles(cluster: &ClusterSpecs, before: &Fleet, after: &Fleet) -> Vec<String> {
+    let mut obstacles = Vec::new();
+    for member in &after.members {
+        let checked: Result<(), MixedVersions> = cluster.check_member_version(
+            member.server_version,
+            after.cluster_version,
+            None,
+            &member.member,
+        );
+        obstacles.extend(checked.err().map(|error| error.to_string()));
+        if let Some(current) = before.cluster_version
+            && (member.server_version.major() != current.major()
+                || member.server_version > current.plus_minors(1))
+        {
+            obstacles.push(format!(
+                "member {} would run {} in a cluster at {current}: go one minor at a time",
+                member.member.shown(),
+                member.server_version
+            ));
+        }
+    }
+    obstacles
+}
+
+/// The decision about a fleet as it is, with the params it leads to.
+pub(crate) fn settled(cluster: &ClusterSpecs, fleet: &Fleet) -> crate::cluster::Previous {
+    use crate::cluster::Previous;
+    let members: Vec<Member> = fleet
+        .members
+        .iter()
+        .map(|member| member.member.clone())
+        .collect();
+    let decision = decide(cluster, fleet.cluster_version, &members, &fleet.previous);
+    match decision.outcome {
+        Outcome::Hold(_) | Outcome::Unchanged => fleet.previous.clone(),
+        Outcome::Set(params) => Previous::Decided(params),
+        Outcome::Delete => Previous::Absent,
+    }
+}

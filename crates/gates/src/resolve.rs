@@ -1,0 +1,335 @@
+//! From what was said to what holds: the one function that gives server gates their values.
+//!
+//! It always starts from the raw assignments and the specs, never from an earlier
+//! result. So the order of flags, of calls and of version changes cannot matter, and a
+//! refused change leaves nothing behind.
+
+use serde::Serialize;
+use thiserror::Error;
+
+use crate::assignments::{Assignments, Origin};
+use crate::error::{Classified, ErrorClass};
+use crate::registry::{ALL_ALPHA, ALL_BETA, Registry, UnknownFeature, toggled_stage};
+use crate::spec::{Selected, Versions};
+use crate::stage::Stage;
+use crate::version::MajorMinor;
+
+/// Where a value comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "kind", content = "origin")]
+#[non_exhaustive]
+pub enum Source {
+    /// Somebody named the feature.
+    Explicit(Origin),
+    /// Somebody set AllAlpha, and the feature is alpha.
+    AllAlpha(Origin),
+    /// Somebody set AllBeta, and the feature is beta.
+    AllBeta(Origin),
+    /// Nobody said anything.
+    Default,
+    /// The spec in force fixes it.
+    Lock,
+    /// It is off because something it needs is off.
+    Dependency,
+    /// The members decided it.
+    Consensus,
+    /// It does not exist at the version in force.
+    Absent,
+}
+
+impl std::fmt::Display for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Source::Explicit(origin) => f.write_str(origin.text()),
+            Source::AllAlpha(origin) => write!(f, "{ALL_ALPHA} ({})", origin.text()),
+            Source::AllBeta(origin) => write!(f, "{ALL_BETA} ({})", origin.text()),
+            Source::Default => f.write_str("default"),
+            Source::Lock => f.write_str("lock"),
+            Source::Dependency => f.write_str("dependency"),
+            Source::Consensus => f.write_str("consensus"),
+            Source::Absent => f.write_str("absent"),
+        }
+    }
+}
+
+/// One feature, resolved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct State {
+    pub value: bool,
+    pub source: Source,
+    pub selected: Selected,
+}
+
+/// Everything resolved, as far as it could be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Attempt {
+    /// By position in the registry; values that cannot be set are left out.
+    pub states: Vec<State>,
+    /// Everything that is wrong, sorted by name.
+    pub errors: Vec<SetError>,
+    pub warnings: Vec<Warning>,
+}
+
+/// Resolves all features.
+pub(crate) fn attempt(
+    registry: &Registry,
+    versions: Versions,
+    assignments: &Assignments,
+) -> Attempt {
+    let mut states: Vec<State> = registry
+        .features()
+        .iter()
+        .map(|feature| unset(feature.at(versions)))
+        .collect();
+    let mut errors = Vec::new();
+    let mut warnings = Vec::new();
+
+    for (name, value, origin) in assignments.iter() {
+        if toggled_stage(name).is_some() {
+            continue;
+        }
+        let Some(index) = registry.position(name) else {
+            errors.push(SetError::Unknown(registry.unknown(name)));
+            continue;
+        };
+        let state = &mut states[index];
+        match judge(name, value, versions, state.selected) {
+            Err(error) => errors.push(error),
+            Ok(warning) => {
+                warnings.extend(warning);
+                let inert = &registry.features()[index].inert;
+                warnings.extend(inert.as_ref().map(|reason| Warning::Inert {
+                    name: name.to_owned(),
+                    reason: reason.clone(),
+                }));
+                state.value = value;
+                state.source = Source::Explicit(origin);
+            }
+        }
+    }
+    for (toggle, source) in [
+        (ALL_ALPHA, Source::AllAlpha as fn(Origin) -> Source),
+        (ALL_BETA, Source::AllBeta),
+    ] {
+        let Some((value, origin)) = assignments.get(toggle) else {
+            continue;
+        };
+        let stage = toggled_stage(toggle);
+        for state in &mut states {
+            // A lock is left alone: the toggle speaks for what could be switched one by one.
+            if state.source == Source::Default && Some(state.selected.spec.stage) == stage {
+                state.value = value;
+                state.source = source(origin);
+            }
+        }
+    }
+    // Behind another error a missing dependency would only be its echo.
+    if errors.is_empty() {
+        errors.extend(disabled_dependencies(registry, &states));
+    }
+    Attempt {
+        states,
+        errors,
+        warnings,
+    }
+}
+
+fn unset(selected: Selected) -> State {
+    let spec = selected.spec;
+    State {
+        value: spec.default,
+        source: if !spec.stage.exists() {
+            Source::Absent
+        } else if spec.locked {
+            Source::Lock
+        } else {
+            Source::Default
+        },
+        selected,
+    }
+}
+
+/// Whether one explicit value may be set, and what to tell about it.
+pub(crate) fn judge(
+    name: &str,
+    value: bool,
+    versions: Versions,
+    selected: Selected,
+) -> Result<Option<Warning>, SetError> {
+    let spec = selected.spec;
+    let name = || name.to_owned();
+    match spec.stage {
+        Stage::PreAlpha => Err(SetError::PreAlpha {
+            name: name(),
+            value,
+            versions,
+        }),
+        Stage::Removed => Err(SetError::Removed {
+            name: name(),
+            version: spec.version,
+        }),
+        _ if spec.locked && value != spec.default => Err(SetError::Locked {
+            name: name(),
+            value,
+            locked: spec.default,
+            since: spec.version,
+        }),
+        Stage::Ga | Stage::Deprecated => Ok(Some(Warning::GoingAway {
+            name: name(),
+            value,
+            stage: spec.stage,
+        })),
+        Stage::Alpha | Stage::Beta => Ok(None),
+    }
+}
+
+fn disabled_dependencies<'a>(
+    registry: &'a Registry,
+    states: &'a [State],
+) -> impl Iterator<Item = SetError> + 'a {
+    let features = registry.features();
+    (0..states.len())
+        .filter(|&index| states[index].value)
+        .filter_map(move |index| {
+            let disabled: Vec<String> = registry
+                .dependencies(index)
+                .iter()
+                .filter(|&&needed| !states[needed].value)
+                .map(|&needed| features[needed].name.clone())
+                .collect();
+            (!disabled.is_empty()).then(|| SetError::DependencyDisabled {
+                name: features[index].name.clone(),
+                disabled,
+            })
+        })
+}
+
+/// Something an operator should know that is no error. Whoever has a logger logs it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+#[non_exhaustive]
+#[allow(missing_docs)] // the fields are the ones the messages print
+pub enum Warning {
+    /// A gate was set that will not exist much longer.
+    GoingAway {
+        name: String,
+        value: bool,
+        stage: Stage,
+    },
+    /// A gate was set that guards nothing here.
+    Inert { name: String, reason: String },
+    /// An alpha feature is on while an older version is emulated.
+    AlphaUnderEmulation { name: String, emulation: MajorMinor },
+    /// An environment variable was ignored.
+    EnvironmentIgnored { variable: String, reason: String },
+    /// The cluster does not heed this value at its version.
+    NotYetHeeded {
+        name: String,
+        value: bool,
+        cluster_version: MajorMinor,
+        why: String,
+    },
+}
+
+impl std::fmt::Display for Warning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Warning::GoingAway { name, value, stage } => write!(
+                f,
+                "{name}={value} sets a {stage} gate, which will be removed in a later release: drop it from the flags"
+            ),
+            Warning::Inert { name, reason } => write!(f, "{name} has no effect here: {reason}"),
+            Warning::AlphaUnderEmulation { name, emulation } => write!(
+                f,
+                "alpha feature {name} is on while version {emulation} is emulated: alpha features are not promised to work as they did then"
+            ),
+            Warning::EnvironmentIgnored { variable, reason } => {
+                write!(f, "environment variable {variable} is ignored: {reason}")
+            }
+            Warning::NotYetHeeded {
+                name,
+                value,
+                cluster_version,
+                why,
+            } => write!(
+                f,
+                "{name}={value} does not count at cluster version {cluster_version}: {why}"
+            ),
+        }
+    }
+}
+
+/// Why one value cannot be set.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+#[allow(missing_docs)] // the fields are the ones the messages print
+pub enum SetError {
+    /// No such feature.
+    #[error(transparent)]
+    Unknown(#[from] UnknownFeature),
+    /// Fixed to the other value.
+    #[error(
+        "cannot set {name} to {value}: it is locked to {locked} since {since}; remove it from the flags"
+    )]
+    Locked {
+        name: String,
+        value: bool,
+        locked: bool,
+        since: MajorMinor,
+    },
+    /// Not there yet.
+    #[error(
+        "cannot set {name} to {value}: it does not exist at {versions}; remove it or raise the version"
+    )]
+    PreAlpha {
+        name: String,
+        value: bool,
+        versions: Versions,
+    },
+    /// No longer there.
+    #[error("cannot set {name}: it was removed in {version}; remove it from the flags")]
+    Removed { name: String, version: MajorMinor },
+    /// On, but something it needs is off.
+    #[error("{name} is on but needs {}, which is off: turn that on or {name} off", disabled.join(", "))]
+    DependencyDisabled { name: String, disabled: Vec<String> },
+}
+
+impl Classified for SetError {
+    fn id(&self) -> &'static str {
+        match self {
+            SetError::Unknown(unknown) => unknown.id(),
+            SetError::Locked { .. } => "E-LOCKED",
+            SetError::PreAlpha { .. } => "E-PREALPHA",
+            SetError::Removed { .. } => "E-REMOVED",
+            SetError::DependencyDisabled { .. } => "E-DEP-DISABLED",
+        }
+    }
+
+    fn class(&self) -> ErrorClass {
+        match self {
+            SetError::Unknown(unknown) => unknown.class(),
+            SetError::Locked { .. } => ErrorClass::Locked,
+            SetError::PreAlpha { .. } => ErrorClass::PreAlpha,
+            SetError::Removed { .. } => ErrorClass::Removed,
+            SetError::DependencyDisabled { .. } => ErrorClass::Dependency,
+        }
+    }
+}
+
+/// Everything that is wrong with a set of values, at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetErrors(pub Vec<SetError>);
+
+impl std::fmt::Display for SetErrors {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (i, error) in self.0.iter().enumerate() {
+            if i > 0 {
+                f.write_str("\n")?;
+            }
+            write!(f, "{error}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for SetErrors {}
