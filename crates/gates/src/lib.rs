@@ -1,4 +1,124 @@
-//! Versioned feature gates, compatibility versions and the cluster's decision.
+//! Versioned feature gates, compatibility versions, and gates decided by a whole cluster.
+//!
+//! A *feature gate* is a named switch in front of code that is not yet, or no longer,
+//! everybody's. This crate is for programs that take such switches seriously: every gate
+//! has a history by version, values can be explained, mistakes are refused with advice,
+//! and a change can be planned before it is made. It is pure: no clock, no files, no
+//! threads, no global state. Gates are values; pass them on.
+//!
+//! # Ten minutes
+//!
+//! **Declare** a feature beside the code it guards, and list your features once:
+//!
+//! ```
+//! use portunus_gates::{feature, registry};
+//!
+//! feature! {
+//!     /// Compresses pages before they are written.
+//!     ///
+//!     /// Reading understands both forms, so it can be turned off again.
+//!     pub PageCompression {
+//!         level: Server,
+//!         owner: "storage",
+//!         touches: Backend,
+//!         reversible: Free,
+//!         specs: [
+//!             Spec::alpha("1.4"),                // off, for the curious
+//!             Spec::beta("1.5").on(),            // on unless you say no
+//!             Spec::ga("1.6").on().locked(),     // for everybody
+//!         ],
+//!     }
+//! }
+//! feature! {
+//!     /// Chooses the compression level by load.
+//!     pub AdaptiveLevel {
+//!         level: Server,
+//!         owner: "storage",
+//!         touches: Memory,
+//!         reversible: Free,
+//!         specs: [Spec::alpha("1.5")],
+//!         depends_on: [PageCompression],
+//!     }
+//! }
+//! registry! {
+//!     /// What one server of ours can switch.
+//!     pub ServerFeatures: Server = [PageCompression, AdaptiveLevel]
+//! }
+//! ```
+//!
+//! **Build** the gates once at start, from versions and flags, and **check** by handle.
+//! A check is an array access; a handle of another registry does not compile:
+//!
+//! ```
+//! # use portunus_gates::{feature, registry};
+//! # feature! {
+//! #     /// Compresses pages before they are written.
+//! #     pub PageCompression {
+//! #         level: Server, owner: "storage", touches: Backend, reversible: Free,
+//! #         specs: [Spec::alpha("1.4"), Spec::beta("1.5").on(), Spec::ga("1.6").on().locked()],
+//! #     }
+//! # }
+//! # registry! {
+//! #     /// What one server of ours can switch.
+//! #     pub ServerFeatures: Server = [PageCompression]
+//! # }
+//! use portunus_gates::{Assignments, EffectiveVersion, Features, MajorMinor, Origin, Version};
+//!
+//! let features = Features::<ServerFeatures>::declared()?;
+//!
+//! // A 1.6 binary that behaves as 1.5 did: compression can still be switched.
+//! let mut version = EffectiveVersion::new(Version::parse("1.6.2")?)
+//!     .with_usual_floors(MajorMinor::literal("1.4"));
+//! version.set_emulation(MajorMinor::literal("1.5"));
+//! version.validate()?;
+//!
+//! let flags = Assignments::parse(Origin::Flag, "PageCompression=false")?;
+//! let gates = features.gates(version.versions(), &flags)?;
+//! assert!(!gates.enabled(PageCompression));
+//!
+//! // The same flag is refused where the feature is locked, with a message that helps.
+//! version.set_emulation(MajorMinor::literal("1.6"));
+//! let refused = features.gates(version.versions(), &flags).unwrap_err();
+//! assert_eq!(
+//!     refused.to_string(),
+//!     "cannot set PageCompression to false: it is locked to true since 1.6; \
+//!      remove it from the flags"
+//! );
+//!
+//! // And every value can be explained.
+//! let why = gates.explain("PageCompression")?;
+//! assert_eq!(why.status.reason, "set to false by flag");
+//! assert_eq!(why.to_change, ["restart with --feature-gates=PageCompression=true"]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! **Two versions** select what a gate is: the *emulation version* (behave as this one)
+//! and the *minimum compatibility version* (write only what this one can read). An entry
+//! of a history may ask for the second with [`Spec::min_compat`]. With both, a new binary
+//! can be rolled out first and its behaviour later, and rolled back without swapping
+//! binaries. [`Components`] does the same for a process with several components.
+//!
+//! **Clusters**: a feature that changes how a replicated log is applied must be on for
+//! every member or for none, from one log index on. [`cluster`] has the pure half of
+//! that: what members publish, the decision and its reasons, who may join. [`plan`]
+//! says beforehand what an upgrade, a flag or a member would change.
+//!
+//! **Lint** your own history in a test with [`lint()`]: against the list of the last
+//! release (made by [`to_json`]) it finds what would break users, such as a feature that
+//! vanished while somebody could still have it switched.
+//!
+//! # Where to look
+//!
+//! | question | answer |
+//! | --- | --- |
+//! | which entry of a history applies? | [`select`] |
+//! | what is a legal history? | [`complete`], [`SpecError`] |
+//! | what may depend on what? | [`DependencyError`] |
+//! | what did people say? | [`Assignments`], [`ComponentFlags`] |
+//! | what holds? | [`GateSet`], [`Gates`], [`cluster::ClusterView`] |
+//! | why? | [`GateSet::explain`], [`cluster::ClusterSpecs::explain`] |
+//! | what would change it? | [`Explanation::to_change`], [`plan::plan`] |
+//! | which error is it? | [`Classified::id`], [`ErrorClass`] |
 
 mod assignments;
 mod bits;
@@ -21,6 +141,7 @@ mod spec;
 mod stage;
 mod status;
 mod suggest;
+mod testing;
 mod version;
 
 pub use assignments::*;
@@ -40,4 +161,5 @@ pub use resolve::{SetError, SetErrors, Source, Warning};
 pub use spec::*;
 pub use stage::*;
 pub use status::*;
+pub use testing::TestGatesError;
 pub use version::*;

@@ -166,9 +166,12 @@ impl Versions {
 
 impl std::fmt::Display for Versions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.emulation == self.min_compat {
+            return write!(f, "version {}", self.emulation);
+        }
         write!(
             f,
-            "emulation version {}, minimum compatibility version {}",
+            "version {} (data readable by {})",
             self.emulation, self.min_compat
         )
     }
@@ -604,7 +607,7 @@ mod tests {
             (raw(Some("3.7"), Some("3.7.1")), "E-MINCOMPAT-PATCH"),
         ] {
             assert_eq!(
-                complete(&[specs.clone()]).unwrap_err().id(),
+                complete(std::slice::from_ref(&specs)).unwrap_err().id(),
                 expected,
                 "{specs:?}"
             );

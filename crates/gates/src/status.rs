@@ -109,43 +109,41 @@ impl std::fmt::Display for Explanation {
             status.level.text(),
             status.reason
         )?;
-        writeln!(
-            f,
-            "  what     {}",
-            self.doc.lines().next().unwrap_or_default()
-        )?;
+        if let Some(summary) = self.doc.lines().next() {
+            writeln!(f, "  what      {summary}")?;
+        }
         let locked = if status.locked { ", locked" } else { "" };
         match self.spec_entry {
             Some(entry) => writeln!(
                 f,
-                "  spec     entry {} of {}: {} since {}, default {}{locked}",
+                "  spec      entry {} of {}: {} since {}, default {}{locked}",
                 entry + 1,
                 self.history.len(),
                 status.stage,
                 self.spec.version,
                 status.default
             )?,
-            None => writeln!(f, "  spec     none applies yet")?,
+            None => writeln!(f, "  spec      none applies yet")?,
         }
-        writeln!(f, "  at       {}", self.versions)?;
+        writeln!(f, "  at        {}", self.versions)?;
         if let Some(index) = status.since_index {
-            writeln!(f, "  since    log index {index}")?;
+            writeln!(f, "  since     log index {index}")?;
         }
         if let Some(reason) = &status.inert {
-            writeln!(f, "  note     it has no effect here: {reason}")?;
+            writeln!(f, "  note      it has no effect here: {reason}")?;
         }
         for said in &self.said {
             let counts = if said.counts { "" } else { " (does not count)" };
-            writeln!(f, "  said     {} by {}{counts}", said.value, said.by)?;
+            writeln!(f, "  said      {} by {}{counts}", said.value, said.by)?;
         }
         for (word, related) in [("needs", &self.needs), ("needed by", &self.needed_by)] {
             for other in related {
                 let on = if other.enabled { "on" } else { "off" };
-                writeln!(f, "  {word:<9}{} ({on})", other.name)?;
+                writeln!(f, "  {word:<10}{} ({on})", other.name)?;
             }
         }
         for hint in &self.to_change {
-            writeln!(f, "  change   {hint}")?;
+            writeln!(f, "  change    {hint}")?;
         }
         Ok(())
     }
@@ -292,22 +290,43 @@ pub(crate) fn version_ways(
         ));
     }
     if !spec.stage.exists() || spec.locked {
-        let elsewhere = feature.specs.iter().find(|other| {
-            other.stage.exists()
-                && other.version != spec.version
-                && (!other.locked || other.default == wanted)
-        });
-        match elsewhere {
-            Some(other) if other.version > versions.emulation => ways.push(format!(
-                "raise the version to {}, where it is {}",
-                other.version, other.stage
-            )),
-            Some(other) => ways.push(format!(
-                "emulate a version from {} on, where it was {} and could be switched",
-                other.version, other.stage
-            )),
-            None => ways.push("nothing: no version of this program lets it differ".to_owned()),
-        }
+        ways.push(other_version_way(feature, spec, versions.emulation, wanted));
     }
     ways
+}
+
+/// The nearest version at which the feature can have the wanted value.
+fn other_version_way(
+    feature: &Registered,
+    spec: Spec,
+    version: MajorMinor,
+    wanted: bool,
+) -> String {
+    let allows = |other: &&Spec| {
+        other.stage.exists() && other != &&spec && (!other.locked || other.default == wanted)
+    };
+    if let Some(later) = feature
+        .specs
+        .iter()
+        .filter(allows)
+        .find(|other| other.version > version)
+    {
+        return format!(
+            "raise the version to {}, where it is {}",
+            later.version, later.stage
+        );
+    }
+    match feature.specs.iter().rev().find(allows) {
+        Some(earlier) => {
+            let go_back = match feature.level {
+                Level::Cluster => "downgrade the cluster below",
+                Level::Server | Level::Component => "emulate a version below",
+            };
+            format!(
+                "{go_back} {}, where it was {} and can be {wanted}",
+                spec.version, earlier.stage
+            )
+        }
+        None => "nothing: no version of this program lets it differ".to_owned(),
+    }
 }

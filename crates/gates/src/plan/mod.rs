@@ -2,7 +2,7 @@
 //! been done yet.
 //!
 //! [`plan`] applies a [`Change`] to a picture of the fleet and compares. The values after
-//! come from [`decide`](crate::cluster::decide) and from the resolution that a starting
+//! come from [`decide`] and from the resolution that a starting
 //! server uses; there is no second set of rules, so the plan is what will happen.
 
 mod fleet;

@@ -1,0 +1,187 @@
+//! The lint and the documents made from a registry.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use common::*;
+use portunus_gates::*;
+
+const NOTHING: &str = r#"{"features":[]}"#;
+
+fn lint_ids(now: &Registry, previous: &str, current: &str) -> Vec<&'static str> {
+    lint([now], previous, v(current)).map_or_else(
+        |errors| errors.iter().map(Classified::id).collect(),
+        |()| Vec::new(),
+    )
+}
+
+/// What the lint says when a feature with this history is gone.
+fn gone(level: Level, current: &str, specs: &[Spec]) -> Vec<&'static str> {
+    let feature = NewFeature::new("F", specs.iter().copied());
+    let before = to_json([&*registry(level, [feature]).unwrap()]);
+    lint_ids(&registry(level, []).unwrap(), &before, current)
+}
+
+/// Proves: G19, G87, S2-45, S2-46
+#[test]
+fn rules_for_a_list_on_its_own() {
+    let alpha_on = server([NewFeature::new("F", [Spec::alpha("3.6").on()])]);
+    assert_eq!(lint_ids(&alpha_on, NOTHING, "3.7"), ["E-LINT-ALPHA-ON"]);
+    let ga_off = server([NewFeature::new("F", [Spec::ga("3.6")])]);
+    assert_eq!(lint_ids(&ga_off, NOTHING, "3.7"), ["E-LINT-GA-OFF"]);
+    let switch = registry(Level::Cluster, [NewFeature::new("F", [Spec::ga("3.6")])]).unwrap();
+    assert_eq!(lint_ids(&switch, NOTHING, "3.7"), [""; 0]);
+    let both = lint([&*ga_off, &*switch], NOTHING, v("3.7")).unwrap_err();
+    assert!(both.iter().any(|error| error.id() == "E-LINT-TWO-LEVELS"));
+}
+
+/// Proves: G88, S2-13, S2-14, S2-15, C1
+#[test]
+fn when_a_server_feature_may_go() {
+    use Level::Server;
+    let ga = [
+        Spec::alpha("1.26"),
+        Spec::beta("1.27").on(),
+        Spec::ga("1.28").on().locked(),
+    ];
+    assert_eq!(gone(Server, "1.30", &ga), ["E-LINT-REMOVED-EARLY"]);
+    assert_eq!(gone(Server, "1.31", &ga), [""; 0]);
+    assert_eq!(
+        gone(Server, "1.40", &[Spec::beta("1.26")]),
+        ["E-LINT-BETA-REMOVED"]
+    );
+    assert_eq!(gone(Server, "1.27", &[Spec::alpha("1.26")]), [""; 0]);
+    assert_eq!(
+        gone(
+            Server,
+            "1.40",
+            &[Spec::beta("1.26").on(), Spec::deprecated("1.27")]
+        ),
+        ["E-LINT-REMOVED-UNLOCKED"]
+    );
+    let deprecated = [
+        Spec::beta("1.26").on(),
+        Spec::deprecated("1.27"),
+        Spec::deprecated("1.30").locked(),
+    ];
+    assert_eq!(gone(Server, "1.32", &deprecated), ["E-LINT-REMOVED-EARLY"]);
+    assert_eq!(gone(Server, "1.33", &deprecated), [""; 0]);
+    // A Removed entry is a removal as well.
+    let before = to_json([&*server([NewFeature::new("F", ga)])]);
+    let mut with_entry = ga.to_vec();
+    with_entry.push(Spec::removed("1.29"));
+    let now = server([NewFeature::new("F", with_entry)]);
+    assert_eq!(lint_ids(&now, &before, "1.29"), ["E-LINT-REMOVED-EARLY"]);
+}
+
+/// Proves: S0-46, S0-47
+#[test]
+fn when_a_cluster_feature_may_go() {
+    use Level::Cluster;
+    let proper = [Spec::ga("3.7").on(), Spec::deprecated("3.8").on().locked()];
+    assert_eq!(gone(Cluster, "3.8", &proper), ["E-LINT-REMOVED-EARLY"]);
+    assert_eq!(gone(Cluster, "3.9", &proper), [""; 0]);
+    assert_eq!(
+        gone(Cluster, "3.9", &[Spec::ga("3.7").on()]),
+        ["E-LINT-REMOVED-NOT-DEPRECATED"]
+    );
+    assert_eq!(
+        gone(
+            Cluster,
+            "3.9",
+            &[Spec::ga("3.7").on(), Spec::deprecated("3.8").on()]
+        ),
+        ["E-LINT-REMOVED-NOT-DEPRECATED"]
+    );
+    assert_eq!(
+        gone(
+            Cluster,
+            "3.9",
+            &[Spec::ga("3.7").on(), Spec::deprecated("3.8").locked()]
+        ),
+        ["E-LINT-REMOVED-FLIPPED"]
+    );
+    assert_eq!(gone(Cluster, "3.9", &[Spec::alpha("3.8")]), [""; 0]);
+}
+
+/// Proves: S0-15, G87, C5, S1-7
+#[test]
+fn released_history_stays_as_it_was() {
+    let original = [Spec::alpha("3.6"), Spec::beta("3.7").on()];
+    let before = to_json([&*server([NewFeature::new("F", original)])]);
+    let now = |specs: &[Spec]| server([NewFeature::new("F", specs.iter().copied())]);
+    assert_eq!(lint_ids(&now(&original), &before, "3.8"), [""; 0]);
+    let mut more = original.to_vec();
+    more.push(Spec::ga("3.8").on());
+    assert_eq!(lint_ids(&now(&more), &before, "3.8"), [""; 0]);
+    assert_eq!(
+        lint_ids(
+            &now(&[Spec::alpha("3.6"), Spec::beta("3.7")]),
+            &before,
+            "3.8"
+        ),
+        ["E-LINT-HISTORY"]
+    );
+    // The current minor may still change.
+    assert_eq!(
+        lint_ids(
+            &now(&[Spec::alpha("3.6"), Spec::beta("3.7")]),
+            &before,
+            "3.7"
+        ),
+        [""; 0]
+    );
+    let moved = registry(Level::Cluster, [NewFeature::new("F", original)]).unwrap();
+    assert_eq!(lint_ids(&moved, &before, "3.8"), ["E-LINT-LEVEL-CHANGED"]);
+    let twice = r#"{"features":[
+        {"name":"F","level":"server","specs":[{"version":"3.6","stage":"Alpha","default":false}]},
+        {"name":"F","level":"server","specs":[{"version":"3.6","stage":"Beta","default":false}]}]}"#;
+    let ids = lint_ids(&now(&[Spec::alpha("3.6")]), twice, "3.6");
+    assert!(ids.contains(&"E-LINT-DUPLICATE"), "{ids:?}");
+    assert_eq!(lint_ids(&now(&original), "{", "3.8"), ["E-BAD-DOCUMENT"]);
+    let unordered = r#"{"features":[{"name":"F","level":"server","specs":[
+        {"version":"3.7","stage":"Alpha","default":false},
+        {"version":"3.6","stage":"Beta","default":false}]}]}"#;
+    assert_eq!(
+        lint_ids(&now(&original), unordered, "3.8"),
+        ["E-DECREASING"]
+    );
+}
+
+/// Proves: G89, C5, C26
+#[test]
+fn documents_show_stages_defaults_locks_and_dependencies() {
+    let registry = server([
+        NewFeature::new("Base", [Spec::beta("3.6").on()]),
+        NewFeature::new(
+            "F",
+            [
+                Spec::alpha("3.6"),
+                Spec::beta("3.7"),
+                Spec::beta("3.7").on().min_compat("3.7"),
+                Spec::ga("3.8").on().locked(),
+            ],
+        ),
+        NewFeature::new("Child", [Spec::alpha("3.7")]).depending_on(["Base"]),
+    ]);
+    let json: serde_json::Value = serde_json::from_str(&to_json([&*registry])).unwrap();
+    let feature = |name: &str| {
+        let mut all = json["features"].as_array().unwrap().iter();
+        all.find(|feature| feature["name"] == name).unwrap().clone()
+    };
+    assert_eq!(feature("Child")["depends_on"][0], "Base");
+    let specs = feature("F")["specs"].clone();
+    assert_eq!(
+        specs[2],
+        serde_json::json!({"version": "3.7", "stage": "Beta", "default": true, "locked": false,
+            "min_compat": "3.7", "until": "3.8"})
+    );
+    assert_eq!(specs[3]["locked"], true);
+    assert!(specs[3].get("until").is_none());
+    let back = from_json(&to_json([&*registry])).unwrap();
+    let f = back.iter().find(|feature| feature.name == "F").unwrap();
+    assert_eq!(f.specs, registry.get("F").unwrap().specs);
+    let table = to_markdown([&*registry]);
+    assert!(table.contains("ALPHA off from 3.6 to 3.6<br>"), "{table}");
+    assert!(table.contains("GA on, locked from 3.8 on"), "{table}");
+}

@@ -1,0 +1,188 @@
+//! Plans, beyond the stories in `testdata`.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use common::*;
+use portunus_gates::cluster::*;
+use portunus_gates::plan::*;
+use portunus_gates::*;
+
+fn server_features() -> Arc<Registry> {
+    server([
+        NewFeature::new(
+            "Graduating",
+            [Spec::beta("3.7"), Spec::ga("3.8").on().locked()],
+        ),
+        NewFeature::new("Dropped", [Spec::beta("3.7").on(), Spec::removed("3.8")]),
+        NewFeature::new("Base", [Spec::beta("3.7").on(), Spec::deprecated("3.8")]),
+        NewFeature::new("Child", [Spec::alpha("3.7")]).depending_on(["Base"]),
+        NewFeature::new("Fresh", [Spec::alpha("3.8")]),
+    ])
+}
+
+fn member(id: u64, server: &str, cluster: &str) -> FleetMember {
+    FleetMember {
+        member: voter(id, "3.7", cluster),
+        server_version: v("3.7"),
+        server_flags: flags(server),
+        cluster_flags: flags(cluster),
+    }
+}
+
+fn fleet(members: Vec<FleetMember>) -> Fleet {
+    Fleet {
+        cluster_version: Some(v("3.7")),
+        previous: Previous::Decided(params("3.7", "Format=true")),
+        members,
+        used: BTreeSet::new(),
+    }
+}
+
+fn format_feature(reversible: Reversibility) -> ClusterSpecs {
+    cluster([NewFeature::new("Format", [Spec::beta("3.7").on()]).reversible(reversible)])
+}
+
+/// Proves: C13, C28
+#[test]
+fn an_upgrade_says_which_flags_would_stop_the_start() {
+    let cluster = format_feature(Reversibility::Free);
+    let fleet = fleet(vec![
+        member(1, "Graduating=false,Dropped=false,Child=true", ""),
+        member(2, "", ""),
+    ]);
+    let plan = plan(
+        &server_features(),
+        &cluster,
+        &fleet,
+        &Change::Upgrade(v("3.8")),
+    );
+    assert!(plan.is_blocked());
+    let blocks: Vec<(&str, u64, Block)> = plan
+        .rows
+        .iter()
+        .filter_map(|row| Some((row.feature.as_str(), row.member?.0, row.block?)))
+        .collect();
+    // Removed is told from locked; the lost dependency shows once those are mended.
+    assert_eq!(
+        blocks,
+        [
+            ("Dropped", 1, Block::Removed),
+            ("Graduating", 1, Block::Locked)
+        ]
+    );
+    let mended = common_fleet_without_bad_flags(&fleet);
+    let plan = portunus_gates::plan::plan(
+        &server_features(),
+        &cluster,
+        &mended,
+        &Change::Upgrade(v("3.8")),
+    );
+    let lost = plan.rows.iter().find(|row| row.block.is_some()).unwrap();
+    assert_eq!(
+        (lost.feature.as_str(), lost.block),
+        ("Child", Some(Block::DependencyLost))
+    );
+    // What merely changes is listed, too.
+    let row = |name: &str, id: u64| {
+        let found = plan
+            .rows
+            .iter()
+            .find(|r| r.feature == name && r.member == Some(MemberId(id)));
+        found.map(|row| (row.before, row.after)).unwrap()
+    };
+    assert_eq!(row("Graduating", 2), (Some(false), Some(true)));
+    assert_eq!(row("Dropped", 2), (Some(true), None));
+    assert_eq!(row("Fresh", 2), (None, Some(false)));
+}
+
+fn common_fleet_without_bad_flags(fleet: &Fleet) -> Fleet {
+    let mut fleet = fleet.clone();
+    fleet.members[0].server_flags = flags("Child=true");
+    fleet
+}
+
+/// Proves: S0-8, C33
+#[test]
+fn what_cannot_be_undone_blocks_going_back() {
+    let fleet = fleet(vec![member(1, "", "")]);
+    let off = Change::Restart {
+        member: MemberId(1),
+        version: None,
+        server_flags: None,
+        cluster_flags: Some(flags("Format=false")),
+    };
+    let block = |reversible, used: &[&str]| {
+        let mut fleet = fleet.clone();
+        fleet.used = used.iter().map(|name| (*name).to_owned()).collect();
+        let plan = plan(&server([]), &format_feature(reversible), &fleet, &off);
+        let row = &plan.rows[0];
+        assert_eq!((row.before, row.after), (Some(true), Some(false)));
+        row.block
+    };
+    assert_eq!(block(Reversibility::Free, &["Format"]), None);
+    assert_eq!(block(Reversibility::UntilUsed, &[]), None);
+    assert_eq!(
+        block(Reversibility::UntilUsed, &["Format"]),
+        Some(Block::OneWay)
+    );
+    assert_eq!(block(Reversibility::Never, &[]), Some(Block::OneWay));
+}
+
+/// Proves: S0-39
+#[test]
+fn members_are_at_most_one_minor_apart() {
+    let cluster = format_feature(Reversibility::Free);
+    let fleet = fleet(vec![member(1, "", ""), member(2, "", "")]);
+    let skip = plan(&server([]), &cluster, &fleet, &Change::Upgrade(v("3.9")));
+    assert!(
+        skip.obstacles[0].contains("one minor at a time"),
+        "{:?}",
+        skip.obstacles
+    );
+    let step = plan(&server([]), &cluster, &fleet, &Change::Upgrade(v("3.8")));
+    assert!(step.obstacles.is_empty());
+    assert_eq!(step.cluster_version, Some(v("3.8")));
+    let mut too_old = member(3, "", "");
+    too_old.server_version = v("3.6");
+    too_old.member = voter(3, "3.6", "");
+    let add = plan(&server([]), &cluster, &fleet, &Change::Add(too_old));
+    assert!(add.is_blocked());
+}
+
+/// Proves: C29
+#[test]
+fn changes_that_make_no_sense_are_said_to() {
+    let cluster = format_feature(Reversibility::Free);
+    let fleet = fleet(vec![member(1, "", "")]);
+    for change in [
+        Change::Remove(MemberId(9)),
+        Change::Promote(MemberId(1)),
+        Change::Add(member(1, "", "")),
+        Change::Upgrade(v("3.6")),
+        Change::Downgrade(v("3.5")),
+        Change::Downgrade(v("3.7")),
+    ] {
+        let plan = plan(&server([]), &cluster, &fleet, &change);
+        assert_eq!(
+            (plan.obstacles.len(), plan.rows.len()),
+            (1, 0),
+            "{change:?}"
+        );
+        assert!(plan.is_blocked());
+    }
+    let mut undecided = fleet;
+    undecided.cluster_version = None;
+    assert!(
+        plan(
+            &server([]),
+            &cluster,
+            &undecided,
+            &Change::Downgrade(v("3.6"))
+        )
+        .is_blocked()
+    );
+}
