@@ -4,10 +4,10 @@
 //! that a crate left the table, or switched the lint off; that is what is checked here.
 //! Generated code may switch it off: a module that holds nothing but includes.
 
-use proc_macro2::{TokenStream, TokenTree};
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
-use syn::{Attribute, Item, ItemMod, Macro};
+use syn::{Attribute, File, Item, ItemMod, Macro};
 
 use crate::finding::Finding;
 use crate::manifest::Manifest;
@@ -76,6 +76,27 @@ impl Walk<'_> {
     }
 }
 
+impl Walk<'_> {
+    /// The inside of a macro, where attributes are only tokens.
+    fn walk_tokens(&mut self, tokens: TokenStream) {
+        let tokens: Vec<_> = tokens.into_iter().collect();
+        for (at, token) in tokens.iter().enumerate() {
+            let TokenTree::Group(group) = token else {
+                continue;
+            };
+            let is_attribute = group.delimiter() == Delimiter::Bracket
+                && is_punct(at.checked_sub(1).and_then(|before| tokens.get(before)), '#');
+            if !is_attribute {
+                self.walk_tokens(group.stream());
+            } else if lowers_lint(group.stream())
+                && !is_generated_module(tokens.get(at + 1..).unwrap_or_default())
+            {
+                self.report(group.span_open().start().line);
+            }
+        }
+    }
+}
+
 impl<'ast> Visit<'ast> for Walk<'_> {
     fn visit_attribute(&mut self, attribute: &'ast Attribute) {
         let syn::Meta::List(list) = &attribute.meta else {
@@ -99,14 +120,12 @@ impl<'ast> Visit<'ast> for Walk<'_> {
     }
 
     fn visit_macro(&mut self, invocation: &'ast Macro) {
-        if lowers_lint(invocation.tokens.clone()) {
-            self.report(invocation.span().start().line);
-        }
+        self.walk_tokens(invocation.tokens.clone());
     }
 }
 
-/// True if `allow(missing_docs)` or a relative stands somewhere in the tokens, as it does
-/// in a `cfg_attr` or in the body of a macro.
+/// True if `allow(missing_docs)` or a relative stands somewhere in the tokens of an
+/// attribute, be it inside a `cfg_attr`.
 fn lowers_lint(tokens: TokenStream) -> bool {
     let mut after_level = false;
     for token in tokens {
@@ -122,6 +141,37 @@ fn lowers_lint(tokens: TokenStream) -> bool {
         }
     }
     false
+}
+
+/// True if these tokens go on, after more attributes, with a module of nothing but includes.
+fn is_generated_module(tokens: &[TokenTree]) -> bool {
+    let mut rest = tokens;
+    while let [TokenTree::Punct(punct), TokenTree::Group(_), after @ ..] = rest
+        && punct.as_char() == '#'
+    {
+        rest = after;
+    }
+    let is_end = |token: &TokenTree| {
+        let is_body =
+            matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace);
+        is_body || is_punct(Some(token), ';')
+    };
+    let Some(end) = rest.iter().position(is_end) else {
+        return false;
+    };
+    let (head, rest) = rest.split_at(end);
+    let is_module = head
+        .iter()
+        .any(|token| matches!(token, TokenTree::Ident(word) if word == "mod"));
+    let Some(TokenTree::Group(body)) = rest.first() else {
+        return false;
+    };
+    let items = syn::parse2::<File>(body.stream());
+    is_module && items.is_ok_and(|file| holds_only_includes(&file.items))
+}
+
+fn is_punct(token: Option<&TokenTree>, wanted: char) -> bool {
+    matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == wanted)
 }
 
 fn is_level(name: &str) -> bool {
@@ -168,6 +218,9 @@ mod tests {
             "macro_rules! m { () => { #[allow(missing_docs)] pub fn f() {} } }",
             "#[allow(missing_docs)] pub mod a { include!(\"x\"); pub fn f() {} }",
             "#[allow(missing_docs)] pub mod a {}",
+            "macro_rules! m { ($n:ident) => { #[allow(missing_docs)] pub mod $n { pub fn f() {} } } }",
+            "macro_rules! m { () => { #[allow(missing_docs)] pub mod a; pub fn f() { include!(\"x\"); } } }",
+            "macro_rules! m { () => { #[allow(missing_docs)] pub fn f() { include!(\"x\"); } } }",
         ] {
             assert_eq!(lines("crates/wal/src/lib.rs", text), [1], "{text}");
         }
@@ -198,6 +251,7 @@ mod tests {
             .is_empty()
         );
         assert!(lines(file, "#![allow(missing_docs)]\ninclude!(\"b\");").is_empty());
+        assert!(lines(file, "macro_rules! m { ($(#[$d:meta])* $n:ident) => { $(#[$d])* #[allow(missing_docs, clippy::all)] #[rustfmt::skip] pub mod $n { include!(concat!(\"x\", stringify!($n))); } } }").is_empty());
         assert!(lines(file, "#[cfg(test)] mod tests { #![allow(missing_docs)] }").is_empty());
         assert!(
             lines(
