@@ -1,0 +1,88 @@
+//! Rule: an invariant that names its guard names a test that exists.
+//!
+//! `ARCHITECTURE.md` says of an invariant that it is guarded by one or more tests, each in
+//! backticks right behind those words. A test that is renamed takes the document with it.
+
+use std::collections::BTreeSet;
+
+use crate::finding::{Finding, line_at};
+use crate::workspace::TextFile;
+
+const RULE: &str = "architecture";
+
+/// Where the invariants live.
+pub const PATH: &str = "ARCHITECTURE.md";
+
+/// Checks every guard that the document names against the names of all tests.
+#[must_use]
+pub fn check(file: &TextFile, tests: &BTreeSet<String>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (guard, line) in guards(&file.text) {
+        let name = guard.rsplit("::").next().unwrap_or(&guard);
+        if !tests.contains(name) {
+            let message = format!(
+                "no test is named `{name}`: correct the name, or write the test that guards this"
+            );
+            findings.push(Finding::new(&file.path, line, RULE, message));
+        }
+    }
+    findings
+}
+
+/// Everything in backticks that directly follows the words, and its line.
+fn guards(text: &str) -> Vec<(String, usize)> {
+    let mut found = Vec::new();
+    let lower = text.to_ascii_lowercase();
+    for (at, word) in lower.match_indices("guarded") {
+        let Some(mut rest) = text
+            .get(at + word.len()..)
+            .and_then(|rest| skip_word(rest, "by"))
+        else {
+            continue;
+        };
+        loop {
+            rest = rest.trim_start_matches(|letter: char| letter.is_whitespace() || letter == ',');
+            rest = skip_word(rest, "and").unwrap_or(rest).trim_start();
+            let Some((name, after)) = rest.strip_prefix('`').and_then(|rest| rest.split_once('`'))
+            else {
+                break;
+            };
+            found.push((name.to_owned(), line_at(text, text.len() - rest.len())));
+            rest = after;
+        }
+    }
+    found
+}
+
+fn skip_word<'text>(text: &'text str, word: &str) -> Option<&'text str> {
+    let rest = text.trim_start().strip_prefix(word)?;
+    rest.starts_with(|letter: char| letter.is_whitespace() || letter == '`')
+        .then_some(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(text: &str) -> Vec<usize> {
+        let tests = ["alpha", "beta"].map(str::to_owned).into();
+        let found = check(&TextFile::new(PATH, text), &tests);
+        found.iter().map(|found| found.line).collect()
+    }
+
+    #[test]
+    fn guards_that_exist_pass() {
+        assert!(lines("Guarded by `alpha`.").is_empty());
+        assert!(lines("guarded by `gates::decide::tests::alpha`, `beta`").is_empty());
+        assert!(lines("guarded\nby `alpha` and\n`beta`. See `gamma`.").is_empty());
+        assert!(lines("guarded by care, and `gamma` is a type").is_empty());
+    }
+
+    #[test]
+    fn guards_that_do_not_exist_are_reported_at_their_line() {
+        assert_eq!(lines("one\nguarded by `gamma`"), [2]);
+        assert_eq!(lines("guarded by `alpha`,\n`gamma`, and `delta`"), [2, 2]);
+        assert_eq!(lines("guarded by `alpha` and\n  `gates::gamma`"), [2]);
+        assert_eq!(lines("guarded by `alpha`; guarded\nby `gamma`"), [2]);
+    }
+}

@@ -1,0 +1,37 @@
+//! The rules of this repository, written as checks that run over its own files.
+//!
+//! A rule that only lives in a document is forgotten; a rule that is a test is not.
+//! Each module holds one rule as a pure function from file contents to [`Finding`]s,
+//! with tests that show it failing. `tests/tidy.rs` is the only caller: it loads the
+//! workspace and runs every rule. Nothing here is linked into a binary we ship, and
+//! no other crate may depend on this one.
+//!
+//! ```text
+//!  git ls-files ──▶ Workspace ──▶ RustFile (syntax, comments, test code set apart)
+//!                       │              │
+//!                       ▼              ▼
+//!               text rules        syntax rules  ──▶  Vec<Finding>  ──▶  file:line: [rule] what to do
+//! ```
+
+pub mod architecture;
+pub mod attributes;
+pub mod comments;
+pub mod finding;
+pub mod layering;
+pub mod leaks;
+pub mod links;
+pub mod manifest;
+pub mod markers;
+pub mod missing_docs;
+pub mod module_docs;
+pub mod panics;
+pub mod proofs;
+pub mod purity;
+pub mod register;
+pub mod requirements;
+pub mod rust_file;
+pub mod workspace;
+
+pub use finding::Finding;
+pub use rust_file::RustFile;
+pub use workspace::{TextFile, Workspace};
