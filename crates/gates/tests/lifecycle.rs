@@ -104,7 +104,7 @@ fn when_a_cluster_feature_may_go() {
     assert_eq!(gone(Cluster, "3.9", &[Spec::alpha("3.8")]), [""; 0]);
 }
 
-/// Proves: S0-15, G87, C5, S1-7
+/// Proves: S0-15, G87, C5
 #[test]
 fn released_history_stays_as_it_was() {
     let original = [Spec::alpha("3.6"), Spec::beta("3.7").on()];
@@ -148,7 +148,7 @@ fn released_history_stays_as_it_was() {
     );
 }
 
-/// Proves: G89, C5, C26
+/// Proves: G89, C5
 #[test]
 fn documents_show_stages_defaults_locks_and_dependencies() {
     let registry = server([

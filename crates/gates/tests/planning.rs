@@ -105,7 +105,7 @@ fn common_fleet_without_bad_flags(fleet: &Fleet) -> Fleet {
     fleet
 }
 
-/// Proves: S0-8, C33
+/// Proves: S0-8
 #[test]
 fn what_cannot_be_undone_blocks_going_back() {
     let fleet = fleet(vec![member(1, "", "")]);

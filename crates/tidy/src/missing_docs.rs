@@ -2,12 +2,14 @@
 //!
 //! The compiler does the checking through the workspace's lint table. What it cannot see is
 //! that a crate left the table, or switched the lint off; that is what is checked here.
-//! Generated code may switch it off: a module that holds nothing but includes.
+//! Two may switch it off: generated code, in a module that holds nothing but includes; and
+//! an enum of errors or warnings whose variants are all documented, because the fields of a
+//! variant are what its message prints.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
-use syn::{Attribute, File, Item, ItemMod, Macro};
+use syn::{Attribute, File, Item, ItemEnum, ItemMod, Macro};
 
 use crate::finding::Finding;
 use crate::manifest::Manifest;
@@ -69,7 +71,7 @@ struct Walk<'file> {
 impl Walk<'_> {
     fn report(&mut self, line: usize) {
         let message = format!(
-            "`{LINT}` is switched off: document the items; only generated code in a module of its own may do this"
+            "`{LINT}` is switched off: document the items; only generated code and documented error enums may do this"
         );
         self.findings
             .push(Finding::new(self.path, line, RULE, message));
@@ -119,9 +121,31 @@ impl<'ast> Visit<'ast> for Walk<'_> {
         }
     }
 
+    fn visit_item_enum(&mut self, item: &'ast ItemEnum) {
+        if !prints_its_fields(item) {
+            visit::visit_item_enum(self, item);
+        }
+    }
+
     fn visit_macro(&mut self, invocation: &'ast Macro) {
         self.walk_tokens(invocation.tokens.clone());
     }
+}
+
+/// True for an enum named `…Error` or `Warning` that documents itself and every variant.
+fn prints_its_fields(item: &ItemEnum) -> bool {
+    let name = item.ident.to_string();
+    let documented = |attributes: &[Attribute]| {
+        attributes
+            .iter()
+            .any(|attribute| attribute.path().is_ident("doc"))
+    };
+    (name.ends_with("Error") || name == "Warning")
+        && documented(&item.attrs)
+        && item
+            .variants
+            .iter()
+            .all(|variant| documented(&variant.attrs))
 }
 
 /// True if `allow(missing_docs)` or a relative stands somewhere in the tokens of an
@@ -231,6 +255,19 @@ mod tests {
             ),
             [2]
         );
+    }
+
+    #[test]
+    fn only_error_enums_with_documented_variants_may_switch_it_off() {
+        let file = "crates/gates/src/a.rs";
+        let fine =
+            "/// Why.\n#[allow(missing_docs)]\npub enum AError {\n/// One.\nOne { at: u8 } }";
+        assert!(lines(file, fine).is_empty());
+        let undocumented = "/// Why.\n#[allow(missing_docs)]\npub enum AError { One { at: u8 } }";
+        assert_eq!(lines(file, undocumented), [2]);
+        let no_error =
+            "/// What.\n#[allow(missing_docs)]\npub enum A {\n/// One.\nOne { at: u8 } }";
+        assert_eq!(lines(file, no_error), [2]);
     }
 
     #[test]

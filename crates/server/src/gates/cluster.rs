@@ -1,0 +1,34 @@
+//! What all members decide together.
+
+use portunus_gates::{feature, registry};
+
+feature! {
+    /// Tells the other members how long each lease still lives, every few minutes.
+    ///
+    /// Without it a change of leader starts every lease anew.
+    pub LeaseCheckpoint {
+        level: Cluster,
+        owner: "lease",
+        touches: Log,
+        reversible: Free,
+        inert: "there is no server in this version",
+        specs: [Spec::alpha("3.7")],
+    }
+}
+feature! {
+    /// Stores the remaining life of leases with them, so that it survives restarts.
+    pub LeaseCheckpointPersist {
+        level: Cluster,
+        owner: "lease",
+        touches: Backend,
+        reversible: Free,
+        inert: "there is no server in this version",
+        specs: [Spec::alpha("3.7")],
+        depends_on: [LeaseCheckpoint],
+    }
+}
+
+registry! {
+    /// What `--cluster-feature-gates` proposes.
+    pub ClusterFeatures: Cluster = [LeaseCheckpoint, LeaseCheckpointPersist]
+}

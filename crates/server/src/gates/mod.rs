@@ -1,0 +1,49 @@
+//! The project's own feature gates: what one server decides, and what the cluster does.
+
+mod cluster;
+mod server;
+
+use std::sync::Arc;
+
+use portunus_gates::cluster::ClusterSpecs;
+use portunus_gates::{Features, RegisterError};
+
+pub use cluster::*;
+pub use server::*;
+
+use crate::version::{CLUSTER_PARAMS_SINCE, CLUSTER_VERSION_UNDECIDED};
+
+/// Both registries, each knowing the names of the other so that a feature set with the
+/// wrong flag is answered with the right one.
+#[derive(Debug, Clone)]
+pub struct OwnFeatures {
+    /// `--feature-gates`
+    pub server: Features<ServerFeatures>,
+    /// `--cluster-feature-gates`
+    pub cluster: Features<ClusterFeatures>,
+}
+
+impl OwnFeatures {
+    /// As declared. The declarations are tested, so this fails in no released program.
+    pub fn declared() -> Result<OwnFeatures, RegisterError> {
+        let server = Features::<ServerFeatures>::declared()?;
+        let cluster = Features::<ClusterFeatures>::declared_with(|builder| {
+            builder.know_elsewhere(server.registry());
+            Ok::<(), RegisterError>(())
+        })?;
+        let server = Features::<ServerFeatures>::declared_with(|builder| {
+            builder.know_elsewhere(cluster.registry());
+            Ok::<(), RegisterError>(())
+        })?;
+        Ok(OwnFeatures { server, cluster })
+    }
+
+    /// The cluster's features with the versions that bound the mechanism.
+    pub fn cluster_specs(&self) -> ClusterSpecs {
+        ClusterSpecs::new(
+            Arc::clone(self.cluster.registry()),
+            CLUSTER_PARAMS_SINCE,
+            CLUSTER_VERSION_UNDECIDED,
+        )
+    }
+}

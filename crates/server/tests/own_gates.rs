@@ -1,0 +1,113 @@
+//! The project's own gates obey its own rules, and the documents made from them are current.
+//!
+//! After a change of declarations, `REWRITE=1 cargo test -p portunus-server --test own_gates`
+//! writes the documents anew, unless the change breaks the life cycle.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::path::PathBuf;
+
+use portunus_gates::{Registry, Stage, Versions, known_features, lint, to_json, to_markdown};
+use portunus_server::gates::{CompatibilityVersions, OwnFeatures};
+use portunus_server::version::{EMULATION_FLOOR, ETCD_VERSION};
+
+fn docs(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../docs")
+        .join(name)
+}
+
+fn rewriting() -> bool {
+    std::env::var_os("REWRITE").is_some()
+}
+
+fn own() -> OwnFeatures {
+    OwnFeatures::declared().expect("the declarations are legal")
+}
+
+fn registries(own: &OwnFeatures) -> [&Registry; 2] {
+    [own.server.registry(), own.cluster.registry()]
+}
+
+/// Proves: G87, S2-44, S2-45, S2-46
+#[test]
+fn the_registry_obeys_the_life_cycle_and_the_list_is_current() {
+    let own = own();
+    let committed = std::fs::read_to_string(docs("gates.json"))
+        .unwrap_or_else(|_| r#"{"features":[]}"#.to_owned());
+    if let Err(errors) = lint(registries(&own), &committed, ETCD_VERSION) {
+        let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        panic!("{}", lines.join("\n"));
+    }
+    let current = to_json(registries(&own));
+    if rewriting() {
+        std::fs::write(docs("gates.json"), &current).unwrap();
+    } else {
+        assert_eq!(
+            committed, current,
+            "docs/gates.json is old: run this test with REWRITE=1"
+        );
+    }
+}
+
+/// Proves: G89
+#[test]
+fn the_table_in_the_handbook_is_current() {
+    const BEGIN: &str = "<!-- gates: begin -->\n";
+    const END: &str = "<!-- gates: end -->";
+    let own = own();
+    let text = std::fs::read_to_string(docs("gates.md")).unwrap();
+    let (head, rest) = text.split_once(BEGIN).expect("the begin mark");
+    let (_, tail) = rest.split_once(END).expect("the end mark");
+    let current = format!("{head}{BEGIN}{}{END}{tail}", to_markdown(registries(&own)));
+    if rewriting() {
+        std::fs::write(docs("gates.md"), &current).unwrap();
+    } else {
+        assert_eq!(
+            text, current,
+            "docs/gates.md is old: run this test with REWRITE=1"
+        );
+    }
+}
+
+/// Proves: S2-A4
+#[test]
+fn the_gate_of_compatibility_versions_is_known_and_locked_on() {
+    let own = own();
+    for minor in EMULATION_FLOOR.minor()..=ETCD_VERSION.minor() {
+        let versions = Versions::emulating(portunus_gates::MajorMinor::new(3, minor));
+        let said = |text: &str| {
+            portunus_gates::Assignments::parse(portunus_gates::Origin::Flag, text).unwrap()
+        };
+        let gates = own
+            .server
+            .gates(versions, &said("CompatibilityVersions=true"))
+            .unwrap();
+        assert!(gates.enabled(CompatibilityVersions));
+        assert!(
+            own.server
+                .gates(versions, &said("CompatibilityVersions=false"))
+                .is_err()
+        );
+    }
+}
+
+/// Proves: S1-14
+#[test]
+fn alpha_is_off_and_every_gate_says_what_it_does_and_who_owns_it() {
+    let own = own();
+    for registry in registries(&own) {
+        for feature in registry.features() {
+            assert!(!feature.owner.is_empty(), "{}", feature.name);
+            assert!(feature.summary().ends_with('.'), "{}", feature.name);
+            for spec in &feature.specs {
+                assert!(
+                    spec.stage != Stage::Alpha || !spec.default,
+                    "{}",
+                    feature.name
+                );
+            }
+        }
+        let help = known_features(registry, Versions::emulating(ETCD_VERSION));
+        assert!(help.len() > 2, "{help:?}");
+    }
+}
