@@ -5,9 +5,11 @@
 //! meets on its way, the checker visits every page and collects all of them. It visits no page
 //! twice, so it finishes in time proportional to the file.
 
+use crate::bucket::Bucket;
 use crate::format::PageId;
 use crate::page::{Page, PageKind, ReadError};
-use crate::reader::{Bucket, Reader};
+use crate::page_set::PageSet;
+use crate::reader::Reader;
 
 /// A damaged file can have a problem per element; only this many are kept, all are counted.
 pub const PROBLEMS_KEPT_MAX: usize = 1_000;
@@ -103,46 +105,6 @@ pub fn check(reader: &Reader) -> Report {
     };
     checker.run();
     checker.report
-}
-
-/// One bit per page.
-struct PageSet {
-    words: Vec<u64>,
-    pages: u64,
-}
-
-impl PageSet {
-    fn new(pages: u64) -> Self {
-        // `pages` lie within the file, so this is at most 1/8192 of its length.
-        Self {
-            words: vec![0; usize::try_from(pages / 64 + 1).unwrap_or_default()],
-            pages,
-        }
-    }
-
-    fn word(&mut self, page: PageId) -> Option<&mut u64> {
-        if page.0 >= self.pages {
-            return None;
-        }
-        usize::try_from(page.0 / 64)
-            .ok()
-            .and_then(|word| self.words.get_mut(word))
-    }
-
-    /// False if the page was in the set already.
-    fn insert(&mut self, page: PageId) -> bool {
-        let bit = 1 << (page.0 % 64);
-        self.word(page).is_some_and(|word| {
-            let new = *word & bit == 0;
-            *word |= bit;
-            new
-        })
-    }
-
-    fn contains(&mut self, page: PageId) -> bool {
-        let bit = 1 << (page.0 % 64);
-        self.word(page).is_some_and(|word| *word & bit != 0)
-    }
 }
 
 /// A page still to be visited, with the keys its parents allow in it.

@@ -5,9 +5,10 @@
 //! and each key must be greater than the one before. The third also finds what the first two
 //! would let pass: a leaf hung twice into a tree, or a parent that misstates a child's first key.
 
+use crate::bucket::Bucket;
 use crate::format::PageId;
 use crate::page::{Page, PageKind, ReadError};
-use crate::reader::{Bucket, Reader};
+use crate::reader::Reader;
 
 /// A branch of a real tree has at least two children, so 64 levels would need 2^64 leaves.
 pub(crate) const DEPTH_MAX: usize = 64;

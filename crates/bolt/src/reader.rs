@@ -1,4 +1,4 @@
-//! Opening a database file and finding buckets and keys in it.
+//! Opening a database file and finding its buckets.
 //!
 //! Callers are the import of an etcd data directory, the restore of a snapshot, and `portctl`.
 //! A reader never writes to the file and copies nothing out of it: keys and values are slices
@@ -10,13 +10,14 @@ use std::path::Path;
 
 use bytes::Bytes;
 
-use crate::cursor::{Cursor, DEPTH_MAX, Entries, Located, Pairs};
+use crate::bucket::Bucket;
+use crate::cursor::Cursor;
 use crate::format::{
-    BUCKET_HEADER_BYTES, COUNT_MARKER, FLAG_FREELIST, FLAG_LEAF, PAGE_BYTES_MAX, PAGE_BYTES_MIN,
-    PAGE_HEADER_BYTES, PageHeader, PageId, u64_at,
+    COUNT_MARKER, FLAG_FREELIST, PAGE_BYTES_MAX, PAGE_BYTES_MIN, PAGE_HEADER_BYTES, PageHeader,
+    PageId, u64_at,
 };
 use crate::meta::{Meta, MetaFault};
-use crate::page::{Page, PageKind, ReadError};
+use crate::page::{Page, ReadError};
 
 /// A file cannot be opened as a bbolt database.
 #[derive(Debug, thiserror::Error)]
@@ -87,15 +88,14 @@ impl Reader {
             return Self::from_bytes(Bytes::new());
         }
         // Why unsafe at all: databases reach many gigabytes, are scanned once, and keys and values
-        // are handed out as slices. Reading the file into memory instead would need as much
-        // memory as the file is long.
+        // are handed out as slices. Reading the file into memory instead needs as much memory as
+        // the file is long and takes several times as long (benches/bulk.rs measures both).
         //
         // SAFETY: the slice stays valid and unchanged as long as nobody changes the file. Every
         // bbolt takes the exclusive flock before it writes and we hold the shared one until the
         // map is dropped (`LockedMap` owns both), so no bbolt or etcd writes meanwhile; snapshots
         // are never changed after they are written. A process that bypasses the lock is outside
         // what a process can defend against, and is named in the documentation above.
-        #[allow(unsafe_code)]
         let map = unsafe { memmap2::Mmap::map(&file)? };
         Self::from_bytes(Bytes::from_owner(LockedMap { map, _locked: file }))
     }
@@ -147,11 +147,7 @@ impl Reader {
 
     /// The tree of the top level, seen as a bucket.
     pub(crate) fn top(&self) -> Bucket<'_> {
-        Bucket {
-            reader: self,
-            root: Root::Page(self.meta.root),
-            sequence: self.meta.root_sequence,
-        }
+        Bucket::rooted(self, self.meta.root, self.meta.root_sequence)
     }
 
     /// The page with its overflow, whatever its type; only position and extent are checked.
@@ -297,129 +293,5 @@ impl<'r> Iterator for Buckets<'r> {
             self.cursor.stop();
         }
         Some(bucket.map(|bucket| (found.key, bucket)))
-    }
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Root<'r> {
-    Page(PageId),
-    /// A small bucket's only leaf, kept inside the parent's value.
-    Inline(Page<'r>),
-}
-
-/// A bucket: an ordered set of keys with their values.
-#[derive(Debug, Clone, Copy)]
-pub struct Bucket<'r> {
-    reader: &'r Reader,
-    root: Root<'r>,
-    sequence: u64,
-}
-
-impl<'r> Bucket<'r> {
-    /// From the value stored under the bucket's name in element `index` of `page`.
-    pub(crate) fn decode(
-        reader: &'r Reader,
-        page: PageId,
-        index: usize,
-        value: &'r [u8],
-    ) -> Result<Self, ReadError> {
-        let damaged = ReadError::BucketHeader { page, index };
-        let root = u64_at(value, 0).ok_or(damaged)?;
-        let sequence = u64_at(value, 8).ok_or(damaged)?;
-        let root = if root == 0 {
-            let inline = value.get(BUCKET_HEADER_BYTES..).ok_or(damaged)?;
-            let header = PageHeader::decode(inline).ok_or(damaged)?;
-            if header.flags != FLAG_LEAF || header.id != 0 || header.overflow != 0 {
-                return Err(damaged);
-            }
-            Root::Inline(Page::new(page, header, inline)?)
-        } else {
-            Root::Page(PageId(root))
-        };
-        Ok(Self {
-            reader,
-            root,
-            sequence,
-        })
-    }
-
-    /// The bucket's counter; nothing in etcd uses it.
-    pub fn sequence(&self) -> u64 {
-        self.sequence
-    }
-
-    /// Where the bucket's tree starts; `None` if the bucket is stored inside its parent.
-    pub fn root(&self) -> Option<PageId> {
-        match self.root {
-            Root::Page(page) => Some(page),
-            Root::Inline(_) => None,
-        }
-    }
-
-    /// All keys and values in key order. A nested bucket is an error; see [`Bucket::entries`].
-    pub fn iter(&self) -> Pairs<'r> {
-        Pairs::new(Cursor::first(self))
-    }
-
-    /// The keys and values from the first key that is not less than `from`.
-    pub fn iter_from(&self, from: &[u8]) -> Pairs<'r> {
-        Pairs::new(Cursor::at(self, from))
-    }
-
-    /// All entries in key order, nested buckets included.
-    pub fn entries(&self) -> Entries<'r> {
-        Entries::new(Cursor::first(self))
-    }
-
-    /// The value under `key`. A nested bucket under that key is an error.
-    pub fn get(&self, key: &[u8]) -> Result<Option<&'r [u8]>, ReadError> {
-        match self.find(key)? {
-            Some(found) if found.is_bucket => Err(ReadError::UnexpectedBucket {
-                page: found.page,
-                index: found.index,
-            }),
-            found => Ok(found.map(|found| found.value)),
-        }
-    }
-
-    pub(crate) fn reader(&self) -> &'r Reader {
-        self.reader
-    }
-
-    pub(crate) fn root_page(&self) -> Result<Page<'r>, ReadError> {
-        match self.root {
-            Root::Page(page) => self.reader.tree_page(page),
-            Root::Inline(page) => Ok(page),
-        }
-    }
-
-    fn find(&self, key: &[u8]) -> Result<Option<Located<'r>>, ReadError> {
-        let mut page = self.root_page()?;
-        for _ in 0..DEPTH_MAX {
-            match page.kind {
-                PageKind::Branch if page.count == 0 => {
-                    return Err(ReadError::EmptyBranch { page: page.id });
-                }
-                PageKind::Branch => {
-                    let child = page.branch_element(page.child_index(key)?)?.child;
-                    page = self.reader.tree_page(child)?;
-                }
-                PageKind::Leaf => {
-                    let (index, exact) = page.lower_bound(key)?;
-                    if !exact {
-                        return Ok(None);
-                    }
-                    let element = page.leaf_element(index)?;
-                    return Ok(Some(Located {
-                        page: page.id,
-                        index,
-                        key: element.key,
-                        value: element.value,
-                        is_bucket: element.is_bucket,
-                    }));
-                }
-            }
-        }
-        Err(ReadError::TooDeep { page: page.id })
     }
 }

@@ -1,5 +1,5 @@
 //! What is written is what is read, for every shape of database.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 mod support;
 

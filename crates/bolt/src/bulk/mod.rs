@@ -7,7 +7,7 @@
 //! A meta names the root page and the page count, and the metas come first in the file. So a
 //! stream needs the shape of the tree before its first byte: [`Planner`] goes through the source
 //! once, looking only at keys and lengths, and yields a [`Layout`]; [`StreamWriter`] goes through
-//! it again and writes. Both drive the same [`tree::TreeBuilder`], so they cannot disagree about
+//! it again and writes. Both drive the same [`tree::DatabaseBuilder`], so they cannot disagree about
 //! the same entries; if the source changed in between, the writer says so and the stream is void.
 //! A target that can seek needs one pass only: [`FileWriter`] fills the metas in at the end.
 //!

@@ -140,6 +140,9 @@ impl<W: Write> StreamWriter<W> {
     }
 
     /// Writes the rest and gives the target back, unless the source was not the planned one.
+    ///
+    /// Noticed is what moves a page or changes the number of entries. Another value of the same
+    /// length passes: the file is then sound and holds what this pass was given.
     pub fn finish(self) -> Result<W, WriteError> {
         let (sink, shape) = self.builder.finish()?;
         if shape != self.layout.shape {
