@@ -1,0 +1,214 @@
+//! The two ends a finished page can meet: counted and forgotten, or written.
+
+use std::io::{self, BufWriter, Write};
+
+use super::branches::BranchNode;
+use super::tree::{Sink, Span};
+use crate::format::{
+    BUCKET_HEADER_BYTES, ELEMENT_BYTES, ELEMENT_IS_BUCKET, FLAG_BRANCH, FLAG_LEAF, FLAG_META,
+    PageHeader, PageId,
+};
+use crate::meta::Meta;
+
+/// Small pages are gathered into writes of this size.
+const WRITE_BUFFER_BYTES: usize = 1 << 20;
+
+/// Planning: only the numbering counts, and that is the builder's.
+pub(crate) struct Measure;
+
+impl Sink for Measure {
+    type Value<'v> = u64;
+
+    fn value_bytes(value: u64) -> u64 {
+        value
+    }
+
+    fn bucket_header(header: &[u8; BUCKET_HEADER_BYTES]) -> u64 {
+        header.len() as u64
+    }
+
+    fn hold(&mut self, _: bool, _: &[u8], _: u64) {}
+
+    fn leaf(&mut self, _: Span) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn lone_entry(&mut self, _: Span, _: bool, _: &[u8], _: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn branch(&mut self, _: Span, _: &BranchNode) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Writes each page as it is finished.
+pub(crate) struct Emit<W: Write> {
+    out: BufWriter<W>,
+    page_bytes: u32,
+    held: Vec<HeldEntry>,
+    /// Keys and values of the held entries, one after the other.
+    held_data: Vec<u8>,
+    /// Header and element table of the page being written; kept for its buffer.
+    head: Vec<u8>,
+    zeros: Vec<u8>,
+}
+
+struct HeldEntry {
+    is_bucket: bool,
+    key_bytes: u32,
+    value_bytes: u32,
+}
+
+impl<W: Write> Emit<W> {
+    pub fn new(out: W, page_bytes: u32) -> Self {
+        Self {
+            out: BufWriter::with_capacity(WRITE_BUFFER_BYTES, out),
+            page_bytes,
+            held: Vec::new(),
+            held_data: Vec::new(),
+            head: Vec::new(),
+            zeros: vec![0; page_bytes as usize],
+        }
+    }
+
+    pub fn into_inner(self) -> io::Result<W> {
+        self.out
+            .into_inner()
+            .map_err(io::IntoInnerError::into_error)
+    }
+
+    /// Two pages of zeros where the metas will be; until then the file is no database.
+    pub fn reserve_metas(&mut self) -> io::Result<()> {
+        self.out.write_all(&self.zeros)?;
+        self.out.write_all(&self.zeros)
+    }
+
+    /// Both meta pages. The first has the higher transaction id and is the one that counts; its
+    /// id is even because bbolt's next commit, an odd one, goes to page 1.
+    pub fn metas(&mut self, newest: &Meta) -> io::Result<()> {
+        for (page, txid) in [(0, newest.txid), (1, newest.txid - 1)] {
+            self.begin_page(page, FLAG_META, 0, 0);
+            self.head
+                .extend_from_slice(&Meta { txid, ..*newest }.encode());
+            self.out.write_all(&self.head)?;
+            self.pad(self.head.len() as u64)?;
+        }
+        Ok(())
+    }
+
+    fn begin_page(&mut self, id: u64, flags: u16, count: u16, overflow: u32) {
+        self.head.clear();
+        let header = PageHeader {
+            id,
+            flags,
+            count,
+            overflow,
+        };
+        self.head.extend_from_slice(&header.encode());
+    }
+
+    /// Counts are below 65535, spans below 2^32 pages and lengths below 2 GiB: the builder closes
+    /// pages early enough and refuses longer values, so none of these conversions loses anything.
+    fn begin_span(&mut self, span: Span, flags: u16, count: usize) {
+        self.begin_page(span.first.0, flags, count as u16, (span.pages - 1) as u32);
+    }
+
+    fn push_leaf_element(&mut self, position: usize, entry: &HeldEntry) {
+        let flags = if entry.is_bucket {
+            ELEMENT_IS_BUCKET
+        } else {
+            0
+        };
+        for field in [flags, position as u32, entry.key_bytes, entry.value_bytes] {
+            self.head.extend_from_slice(&field.to_le_bytes());
+        }
+    }
+
+    fn push_branch_element(&mut self, position: usize, key_bytes: usize, child: PageId) {
+        for field in [position as u32, key_bytes as u32] {
+            self.head.extend_from_slice(&field.to_le_bytes());
+        }
+        self.head.extend_from_slice(&child.0.to_le_bytes());
+    }
+
+    /// Zeros up to the end of the last page of something `written_bytes` long.
+    fn pad(&mut self, written_bytes: u64) -> io::Result<()> {
+        let used = (written_bytes % u64::from(self.page_bytes)) as usize;
+        if used == 0 {
+            return Ok(());
+        }
+        self.out.write_all(&self.zeros[used..])
+    }
+}
+
+impl<W: Write> Sink for Emit<W> {
+    type Value<'v> = &'v [u8];
+
+    fn value_bytes(value: &[u8]) -> u64 {
+        value.len() as u64
+    }
+
+    fn bucket_header(header: &[u8; BUCKET_HEADER_BYTES]) -> &[u8] {
+        header
+    }
+
+    fn hold(&mut self, is_bucket: bool, key: &[u8], value: &[u8]) {
+        self.held.push(HeldEntry {
+            is_bucket,
+            key_bytes: key.len() as u32,
+            value_bytes: value.len() as u32,
+        });
+        self.held_data.extend_from_slice(key);
+        self.held_data.extend_from_slice(value);
+    }
+
+    fn leaf(&mut self, span: Span) -> io::Result<()> {
+        let held = std::mem::take(&mut self.held);
+        self.begin_span(span, FLAG_LEAF, held.len());
+        let mut data_start = held.len() * ELEMENT_BYTES;
+        for (index, entry) in held.iter().enumerate() {
+            self.push_leaf_element(data_start - index * ELEMENT_BYTES, entry);
+            data_start += (entry.key_bytes + entry.value_bytes) as usize;
+        }
+        self.out.write_all(&self.head)?;
+        self.out.write_all(&self.held_data)?;
+        self.pad((self.head.len() + self.held_data.len()) as u64)?;
+        self.held = held;
+        self.held.clear();
+        self.held_data.clear();
+        Ok(())
+    }
+
+    fn lone_entry(
+        &mut self,
+        span: Span,
+        is_bucket: bool,
+        key: &[u8],
+        value: &[u8],
+    ) -> io::Result<()> {
+        let entry = HeldEntry {
+            is_bucket,
+            key_bytes: key.len() as u32,
+            value_bytes: value.len() as u32,
+        };
+        self.begin_span(span, FLAG_LEAF, 1);
+        self.push_leaf_element(ELEMENT_BYTES, &entry);
+        self.out.write_all(&self.head)?;
+        self.out.write_all(key)?;
+        self.out.write_all(value)?;
+        self.pad((self.head.len() + key.len() + value.len()) as u64)
+    }
+
+    fn branch(&mut self, span: Span, node: &BranchNode) -> io::Result<()> {
+        self.begin_span(span, FLAG_BRANCH, node.count());
+        let mut data_start = node.count() * ELEMENT_BYTES;
+        for (index, (child, key_bytes)) in node.children().enumerate() {
+            self.push_branch_element(data_start - index * ELEMENT_BYTES, key_bytes, child);
+            data_start += key_bytes;
+        }
+        self.out.write_all(&self.head)?;
+        self.out.write_all(node.keys())?;
+        self.pad((self.head.len() + node.keys().len()) as u64)
+    }
+}

@@ -1,0 +1,328 @@
+//! Where one page ends and the next begins: the whole shape of the file, decided in one place.
+//!
+//! [`DatabaseBuilder`] takes buckets and entries in order and cuts them into pages. What becomes
+//! of a page is its [`Sink`]'s business: the planner's sink forgets it, the writers' sinks write
+//! it. Pages are numbered in the order they are finished, so a stream of them is the file.
+
+use std::io;
+
+use super::branches::{BranchNode, Branches};
+use crate::format::{BUCKET_HEADER_BYTES, COUNT_MARKER, ELEMENT_BYTES, PAGE_HEADER_BYTES, PageId};
+
+/// Longest key (and bucket name) that bbolt accepts.
+pub const KEY_BYTES_MAX: usize = 32_768;
+/// Longest value that bbolt accepts.
+pub const VALUE_BYTES_MAX: u64 = (1 << 31) - 2;
+/// How full a page gets before the next is begun. etcd fills its `key` bucket as far, because
+/// it only ever appends there.
+const FILL_PERCENT: u64 = 90;
+
+/// The entries cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// The target refused bytes. What has been written is no database; discard it.
+    #[error("cannot write the database")]
+    Io(#[from] io::Error),
+    /// Buckets must come in ascending name order, each once.
+    #[error("bucket {:?} does not come after the bucket before it", name.escape_ascii().to_string())]
+    BucketOrder {
+        /// The name that came too late.
+        name: Vec<u8>,
+    },
+    /// Keys must come in ascending order, each once.
+    #[error(
+        "key {:?} in bucket {:?} does not come after the key before it",
+        key.escape_ascii().to_string(),
+        bucket.escape_ascii().to_string()
+    )]
+    KeyOrder {
+        /// The bucket.
+        bucket: Vec<u8>,
+        /// The key that came too late.
+        key: Vec<u8>,
+    },
+    /// bbolt stores keys and bucket names of 1 to [`KEY_BYTES_MAX`] bytes.
+    #[error("a key or bucket name of {bytes} bytes; 1 to {KEY_BYTES_MAX} are possible")]
+    KeyLength {
+        /// Its length.
+        bytes: usize,
+    },
+    /// bbolt stores values of at most [`VALUE_BYTES_MAX`] bytes.
+    #[error("a value of {bytes} bytes; at most {VALUE_BYTES_MAX} are possible")]
+    ValueLength {
+        /// Its length.
+        bytes: u64,
+    },
+    /// An entry came before any bucket was begun.
+    #[error("an entry belongs to a bucket; begin one first")]
+    NoBucket,
+    /// The entries are not the ones that were planned. What has been written is no database;
+    /// discard it, and read both passes from one fixed revision.
+    #[error("the entries changed between planning and writing")]
+    SourceChanged,
+    /// An earlier call failed, so the output is void.
+    #[error("writing failed before; start again with a new target")]
+    FailedBefore,
+}
+
+/// A page's place: its number and how many pages it takes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Span {
+    pub first: PageId,
+    pub pages: u64,
+}
+
+/// What becomes of finished pages.
+pub(crate) trait Sink {
+    /// What the sink needs to know of a value: its length, or its bytes.
+    type Value<'v>: Copy;
+
+    fn value_bytes(value: Self::Value<'_>) -> u64;
+    fn bucket_header(header: &[u8; BUCKET_HEADER_BYTES]) -> Self::Value<'_>;
+
+    /// Adds an entry to the leaf that is being filled.
+    fn hold(&mut self, is_bucket: bool, key: &[u8], value: Self::Value<'_>);
+    /// The leaf is full: it holds what was given to `hold` since the last one.
+    fn leaf(&mut self, span: Span) -> io::Result<()>;
+    /// A leaf of its own for one entry, too large to share a page.
+    fn lone_entry(
+        &mut self,
+        span: Span,
+        is_bucket: bool,
+        key: &[u8],
+        value: Self::Value<'_>,
+    ) -> io::Result<()>;
+    fn branch(&mut self, span: Span, node: &BranchNode) -> io::Result<()>;
+}
+
+/// Gives a finished branch its place.
+pub(crate) trait BranchPages {
+    fn branch(&mut self, node: &BranchNode) -> Result<PageId, WriteError>;
+}
+
+/// Numbers pages and passes them on.
+struct Pages<S> {
+    sink: S,
+    page_bytes: u64,
+    next: u64,
+    /// More pages than this were not planned.
+    limit: u64,
+}
+
+impl<S> Pages<S> {
+    fn allocate(&mut self, bytes: u64) -> Result<Span, WriteError> {
+        let pages = bytes.div_ceil(self.page_bytes);
+        let span = Span {
+            first: PageId(self.next),
+            pages,
+        };
+        if pages > self.limit - self.next {
+            return Err(WriteError::SourceChanged);
+        }
+        self.next += pages;
+        Ok(span)
+    }
+}
+
+impl<S: Sink> BranchPages for Pages<S> {
+    fn branch(&mut self, node: &BranchNode) -> Result<PageId, WriteError> {
+        let span = self.allocate(node.page_bytes())?;
+        self.sink.branch(span, node)?;
+        Ok(span.first)
+    }
+}
+
+/// The tree of one bucket, or of the top level, while it grows.
+#[derive(Debug, Default)]
+struct Tree {
+    branches: Branches,
+    leaf_count: usize,
+    leaf_bytes: u64,
+    leaf_first_key: Vec<u8>,
+}
+
+impl Tree {
+    fn entry<S: Sink>(
+        &mut self,
+        pages: &mut Pages<S>,
+        is_bucket: bool,
+        key: &[u8],
+        value: S::Value<'_>,
+    ) -> Result<(), WriteError> {
+        let fill_bytes = pages.page_bytes * FILL_PERCENT / 100;
+        let entry_bytes = (ELEMENT_BYTES + key.len()) as u64 + S::value_bytes(value);
+        let full = self.leaf_count > 0
+            && (self.leaf_bytes + entry_bytes > fill_bytes
+                || self.leaf_count >= usize::from(COUNT_MARKER) - 1);
+        if full {
+            self.close_leaf(pages)?;
+        }
+        if self.leaf_count == 0 {
+            let alone_bytes = PAGE_HEADER_BYTES as u64 + entry_bytes;
+            if alone_bytes > fill_bytes {
+                let span = pages.allocate(alone_bytes)?;
+                pages.sink.lone_entry(span, is_bucket, key, value)?;
+                return self.branches.push(key, span.first, fill_bytes, pages);
+            }
+            self.leaf_bytes = PAGE_HEADER_BYTES as u64;
+            self.leaf_first_key.clear();
+            self.leaf_first_key.extend_from_slice(key);
+        }
+        pages.sink.hold(is_bucket, key, value);
+        self.leaf_count += 1;
+        self.leaf_bytes += entry_bytes;
+        Ok(())
+    }
+
+    fn close_leaf<S: Sink>(&mut self, pages: &mut Pages<S>) -> Result<(), WriteError> {
+        let fill_bytes = pages.page_bytes * FILL_PERCENT / 100;
+        let span = pages.allocate(self.leaf_bytes)?;
+        pages.sink.leaf(span)?;
+        self.leaf_count = 0;
+        self.branches
+            .push(&self.leaf_first_key, span.first, fill_bytes, pages)
+    }
+
+    /// Returns the root; the tree is empty afterwards and ready for the next bucket.
+    fn finish<S: Sink>(&mut self, pages: &mut Pages<S>) -> Result<PageId, WriteError> {
+        let fill_bytes = pages.page_bytes * FILL_PERCENT / 100;
+        if self.leaf_count > 0 {
+            self.close_leaf(pages)?;
+        }
+        if let Some(root) = self.branches.finish(fill_bytes, pages)? {
+            return Ok(root);
+        }
+        // An empty tree is one empty leaf.
+        let span = pages.allocate(PAGE_HEADER_BYTES as u64)?;
+        pages.sink.leaf(span)?;
+        Ok(span.first)
+    }
+}
+
+/// What the metas need to know, once all is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub root: PageId,
+    pub high_water: u64,
+    pub entries: u64,
+}
+
+/// Cuts buckets and entries, given in order, into pages.
+pub(crate) struct DatabaseBuilder<S> {
+    pages: Pages<S>,
+    tree: Tree,
+    /// Finished buckets with their headers, for the top level.
+    finished: Vec<(Vec<u8>, [u8; BUCKET_HEADER_BYTES])>,
+    current: Option<Vec<u8>>,
+    last_key: Vec<u8>,
+    entries: u64,
+    failed: bool,
+}
+
+impl<S: Sink> DatabaseBuilder<S> {
+    /// `page_limit` is the planned number of pages, or `u64::MAX`.
+    pub fn new(sink: S, page_bytes: u32, page_limit: u64) -> Self {
+        Self {
+            pages: Pages {
+                sink,
+                page_bytes: u64::from(page_bytes),
+                // Pages 0 and 1 are the metas.
+                next: 2,
+                limit: page_limit,
+            },
+            tree: Tree::default(),
+            finished: Vec::new(),
+            current: None,
+            last_key: Vec::new(),
+            entries: 0,
+            failed: false,
+        }
+    }
+
+    pub fn bucket(&mut self, name: &[u8]) -> Result<(), WriteError> {
+        check_key_length(name)?;
+        if self.current.as_deref().is_some_and(|last| name <= last) {
+            return Err(WriteError::BucketOrder {
+                name: name.to_vec(),
+            });
+        }
+        self.unless_failed(|builder| {
+            builder.finish_bucket()?;
+            builder.current = Some(name.to_vec());
+            builder.last_key.clear();
+            Ok(())
+        })
+    }
+
+    pub fn entry(&mut self, key: &[u8], value: S::Value<'_>) -> Result<(), WriteError> {
+        let Some(bucket) = &self.current else {
+            return Err(WriteError::NoBucket);
+        };
+        check_key_length(key)?;
+        let bytes = S::value_bytes(value);
+        if bytes > VALUE_BYTES_MAX {
+            return Err(WriteError::ValueLength { bytes });
+        }
+        // Empty before the bucket's first entry, and less than any key then.
+        if key <= self.last_key.as_slice() {
+            return Err(WriteError::KeyOrder {
+                bucket: bucket.clone(),
+                key: key.to_vec(),
+            });
+        }
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
+        self.unless_failed(|builder| {
+            builder.entries += 1;
+            builder.tree.entry(&mut builder.pages, false, key, value)
+        })
+    }
+
+    /// Writes the top level. The metas are the caller's.
+    pub fn finish(mut self) -> Result<(S, Shape), WriteError> {
+        let root = self.unless_failed(|builder| {
+            builder.finish_bucket()?;
+            for (name, header) in &builder.finished {
+                let value = S::bucket_header(header);
+                builder.tree.entry(&mut builder.pages, true, name, value)?;
+            }
+            builder.tree.finish(&mut builder.pages)
+        })?;
+        let shape = Shape {
+            root,
+            high_water: self.pages.next,
+            entries: self.entries,
+        };
+        Ok((self.pages.sink, shape))
+    }
+
+    fn finish_bucket(&mut self) -> Result<(), WriteError> {
+        if let Some(name) = self.current.take() {
+            let root = self.tree.finish(&mut self.pages)?;
+            let mut header = [0; BUCKET_HEADER_BYTES];
+            header[..8].copy_from_slice(&root.0.to_le_bytes());
+            self.finished.push((name, header));
+        }
+        Ok(())
+    }
+
+    fn unless_failed<T>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<T, WriteError>,
+    ) -> Result<T, WriteError> {
+        if self.failed {
+            return Err(WriteError::FailedBefore);
+        }
+        let result = work(self);
+        self.failed = result.is_err();
+        result
+    }
+}
+
+fn check_key_length(key: &[u8]) -> Result<(), WriteError> {
+    if key.is_empty() || key.len() > KEY_BYTES_MAX {
+        return Err(WriteError::KeyLength { bytes: key.len() });
+    }
+    Ok(())
+}
