@@ -1,0 +1,280 @@
+//! The log as its writer sees it.
+
+use std::{
+    fs, mem,
+    path::{Path, PathBuf},
+};
+
+use bytes::Bytes;
+use portunus_proto::{
+    raftpb::{Entry, HardState},
+    walpb::Snapshot,
+};
+
+use crate::{
+    errors::{CreateError, OpenError, ReleaseError, WriteError},
+    invariants::{LogPosition, LogRuleViolation},
+    opening::WalOptions,
+    prepare::SegmentPreparer,
+    record::BatchEncoder,
+    recovery::{Recovered, SnapshotPoint},
+    segment_file::{SegmentFile, sync_dir},
+    segment_name::{SegmentName, segments_from},
+};
+
+/// A write-ahead log, open for appending. One per directory and machine.
+///
+/// After a write or sync has failed, every later call returns an error: the
+/// disk may hold anything, and only a restart finds out what. Dropping the log
+/// writes nothing: what was appended but neither saved nor synced is gone.
+pub struct Wal {
+    pub(crate) dir: PathBuf,
+    pub(crate) segment_bytes: u64,
+    pub(crate) metadata: Bytes,
+    /// The segment being appended to; holds the lock on the log.
+    pub(crate) tail: Box<dyn SegmentFile>,
+    pub(crate) tail_name: SegmentName,
+    pub(crate) tail_file_bytes: u64,
+    /// Where the next batch goes.
+    pub(crate) offset: u64,
+    /// Segments before the tail, oldest first.
+    pub(crate) older: Vec<SegmentName>,
+    pub(crate) encoder: BatchEncoder,
+    pub(crate) position: LogPosition,
+    /// Something was written since the last sync.
+    pub(crate) unsynced: bool,
+    pub(crate) poisoned: bool,
+    pub(crate) preparer: SegmentPreparer,
+}
+
+impl Wal {
+    /// Creates a log in `dir`, which must not exist or be empty. `metadata`
+    /// names its owner and is repeated in every segment.
+    ///
+    /// # Errors
+    /// If the directory holds files already or cannot be written.
+    pub fn create(dir: &Path, metadata: Bytes) -> Result<Self, CreateError> {
+        WalOptions::default().create(dir, metadata)
+    }
+
+    /// Opens the log in `dir` and replays it from a snapshot that was recorded
+    /// with [`Self::save_snapshot`]; [`SnapshotPoint::default`] is the beginning.
+    /// A write that a crash cut off at the very end is removed and reported.
+    ///
+    /// # Errors
+    /// If the log is in use, damaged, or does not contain the snapshot.
+    pub fn open(dir: &Path, from: SnapshotPoint) -> Result<(Self, Recovered), OpenError> {
+        WalOptions::default().open(dir, from)
+    }
+
+    /// Writes a batch: one write, and one sync if `must_sync`. Entries go before
+    /// the state, so that no prefix of a batch commits what it does not hold.
+    ///
+    /// # Errors
+    /// See [`WriteError`]; only `Rejected` leaves the log usable.
+    pub fn save(
+        &mut self,
+        hard_state: Option<&HardState>,
+        entries: &[Entry],
+        must_sync: bool,
+    ) -> Result<(), WriteError> {
+        self.append(hard_state, entries)?;
+        self.write_out(must_sync)
+    }
+
+    /// Adds to the batch in memory without writing. Returns the size of the
+    /// batch, which the next [`Self::sync`] or [`Self::save`] writes.
+    ///
+    /// # Errors
+    /// If the records break a rule of the log, or an earlier write failed.
+    pub fn append(
+        &mut self,
+        hard_state: Option<&HardState>,
+        entries: &[Entry],
+    ) -> Result<usize, WriteError> {
+        self.refuse_if_poisoned()?;
+        // An all-zero state means "no change" in raft.
+        let hard_state = hard_state.filter(|state| **state != HardState::default());
+
+        // All or nothing: judge everything before encoding anything.
+        let mut position = self.position;
+        for entry in entries {
+            position.admit_entry(entry)?;
+        }
+        if let Some(state) = hard_state {
+            position.admit_state(state)?;
+        }
+        self.position = position;
+
+        for entry in entries {
+            self.encoder.entry(entry);
+        }
+        if let Some(state) = hard_state {
+            self.encoder.state(state);
+        }
+        Ok(self.encoder.bytes().len())
+    }
+
+    /// Writes what was appended and makes everything written durable.
+    ///
+    /// # Errors
+    /// See [`WriteError`].
+    pub fn sync(&mut self) -> Result<(), WriteError> {
+        self.refuse_if_poisoned()?;
+        self.write_out(true)
+    }
+
+    /// Records, durably, that state up to the snapshot's index is safe outside
+    /// the log. The log can be opened there from now on.
+    ///
+    /// # Errors
+    /// See [`WriteError`].
+    pub fn save_snapshot(&mut self, snapshot: &Snapshot) -> Result<(), WriteError> {
+        self.refuse_if_poisoned()?;
+        // Old logs may have such records, but etcd refuses to write them too.
+        if snapshot.index > 0 && snapshot.conf_state.is_none() {
+            return Err(WriteError::Rejected(
+                LogRuleViolation::SnapshotWithoutMembers {
+                    index: snapshot.index,
+                },
+            ));
+        }
+        self.position.admit_snapshot(snapshot);
+        self.encoder.snapshot(snapshot);
+        self.write_out(true)
+    }
+
+    /// Removes the segments that are not needed to open the log at a snapshot
+    /// with this index or a later one. Returns how many.
+    ///
+    /// # Errors
+    /// If a file cannot be removed; the log stays usable.
+    pub fn release_to(&mut self, index: u64) -> Result<usize, ReleaseError> {
+        let mut all = self.older.clone();
+        all.push(self.tail_name);
+        let needed = segments_from(&all, index).map_or(all.len(), <[_]>::len);
+        let count = all.len() - needed;
+        // Oldest first, so that what remains never has a hole.
+        for name in &all[..count] {
+            let file = name.path_in(&self.dir);
+            fs::remove_file(&file).map_err(|source| ReleaseError { file, source })?;
+            self.older.remove(0);
+        }
+        Ok(count)
+    }
+
+    /// Index of the last entry or snapshot in the log.
+    #[must_use]
+    pub fn last_index(&self) -> u64 {
+        self.position.last_index
+    }
+
+    /// The newest hard state.
+    #[must_use]
+    pub fn hard_state(&self) -> HardState {
+        self.position.state
+    }
+
+    /// Number of segment files.
+    #[must_use]
+    pub fn segment_count(&self) -> usize {
+        self.older.len() + 1
+    }
+
+    fn refuse_if_poisoned(&self) -> Result<(), WriteError> {
+        if self.poisoned {
+            return Err(WriteError::Poisoned);
+        }
+        Ok(())
+    }
+
+    /// Writes the batch, syncs if asked, and moves on if the segment is full.
+    fn write_out(&mut self, must_sync: bool) -> Result<(), WriteError> {
+        // Poisoned until it has gone well: no way out of here can forget it.
+        self.poisoned = true;
+        if !self.encoder.bytes().is_empty() {
+            self.tail
+                .write_all_at(self.encoder.bytes(), self.offset)
+                .map_err(|source| WriteError::Write {
+                    file: self.tail_name.path_in(&self.dir),
+                    source,
+                })?;
+            self.offset += self.encoder.bytes().len() as u64;
+            self.tail_file_bytes = self.tail_file_bytes.max(self.offset);
+            self.encoder.clear();
+            self.unsynced = true;
+        }
+        let full = self.offset >= self.segment_bytes;
+        if full {
+            self.begin_next_segment()?;
+        } else if must_sync && self.unsynced {
+            self.sync_tail()?;
+        }
+        self.poisoned = false;
+        Ok(())
+    }
+
+    fn sync_tail(&mut self) -> Result<(), WriteError> {
+        self.tail.sync_data().map_err(|source| WriteError::Sync {
+            path: self.tail_name.path_in(&self.dir),
+            source,
+        })?;
+        self.unsynced = false;
+        Ok(())
+    }
+
+    /// Finishes the tail and continues in the prepared segment. That one gets
+    /// its head before its name, so every named segment is complete.
+    fn begin_next_segment(&mut self) -> Result<(), WriteError> {
+        if self.tail_file_bytes > self.offset {
+            self.tail
+                .set_len(self.offset)
+                .map_err(|source| WriteError::Write {
+                    file: self.tail_name.path_in(&self.dir),
+                    source,
+                })?;
+        }
+        self.sync_tail()?;
+
+        let prepared = self.preparer.take()?;
+        self.encoder.segment_head(&self.metadata);
+        if self.position.state != HardState::default() {
+            self.encoder.state(&self.position.state);
+        }
+        let head = self.encoder.bytes();
+        SegmentFile::write_all_at(&prepared.file, head, 0).map_err(|source| WriteError::Write {
+            file: prepared.path.clone(),
+            source,
+        })?;
+        prepared
+            .file
+            .sync_data()
+            .map_err(|source| WriteError::Sync {
+                path: prepared.path.clone(),
+                source,
+            })?;
+
+        let name = SegmentName {
+            sequence: self.tail_name.sequence.saturating_add(1),
+            first_index: self.position.last_index.saturating_add(1),
+        };
+        let path = name.path_in(&self.dir);
+        fs::rename(&prepared.path, &path)
+            .map_err(|source| WriteError::Rename { file: path, source })?;
+        sync_dir(&self.dir).map_err(|source| WriteError::Sync {
+            path: self.dir.clone(),
+            source,
+        })?;
+
+        self.offset = head.len() as u64;
+        self.tail_file_bytes = self.segment_bytes.max(self.offset);
+        self.encoder.clear();
+        self.tail = Box::new(prepared.file);
+        self.older.push(mem::replace(&mut self.tail_name, name));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "wal_failure_tests.rs"]
+mod failure_tests;
