@@ -276,5 +276,4 @@ impl Wal {
 }
 
 #[cfg(test)]
-#[path = "wal_failure_tests.rs"]
 mod failure_tests;
