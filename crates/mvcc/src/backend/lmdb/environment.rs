@@ -292,7 +292,12 @@ impl LmdbSnapshot {
     fn try_scan(&self, bucket: Bucket, from: &[u8], visit: &mut Visit<'_>) -> heed::Result<()> {
         let mut long_entries = self.long_entries(bucket, from)?.into_iter().peekable();
         let table = self.environment().table(bucket);
-        let bounds = (Bound::Included(from), Bound::Unbounded);
+        let start = match from {
+            // LMDB knows no empty key, not even to search for.
+            [] => Bound::Unbounded,
+            from => Bound::Included(from),
+        };
+        let bounds = (start, Bound::Unbounded);
         for entry in table.range(&self.txn, &bounds)? {
             let (key, value) = entry?;
             while let Some(long) = long_entries.next_if(|long| *long.key < *key) {
