@@ -6,7 +6,7 @@
 //! looks at the compact revision knows whether something may have been missing.
 
 use std::{
-    cell::OnceCell,
+    cell::RefCell,
     ops::ControlFlow,
     sync::{
         Arc,
@@ -25,6 +25,7 @@ use crate::{
     backend::{Backend, Bucket, Snapshot, write_behind::Queue},
     error::ReadError,
     reader::HashCache,
+    revision::RecordKey,
     rules::{Entry, KeyView, ValueSource, range::KeyRange},
     version::Version,
 };
@@ -210,33 +211,41 @@ pub(crate) fn visit_index(
     Ok(())
 }
 
-/// Values out of the backend, all from one snapshot, taken when first needed.
+/// Values out of the backend. The snapshot is taken when first needed and kept
+/// for the next one.
 pub(crate) struct StoredValues<'a> {
     backend: &'a dyn Backend,
-    snapshot: OnceCell<Box<dyn Snapshot>>,
+    snapshot: RefCell<Option<Box<dyn Snapshot>>>,
 }
 
 impl<'a> StoredValues<'a> {
     pub(crate) fn new(backend: &'a dyn Backend) -> Self {
         Self {
             backend,
-            snapshot: OnceCell::new(),
+            snapshot: RefCell::new(None),
         }
+    }
+
+    fn find(&self, key: RecordKey) -> Result<Option<Bytes>, ReadError> {
+        let mut kept = self.snapshot.borrow_mut();
+        let key = key.encode();
+        if let Some(snapshot) = &*kept
+            && let Some(record) = snapshot.get(Bucket::Key, &key)?
+        {
+            return Ok(Some(record));
+        }
+        // The value may have been committed and left memory after the snapshot
+        // was taken. A fresh one has it.
+        let fresh = kept.insert(self.backend.snapshot()?);
+        Ok(fresh.get(Bucket::Key, &key)?)
     }
 }
 
 impl ValueSource for StoredValues<'_> {
     fn load(&self, version: &Version) -> Result<Bytes, ReadError> {
-        let snapshot = match self.snapshot.get() {
-            Some(snapshot) => snapshot,
-            None => {
-                let snapshot = self.backend.snapshot()?;
-                self.snapshot.get_or_init(|| snapshot)
-            }
-        };
         let revision = version.revision;
-        let record = snapshot
-            .get(Bucket::Key, &version.record_key().encode())?
+        let record = self
+            .find(version.record_key())?
             .ok_or(ReadError::MissingRecord(revision))?;
         let record = KeyValue::decode(record)
             .map_err(|source| ReadError::DamagedRecord { revision, source })?;
