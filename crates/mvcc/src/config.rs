@@ -1,0 +1,34 @@
+//! The knobs of the store and their defaults.
+
+use std::time::Duration;
+
+/// How one store behaves. None of it changes what an entry means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// Longest time an applied entry waits for its commit.
+    pub commit_interval: Duration,
+    /// Records that trigger a commit before the interval is over.
+    pub commit_records: usize,
+    /// Applying waits while this many records are queued.
+    pub pending_records_max: usize,
+    /// Applying waits while the queued records hold this many bytes.
+    pub pending_bytes_max: usize,
+    /// Bytes of values kept in memory; 0 keeps all. Uncommitted values are kept
+    /// whatever this says.
+    pub resident_value_bytes_max: usize,
+    /// Changes one [`compaction_step`](crate::Store::compaction_step) looks at.
+    pub compaction_batch_limit: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            commit_interval: Duration::from_millis(100),
+            commit_records: 10_000,
+            pending_records_max: 200_000,
+            pending_bytes_max: 256 << 20,
+            resident_value_bytes_max: 0,
+            compaction_batch_limit: 1000,
+        }
+    }
+}

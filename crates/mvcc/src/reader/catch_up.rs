@@ -1,0 +1,98 @@
+//! Past events, for watchers that start behind or fell behind.
+
+use std::{ops::Not, sync::Arc};
+
+use bytes::Bytes;
+use portunus_proto::EtcdError;
+
+use super::Reader;
+use crate::{
+    error::ReadError,
+    event::{Event, RevisionEvents},
+    revision::Revision,
+    rules::Entry,
+    store::shared::StoredValues,
+    version::Version,
+};
+
+impl Reader {
+    /// What changed from a revision on, whole revisions, at most
+    /// `revisions_max` of them, oldest first. Empty if nothing did.
+    ///
+    /// Starting at the compact revision is allowed; below it is refused.
+    pub fn events_since(
+        &self,
+        from_revision: i64,
+        revisions_max: usize,
+    ) -> Result<Vec<Arc<RevisionEvents>>, ReadError> {
+        let collected = self.collect_events(from_revision, revisions_max);
+        // A compaction may have taken versions away while they were collected;
+        // what was found, or not found, means nothing then.
+        if from_revision < self.compact_revision() {
+            return Err(EtcdError::Compacted.into());
+        }
+        collected
+    }
+
+    fn collect_events(
+        &self,
+        from_revision: i64,
+        revisions_max: usize,
+    ) -> Result<Vec<Arc<RevisionEvents>>, ReadError> {
+        let newest = self.revision();
+        let values = StoredValues::new(&*self.shared.backend);
+        let mut revisions: Vec<Arc<RevisionEvents>> = Vec::new();
+        let mut main = 0;
+        let mut events = Vec::new();
+        let walk = self
+            .shared
+            .log
+            .from(Revision::first_of(from_revision))
+            .take_while(|entry| entry.revision.main <= newest);
+        for entry in walk {
+            if entry.revision.main != main {
+                revisions.extend(whole(main, &mut events));
+                if revisions.len() >= revisions_max {
+                    break;
+                }
+                main = entry.revision.main;
+            }
+            let versions = entry.slot.versions();
+            // Gone only if compacted, which the caller notices.
+            if let Some((version, prev)) = versions.exactly(entry.revision) {
+                events.push(event(entry.slot.key(), version, prev, &values)?);
+            }
+        }
+        if revisions.len() < revisions_max {
+            revisions.extend(whole(main, &mut events));
+        }
+        Ok(revisions)
+    }
+}
+
+fn whole(revision: i64, events: &mut Vec<Event>) -> Option<Arc<RevisionEvents>> {
+    events.is_empty().not().then(|| {
+        Arc::new(RevisionEvents {
+            revision,
+            events: std::mem::take(events).into_boxed_slice(),
+        })
+    })
+}
+
+fn event(
+    key: &Bytes,
+    version: &Version,
+    prev: Option<&Version>,
+    values: &StoredValues<'_>,
+) -> Result<Event, ReadError> {
+    let prev = prev.filter(|prev| !prev.is_tombstone()).cloned();
+    if version.is_tombstone() {
+        return Ok(Event::delete(key.clone(), version.revision.main, prev));
+    }
+    let entry = Entry {
+        key,
+        version,
+        values,
+    };
+    Ok(Event::put(entry.key_value(true)?, prev))
+}

@@ -1,0 +1,132 @@
+//! Reading, from any thread.
+//!
+//! A reader takes what is published and names a revision; it never waits for
+//! the apply thread and never makes it wait. Only hashes wait, for the
+//! write-behind thread, because they are over what is stored.
+
+mod catch_up;
+mod hash;
+mod stream;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use portunus_proto::{
+    etcdserverpb::{RangeRequest, RangeResponse},
+    mvccpb::KeyValue,
+};
+
+use crate::{
+    backend::{Backend, BackendError, Sizes, Snapshot},
+    error::{ReadError, StoreFault},
+    event::Event,
+    rules::{
+        Entry,
+        range::{self, Counting},
+    },
+    store::{
+        keys_of,
+        shared::{Shared, StoredValues},
+    },
+};
+pub(crate) use hash::HashCache;
+pub use hash::{CompactionHashJob, KvHash};
+pub use stream::RangeStream;
+
+/// A handle for reading. Cheap to clone; never blocks the writer.
+#[derive(Debug, Clone)]
+pub struct Reader {
+    shared: Arc<Shared>,
+}
+
+impl Reader {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    /// The newest revision.
+    #[must_use]
+    pub fn revision(&self) -> i64 {
+        self.shared.revision()
+    }
+
+    /// Reads below this are refused; −1 if nothing was ever compacted.
+    #[must_use]
+    pub fn compact_revision(&self) -> i64 {
+        self.shared.compact_revision()
+    }
+
+    /// Answers a validated range, at the newest or a named revision. Counting
+    /// costs a step for every key of the range, also beyond the limit.
+    pub fn range(&self, request: &RangeRequest) -> Result<RangeResponse, ReadError> {
+        self.range_counting(request, Counting::All)
+    }
+
+    fn range_counting(
+        &self,
+        request: &RangeRequest,
+        counting: Counting,
+    ) -> Result<RangeResponse, ReadError> {
+        self.shared.read(request.revision, |view| {
+            range::evaluate(view, request, counting)
+        })
+    }
+
+    /// The message of the version before an event, fetching its value if it has
+    /// left memory. `None` if there was none, or it is compacted by now.
+    pub fn prev_kv(&self, event: &Event) -> Result<Option<KeyValue>, ReadError> {
+        let Some(version) = &event.prev else {
+            return Ok(None);
+        };
+        let entry = Entry {
+            key: &event.kv.key,
+            version,
+            values: &StoredValues::new(&*self.shared.backend),
+        };
+        match entry.key_value(true) {
+            Err(ReadError::MissingRecord(_))
+                if event.kv.mod_revision <= self.compact_revision() =>
+            {
+                Ok(None)
+            }
+            result => result.map(Some),
+        }
+    }
+
+    /// The keys attached to a lease, in key order.
+    #[must_use]
+    pub fn keys_of(&self, lease: i64) -> Vec<Bytes> {
+        keys_of(&self.shared.leased_keys(), lease)
+            .cloned()
+            .collect()
+    }
+
+    /// Sizes on disk, as of the newest commit.
+    #[must_use]
+    pub fn sizes(&self) -> Sizes {
+        self.shared.backend.sizes()
+    }
+
+    /// Waits until the backend holds everything visible now.
+    pub fn flush(&self) -> Result<(), StoreFault> {
+        self.shared.queue.flush()
+    }
+
+    /// All buckets at one point, which holds at least everything visible now.
+    /// Waits for the write-behind thread.
+    pub fn snapshot(&self) -> Result<Box<dyn Snapshot>, ReadError> {
+        self.flush()?;
+        Ok(self.shared.backend.snapshot()?)
+    }
+
+    /// Gives unused disk space back. Takes long; hinders nobody.
+    pub fn defragment(&self) -> Result<(), BackendError> {
+        self.shared.backend.defragment()
+    }
+
+    /// Where the records are.
+    #[must_use]
+    pub fn backend(&self) -> &Arc<dyn Backend> {
+        &self.shared.backend
+    }
+}

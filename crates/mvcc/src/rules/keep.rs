@@ -1,0 +1,35 @@
+//! Which versions survive a compaction, and which a hash counts.
+
+use crate::version::Version;
+
+/// How many of a key's oldest versions a compaction to `revision` removes.
+///
+/// Of what is at or below it only the newest stays, for reads at that revision.
+/// A tombstone stays only if it is the change *at* that revision, so that a
+/// watcher starting there still hears of the delete.
+///
+/// `at_or_below` counts the versions at or below the revision, `newest` is the
+/// last of them.
+#[must_use]
+pub fn removed_by_compaction(at_or_below: usize, newest: Option<&Version>, revision: i64) -> usize {
+    match newest {
+        None => 0,
+        Some(newest) if kept_by_compaction(newest, revision) => at_or_below.saturating_sub(1),
+        Some(_) => at_or_below,
+    }
+}
+
+/// Whether the version that reads at a revision find belongs to the hash at that
+/// revision. Tombstones do not: members that drop them must agree with members
+/// that keep them.
+#[must_use]
+pub fn kept_for_hash(newest_at_revision: &Version) -> bool {
+    !newest_at_revision.is_tombstone()
+}
+
+/// Whether it belongs to the keep-set of the compaction itself, which counts the
+/// tombstone at the revision too.
+#[must_use]
+pub fn kept_by_compaction(newest_at_revision: &Version, revision: i64) -> bool {
+    !newest_at_revision.is_tombstone() || newest_at_revision.revision.main == revision
+}

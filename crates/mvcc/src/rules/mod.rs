@@ -1,0 +1,17 @@
+//! What requests mean, as pure functions of state.
+//!
+//! No threads, no clock, no files, no randomness: every member that holds the
+//! same state answers the same. The store calls these at apply, readers call
+//! them for ranges, the API edge calls [`validate`] and [`quota`] before it
+//! proposes anything. State is reached through [`KeyView`] only.
+
+pub mod hash;
+pub mod keep;
+pub mod lease;
+pub mod quota;
+pub mod range;
+pub mod txn;
+pub mod validate;
+mod view;
+
+pub use view::{Entry, KeyView, ValueSource};

@@ -1,0 +1,44 @@
+//! What a request is charged for before it may grow the store.
+
+use portunus_proto::etcdserverpb::{PutRequest, RequestOp, TxnRequest, request_op::Request};
+
+/// Charged for a record on top of its key and value.
+const RECORD_OVERHEAD_BYTES: u64 = 256;
+
+/// Charged for granting a lease.
+pub const LEASE_GRANT_COST_BYTES: u64 = 64;
+
+/// The quota if none is configured.
+pub const QUOTA_BYTES_DEFAULT: u64 = 2 << 30;
+
+/// What a put is charged.
+#[must_use]
+pub fn put_cost_bytes(put: &PutRequest) -> u64 {
+    RECORD_OVERHEAD_BYTES + put.key.len() as u64 + put.value.len() as u64
+}
+
+/// What a transaction is charged: its dearer branch. Zero if it writes nothing,
+/// and then no quota refuses it.
+#[must_use]
+pub fn txn_cost_bytes(txn: &TxnRequest) -> u64 {
+    branch_cost_bytes(&txn.success).max(branch_cost_bytes(&txn.failure))
+}
+
+fn branch_cost_bytes(ops: &[RequestOp]) -> u64 {
+    ops.iter()
+        .map(|op| match &op.request {
+            Some(Request::RequestPut(put)) => put_cost_bytes(put),
+            Some(Request::RequestTxn(txn)) => txn_cost_bytes(txn),
+            _ => 0,
+        })
+        .sum()
+}
+
+/// Whether a request fits. `quota_bytes` of `None` means there is no quota.
+#[must_use]
+pub fn fits(total_bytes: u64, cost_bytes: u64, quota_bytes: Option<u64>) -> bool {
+    match quota_bytes {
+        Some(quota_bytes) if cost_bytes > 0 => total_bytes.saturating_add(cost_bytes) < quota_bytes,
+        _ => true,
+    }
+}

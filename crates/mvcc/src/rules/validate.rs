@@ -1,0 +1,219 @@
+//! What the API edge refuses before anything is proposed.
+//!
+//! Only the member that was asked runs these; an entry in the log passed them
+//! somewhere. They look at the request alone, never at state.
+
+use std::collections::{BTreeMap, HashSet};
+
+use portunus_proto::{
+    EtcdError,
+    etcdserverpb::{
+        DeleteRangeRequest, PutRequest, RangeRequest, RequestOp, TxnRequest,
+        range_request::{SortOrder, SortTarget},
+        request_op::Request,
+    },
+};
+
+use super::range::{has_revision_filters, is_default_order};
+
+/// Operations a transaction may have unless configured otherwise.
+pub const TXN_OPS_MAX: usize = 128;
+
+/// Checks a range.
+pub fn range(request: &RangeRequest) -> Result<(), EtcdError> {
+    if request.key.is_empty() {
+        return Err(EtcdError::EmptyKey);
+    }
+    let known = SortOrder::try_from(request.sort_order).is_ok()
+        && SortTarget::try_from(request.sort_target).is_ok();
+    if !known {
+        return Err(EtcdError::InvalidSortOption);
+    }
+    Ok(())
+}
+
+/// Checks a range whose answer is streamed.
+pub fn range_stream(request: &RangeRequest) -> Result<(), EtcdError> {
+    range(request)?;
+    if !is_default_order(request.sort_target(), request.sort_order()) {
+        return Err(EtcdError::RangeStreamSort);
+    }
+    if has_revision_filters(request) {
+        return Err(EtcdError::RangeStreamRevisionFilter);
+    }
+    Ok(())
+}
+
+/// Checks a put.
+pub fn put(request: &PutRequest) -> Result<(), EtcdError> {
+    if request.key.is_empty() {
+        return Err(EtcdError::EmptyKey);
+    }
+    if request.ignore_value && !request.value.is_empty() {
+        return Err(EtcdError::ValueProvided);
+    }
+    if request.ignore_lease && request.lease != 0 {
+        return Err(EtcdError::LeaseProvided);
+    }
+    Ok(())
+}
+
+/// Checks a delete.
+pub fn delete_range(request: &DeleteRangeRequest) -> Result<(), EtcdError> {
+    if request.key.is_empty() {
+        return Err(EtcdError::EmptyKey);
+    }
+    Ok(())
+}
+
+/// Checks a transaction: each operation, their number, and that no branch
+/// changes a key twice.
+pub fn txn(request: &TxnRequest, ops_max: usize) -> Result<(), EtcdError> {
+    txn_ops(request, ops_max)?;
+    changed_keys(&request.success)?;
+    changed_keys(&request.failure)?;
+    Ok(())
+}
+
+fn txn_ops(request: &TxnRequest, ops_max: usize) -> Result<(), EtcdError> {
+    let ops = request
+        .compare
+        .len()
+        .max(request.success.len())
+        .max(request.failure.len());
+    let left_for_nested = ops_max.checked_sub(ops).ok_or(EtcdError::TooManyOps)?;
+    if request.compare.iter().any(|compare| compare.key.is_empty()) {
+        return Err(EtcdError::EmptyKey);
+    }
+    for op in request.success.iter().chain(&request.failure) {
+        match &op.request {
+            Some(Request::RequestRange(request)) => range(request)?,
+            Some(Request::RequestPut(request)) => put(request)?,
+            Some(Request::RequestDeleteRange(request)) => delete_range(request)?,
+            Some(Request::RequestTxn(request)) => txn_ops(request, left_for_nested)?,
+            None => return Err(EtcdError::KeyNotFound),
+        }
+    }
+    Ok(())
+}
+
+/// What a branch writes and removes, for the branch around it.
+#[derive(Default)]
+struct Changed<'a> {
+    puts: HashSet<&'a [u8]>,
+    deletes: Intervals<'a>,
+}
+
+/// Refuses a key that is put twice, or put and deleted.
+///
+/// The order of the steps is visible: a put in a nested transaction collides
+/// with deletes beside it and with those of nested transactions before it, not
+/// with those after.
+fn changed_keys(ops: &[RequestOp]) -> Result<Changed<'_>, EtcdError> {
+    let mut changed = Changed::default();
+    for op in ops {
+        if let Some(Request::RequestDeleteRange(delete)) = &op.request {
+            changed.deletes.insert(&delete.key, &delete.range_end);
+        }
+    }
+    for op in ops {
+        if let Some(Request::RequestTxn(nested)) = &op.request {
+            let success = changed_keys(&nested.success)?;
+            let failure = changed_keys(&nested.failure)?;
+            // Both are held against what was there before: only one of the two
+            // branches runs, so they may share keys.
+            changed.refuse(&success.puts)?;
+            changed.refuse(&failure.puts)?;
+            changed.puts.extend(success.puts);
+            changed.puts.extend(failure.puts);
+            changed.deletes.merge(success.deletes);
+            changed.deletes.merge(failure.deletes);
+        }
+    }
+    for op in ops {
+        if let Some(Request::RequestPut(put)) = &op.request {
+            let key = &put.key[..];
+            if changed.deletes.contains(key) || !changed.puts.insert(key) {
+                return Err(EtcdError::DuplicateKey);
+            }
+        }
+    }
+    Ok(changed)
+}
+
+impl Changed<'_> {
+    fn refuse(&self, puts: &HashSet<&[u8]>) -> Result<(), EtcdError> {
+        let collides = |key: &&[u8]| self.deletes.contains(key) || self.puts.contains(key);
+        match puts.iter().any(collides) {
+            true => Err(EtcdError::DuplicateKey),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Intervals of keys that do not overlap.
+#[derive(Default)]
+struct Intervals<'a> {
+    /// Start to end.
+    spans: BTreeMap<&'a [u8], End<'a>>,
+}
+
+/// Where an interval ends.
+#[derive(Clone, Copy)]
+enum End<'a> {
+    /// After this one key, its start.
+    Point,
+    Before(&'a [u8]),
+}
+
+impl<'a> Intervals<'a> {
+    /// Adds what a delete names. One that is open-ended (`\0`) or runs backwards
+    /// adds nothing: etcd compares the end as ordinary bytes here, and so never
+    /// finds a key inside.
+    fn insert(&mut self, key: &'a [u8], range_end: &'a [u8]) {
+        match range_end {
+            [] => self.insert_span(key, End::Point),
+            end if key < end => self.insert_span(key, End::Before(end)),
+            _ => {}
+        }
+    }
+
+    fn insert_span(&mut self, mut start: &'a [u8], end: End<'a>) {
+        let End::Before(mut end) = end else {
+            if !self.contains(start) {
+                self.spans.insert(start, End::Point);
+            }
+            return;
+        };
+        // Swallow the span this one begins in, then all that begin inside it.
+        if let Some((&before, &End::Before(before_end))) = self.spans.range(..=start).next_back()
+            && before_end >= start
+        {
+            start = before;
+            end = end.max(before_end);
+        }
+        while let Some((&inner, &inner_end)) = self.spans.range(start..end).next() {
+            if let End::Before(inner_end) = inner_end {
+                end = end.max(inner_end);
+            }
+            self.spans.remove(inner);
+        }
+        self.spans.insert(start, End::Before(end));
+    }
+
+    fn merge(&mut self, other: Self) {
+        for (start, end) in other.spans {
+            self.insert_span(start, end);
+        }
+    }
+
+    fn contains(&self, key: &[u8]) -> bool {
+        self.spans
+            .range(..=key)
+            .next_back()
+            .is_some_and(|(&start, end)| match end {
+                End::Point => start == key,
+                End::Before(end) => key < *end,
+            })
+    }
+}

@@ -1,0 +1,193 @@
+//! Which keys changed at which revision, for watchers that catch up.
+//!
+//! A list of blocks; the last one is filled place by place, full ones never
+//! change. The apply thread appends; readers walk it without a lock and stop at
+//! the revision they know to be published.
+
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use arc_swap::ArcSwap;
+
+use super::slot::Slot;
+use crate::revision::Revision;
+
+const BLOCK_PLACES: usize = 1024;
+
+/// Every change since the last compaction, in order.
+#[derive(Debug, Default)]
+pub(crate) struct RevisionLog {
+    /// Replaced when a block is added or old ones are dropped.
+    blocks: ArcSwap<Vec<Arc<Block>>>,
+}
+
+#[derive(Debug)]
+struct Block {
+    places: Box<[OnceLock<LogEntry>]>,
+    /// Places below this are filled for good. Written by the apply thread.
+    filled: AtomicUsize,
+}
+
+/// One change.
+#[derive(Debug, Clone)]
+pub(crate) struct LogEntry {
+    pub(crate) revision: Revision,
+    pub(crate) slot: Arc<Slot>,
+}
+
+impl RevisionLog {
+    /// Adds the newest change. Apply thread only.
+    pub(crate) fn push(&self, entry: LogEntry) {
+        let blocks = self.blocks.load();
+        let entry = match blocks.last() {
+            Some(last) => match last.try_push(entry) {
+                Ok(()) => return,
+                Err(entry) => entry,
+            },
+            None => entry,
+        };
+        let block = Block::new();
+        // A new block has room.
+        let _ = block.try_push(entry);
+        let mut longer = Vec::with_capacity(blocks.len() + 1);
+        longer.extend(blocks.iter().cloned());
+        longer.push(Arc::new(block));
+        self.blocks.store(Arc::new(longer));
+    }
+
+    /// Changes at or above the revision, oldest first, as of now.
+    pub(crate) fn from(&self, revision: Revision) -> LogWalk {
+        let blocks = self.blocks.load_full();
+        let block = blocks.partition_point(|block| {
+            block
+                .newest()
+                .is_some_and(|entry| entry.revision < revision)
+        });
+        let place = blocks.get(block).map_or(0, |block| {
+            block.places[..block.len()]
+                .partition_point(|place| place.get().is_some_and(|entry| entry.revision < revision))
+        });
+        LogWalk {
+            blocks,
+            block,
+            place,
+        }
+    }
+
+    /// Drops whole blocks below the main revision. Apply thread only.
+    pub(crate) fn drop_below(&self, main: i64) {
+        let blocks = self.blocks.load();
+        let dropped = blocks.partition_point(|block| {
+            block.is_full()
+                && block
+                    .newest()
+                    .is_some_and(|entry| entry.revision.main < main)
+        });
+        if dropped > 0 {
+            self.blocks.store(Arc::new(blocks[dropped..].to_vec()));
+        }
+    }
+}
+
+impl Block {
+    fn new() -> Self {
+        Self {
+            places: (0..BLOCK_PLACES).map(|_| OnceLock::new()).collect(),
+            filled: AtomicUsize::new(0),
+        }
+    }
+
+    fn try_push(&self, entry: LogEntry) -> Result<(), LogEntry> {
+        let filled = self.filled.load(Ordering::Relaxed);
+        let Some(place) = self.places.get(filled) else {
+            return Err(entry);
+        };
+        place.set(entry)?;
+        self.filled.store(filled + 1, Ordering::Release);
+        Ok(())
+    }
+
+    fn len(&self) -> usize {
+        self.filled.load(Ordering::Acquire)
+    }
+
+    fn is_full(&self) -> bool {
+        self.len() == self.places.len()
+    }
+
+    fn newest(&self) -> Option<&LogEntry> {
+        self.len()
+            .checked_sub(1)
+            .and_then(|index| self.places[index].get())
+    }
+}
+
+/// Walks the log. Ends where the log ended when it got there.
+pub(crate) struct LogWalk {
+    blocks: Arc<Vec<Arc<Block>>>,
+    block: usize,
+    place: usize,
+}
+
+impl Iterator for LogWalk {
+    type Item = LogEntry;
+
+    fn next(&mut self) -> Option<LogEntry> {
+        loop {
+            let block = self.blocks.get(self.block)?;
+            if let Some(place) = block.places.get(self.place) {
+                let entry = place.get()?.clone();
+                self.place += 1;
+                return Some(entry);
+            }
+            self.block += 1;
+            self.place = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn log(mains: std::ops::Range<i64>) -> RevisionLog {
+        let log = RevisionLog::default();
+        let slot = Arc::new(Slot::new(Bytes::from_static(b"key")));
+        for main in mains {
+            log.push(LogEntry {
+                revision: Revision::first_of(main),
+                slot: Arc::clone(&slot),
+            });
+        }
+        log
+    }
+
+    fn mains(log: &RevisionLog, from: i64) -> Vec<i64> {
+        log.from(Revision::first_of(from))
+            .map(|entry| entry.revision.main)
+            .collect()
+    }
+
+    #[test]
+    fn a_walk_begins_anywhere_and_crosses_blocks() {
+        let end = 3 * BLOCK_PLACES as i64 + 7;
+        let log = log(2..end);
+        for from in [0, 2, 1024, 1025, 1026, 2049, end - 1, end] {
+            assert_eq!(mains(&log, from), (from.max(2)..end).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn dropping_keeps_every_change_at_or_above() {
+        let end = 3 * BLOCK_PLACES as i64;
+        let log = log(0..end);
+        let below = 2 * BLOCK_PLACES as i64 + 5;
+        log.drop_below(below);
+        assert_eq!(mains(&log, below), (below..end).collect::<Vec<_>>());
+        assert_eq!(mains(&log, 0)[0], 2 * BLOCK_PLACES as i64);
+    }
+}

@@ -1,0 +1,308 @@
+//! Building memory from the backend.
+//!
+//! One sequential scan of the `key` bucket, which is in revision order, so every
+//! version is appended to its slot. Everything else follows from the marks in
+//! `meta` and the other buckets.
+
+use std::{collections::VecDeque, fmt, ops::ControlFlow, sync::Arc};
+
+use bytes::Bytes;
+use portunus_proto::mvccpb::KeyValue;
+use prost::Message;
+
+use super::{
+    EntryId, Store,
+    compaction::Compactions,
+    log::{LogEntry, RevisionLog},
+    raw::RawBuckets,
+    residency::Residency,
+    shared::{Index, LeasedKeys, Shared, StoredValues, View},
+    slot::Slot,
+};
+use crate::{
+    backend::{
+        Backend, Bucket, meta,
+        write_behind::{OnFault, WriteBehind},
+    },
+    config::Config,
+    error::{OpenError, StoreFault},
+    revision::{RecordKey, decode_mark},
+    rules::lease::NO_LEASE,
+    version::{Value, Version},
+};
+
+/// A store that was never written.
+const FIRST_REVISION: i64 = 1;
+const NEVER_COMPACTED: i64 = -1;
+
+/// Records between two reports of progress.
+const PROGRESS_RECORDS: u64 = 100_000;
+
+/// What the rim wants to hear from a store.
+#[derive(Default)]
+pub struct Hooks {
+    on_fault: Option<OnFault>,
+    on_progress: Option<Box<dyn FnMut(RestoreProgress)>>,
+}
+
+impl Hooks {
+    /// Called once, on the write-behind thread, when a commit failed. The
+    /// process must end then; later calls into the store fail too.
+    #[must_use]
+    pub fn on_fault(mut self, call: impl FnOnce(&StoreFault) + Send + 'static) -> Self {
+        self.on_fault = Some(Box::new(call));
+        self
+    }
+
+    /// Called now and then while the store is being opened.
+    #[must_use]
+    pub fn on_progress(mut self, call: impl FnMut(RestoreProgress) + 'static) -> Self {
+        self.on_progress = Some(Box::new(call));
+        self
+    }
+}
+
+impl fmt::Debug for Hooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hooks").finish_non_exhaustive()
+    }
+}
+
+/// How far opening has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RestoreProgress {
+    /// Records read so far.
+    pub records: u64,
+    /// Revision of the newest one.
+    pub revision: i64,
+}
+
+/// What opening found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Restored {
+    /// The newest entry the backend holds; the log is replayed from the next.
+    pub applied: Option<EntryId>,
+    /// The newest revision.
+    pub revision: i64,
+    /// The compact revision; −1 if there is none.
+    pub compact_revision: i64,
+    /// Records read.
+    pub records: u64,
+    /// Keys attached to leases, for the lessor. A lease may be unknown to it.
+    pub attachments: Vec<(i64, Bytes)>,
+}
+
+impl Store {
+    /// Opens the store a backend holds, and starts writing behind to it.
+    pub fn open(
+        backend: Arc<dyn Backend>,
+        config: Config,
+        hooks: Hooks,
+    ) -> Result<(Self, Restored), OpenError> {
+        let snapshot = backend.snapshot()?;
+        let raw = RawBuckets::load(&*snapshot)?;
+        let finished = compaction_mark(&raw, meta::FINISHED_COMPACT)?;
+        let scheduled = compaction_mark(&raw, meta::SCHEDULED_COMPACT)?;
+        let applied = applied_entry(&raw)?;
+
+        let mut memory = Memory::new(finished.unwrap_or(NEVER_COMPACTED), &config);
+        let mut on_progress = hooks.on_progress.unwrap_or_else(|| Box::new(|_| {}));
+        let mut failed = None;
+        snapshot.scan(
+            Bucket::Key,
+            b"",
+            &mut |key, record| match memory.add_record(key, record) {
+                Ok(()) if memory.records.is_multiple_of(PROGRESS_RECORDS) => {
+                    on_progress(memory.progress());
+                    ControlFlow::Continue(())
+                }
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => {
+                    failed = Some(error);
+                    ControlFlow::Break(())
+                }
+            },
+        )?;
+        drop(snapshot);
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        on_progress(memory.progress());
+
+        let marks = [finished, scheduled].into_iter().flatten();
+        let revision = marks.fold(memory.revision, i64::max);
+        let unfinished = scheduled.filter(|scheduled| finished.is_none_or(|f| f < *scheduled));
+        let compacted = finished.unwrap_or(NEVER_COMPACTED);
+        let compact_revision = unfinished.unwrap_or(compacted);
+        let leased_keys = memory.leased_keys();
+        let restored = Restored {
+            applied,
+            revision,
+            compact_revision,
+            records: memory.records,
+            attachments: leased_keys.iter().cloned().collect(),
+        };
+
+        let on_fault = hooks.on_fault.unwrap_or_else(|| Box::new(|_| {}));
+        let write_behind = WriteBehind::start(Arc::clone(&backend), &config, revision, on_fault)
+            .map_err(OpenError::Thread)?;
+        let shared = Arc::new(Shared::new(
+            View {
+                revision,
+                compact_revision,
+                index: Arc::new(memory.index.clone()),
+                values: StoredValues::new(&*backend),
+            },
+            leased_keys.clone(),
+            memory.log,
+            Arc::clone(&backend),
+            Arc::clone(write_behind.queue()),
+        ));
+        let mut store = Self {
+            shared,
+            write_behind,
+            untrimmed: memory.untrimmed,
+            index: memory.index,
+            index_changed: false,
+            leased_keys,
+            leased_keys_changed: false,
+            revision,
+            compact_revision,
+            raw,
+            residency: memory.residency,
+            compactions: Compactions::default(),
+            applied,
+            open_entry: None,
+            changes: Vec::new(),
+            half_applied: false,
+            config,
+        };
+        if let Some(unfinished) = unfinished {
+            store.resume_compaction(unfinished, compacted);
+        }
+        Ok((store, restored))
+    }
+}
+
+/// Memory as the scan builds it.
+struct Memory {
+    index: Index,
+    log: RevisionLog,
+    residency: Residency,
+    /// Slots that hold what the finished compaction should have removed.
+    untrimmed: VecDeque<Arc<Slot>>,
+    compacted: i64,
+    revision: i64,
+    records: u64,
+}
+
+impl Memory {
+    fn new(compacted: i64, config: &Config) -> Self {
+        Self {
+            index: Index::new(),
+            log: RevisionLog::default(),
+            residency: Residency::new(config.resident_value_bytes_max),
+            untrimmed: VecDeque::new(),
+            compacted,
+            revision: FIRST_REVISION,
+            records: 0,
+        }
+    }
+
+    fn progress(&self) -> RestoreProgress {
+        RestoreProgress {
+            records: self.records,
+            revision: self.revision,
+        }
+    }
+
+    fn add_record(&mut self, key: &[u8], record: &[u8]) -> Result<(), OpenError> {
+        let RecordKey {
+            revision,
+            tombstone,
+        } = RecordKey::decode(key).ok_or_else(|| OpenError::ForeignRecord { key: key.to_vec() })?;
+        // A store whose revision was raised by a restore has one record without
+        // content. It decodes to an empty key, which no request can name.
+        let record = KeyValue::decode(record)
+            .map_err(|source| OpenError::DamagedRecord { revision, source })?;
+        let version = match tombstone {
+            true => Version::tombstone(revision),
+            false => Version {
+                revision,
+                create_revision: record.create_revision,
+                version: record.version,
+                lease: record.lease,
+                value: Value::Resident(record.value),
+            },
+        };
+        let slot = self.slot_for(record.key);
+        let versions = slot.versions();
+        let previous = versions.newest();
+        if revision.main <= self.compacted
+            && (previous.is_some() || (tombstone && revision.main < self.compacted))
+        {
+            self.untrimmed.push_back(Arc::clone(&slot));
+        }
+        self.residency
+            .added(&slot, version.value.resident_bytes(), revision, previous);
+        drop(versions);
+        slot.push(version);
+        if revision.main >= self.compacted {
+            self.log.push(LogEntry { revision, slot });
+        }
+        self.residency.enforce(revision.main);
+        self.revision = self.revision.max(revision.main);
+        self.records += 1;
+        Ok(())
+    }
+
+    fn slot_for(&mut self, key: Bytes) -> Arc<Slot> {
+        if let Some(slot) = self.index.get(&key[..]) {
+            return Arc::clone(slot);
+        }
+        let slot = Arc::new(Slot::new(key.clone()));
+        self.index.insert(key, Arc::clone(&slot));
+        slot
+    }
+
+    fn leased_keys(&self) -> LeasedKeys {
+        self.index
+            .values()
+            .filter_map(|slot| {
+                let versions = slot.versions();
+                let lease = versions.newest()?.lease;
+                (lease != NO_LEASE).then(|| (lease, slot.key().clone()))
+            })
+            .collect()
+    }
+}
+
+fn compaction_mark(raw: &RawBuckets, mark: &'static str) -> Result<Option<i64>, OpenError> {
+    meta_entry(raw, mark, decode_mark)
+}
+
+fn applied_entry(raw: &RawBuckets) -> Result<Option<EntryId>, OpenError> {
+    let number = |bytes: &[u8]| bytes.try_into().ok().map(u64::from_be_bytes);
+    let index = meta_entry(raw, meta::CONSISTENT_INDEX, number)?;
+    let term = meta_entry(raw, meta::TERM, number)?;
+    Ok(index.map(|index| EntryId {
+        index,
+        term: term.unwrap_or(0),
+    }))
+}
+
+fn meta_entry<T>(
+    raw: &RawBuckets,
+    key: &'static str,
+    decode: impl Fn(&[u8]) -> Option<T>,
+) -> Result<Option<T>, OpenError> {
+    let Some(value) = raw.get(Bucket::Meta, key.as_bytes()) else {
+        return Ok(None);
+    };
+    let decoded = decode(value).ok_or_else(|| OpenError::DamagedMeta {
+        bucket: Bucket::Meta,
+        key,
+        value: value.to_vec(),
+    })?;
+    Ok(Some(decoded))
+}

@@ -1,0 +1,254 @@
+//! What the apply thread publishes and readers load.
+//!
+//! Order is everything here. The apply thread stores the index first, then the
+//! revision: whoever loads the revision first finds every key of it. It stores a
+//! compact revision before it removes anything: whoever reads first and then
+//! looks at the compact revision knows whether something may have been missing.
+
+use std::{
+    cell::RefCell,
+    ops::ControlFlow,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+};
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use imbl::{OrdMap, OrdSet};
+use portunus_proto::mvccpb::KeyValue;
+use prost::Message;
+
+use super::{log::RevisionLog, slot::Slot};
+use crate::{
+    backend::{Backend, Bucket, Snapshot, write_behind::Queue},
+    error::ReadError,
+    reader::HashCache,
+    revision::RecordKey,
+    rules::{Entry, KeyView, ValueSource, range::KeyRange},
+    version::Version,
+};
+
+/// Slots by key. Changed only when a key is created or finally removed.
+pub(crate) type Index = OrdMap<Bytes, Arc<Slot>>;
+
+/// Keys by the lease they are attached to.
+pub(crate) type LeasedKeys = OrdSet<(i64, Bytes)>;
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    revision: AtomicI64,
+    compact_revision: AtomicI64,
+    index: ArcSwap<Index>,
+    leased_keys: ArcSwap<LeasedKeys>,
+    pub(crate) log: RevisionLog,
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) hashes: HashCache,
+}
+
+impl std::fmt::Debug for dyn Backend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Backend")
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(
+        state: View<'_>,
+        leased_keys: LeasedKeys,
+        log: RevisionLog,
+        backend: Arc<dyn Backend>,
+        queue: Arc<Queue>,
+    ) -> Self {
+        Self {
+            revision: AtomicI64::new(state.revision),
+            compact_revision: AtomicI64::new(state.compact_revision),
+            index: ArcSwap::from(state.index),
+            leased_keys: ArcSwap::from_pointee(leased_keys),
+            log,
+            backend,
+            queue,
+            hashes: HashCache::default(),
+        }
+    }
+
+    pub(crate) fn revision(&self) -> i64 {
+        self.revision.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn compact_revision(&self) -> i64 {
+        self.compact_revision.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn leased_keys(&self) -> Arc<LeasedKeys> {
+        self.leased_keys.load_full()
+    }
+
+    /// Apply thread only; before [`Self::publish_revision`].
+    pub(crate) fn publish_index(&self, index: &Index) {
+        self.index.store(Arc::new(index.clone()));
+    }
+
+    /// Apply thread only; before [`Self::publish_revision`].
+    pub(crate) fn publish_leased_keys(&self, leased_keys: &LeasedKeys) {
+        self.leased_keys.store(Arc::new(leased_keys.clone()));
+    }
+
+    /// Apply thread only; makes everything up to it visible.
+    pub(crate) fn publish_revision(&self, revision: i64) {
+        self.revision.store(revision, Ordering::Release);
+    }
+
+    /// Apply thread only; after the revision, before anything is removed.
+    pub(crate) fn publish_compact_revision(&self, compact_revision: i64) {
+        self.compact_revision
+            .store(compact_revision, Ordering::Release);
+    }
+
+    /// The newest state, at a revision that is not compacted away.
+    pub(crate) fn view(&self) -> View<'_> {
+        loop {
+            let revision = self.revision();
+            let view = View {
+                revision,
+                index: self.index.load_full(),
+                compact_revision: self.compact_revision(),
+                values: StoredValues::new(&*self.backend),
+            };
+            // Both moved on between the two loads; very rare.
+            if view.compact_revision <= revision {
+                return view;
+            }
+        }
+    }
+
+    /// Runs a read until no compaction came between.
+    ///
+    /// `requested` is the revision the client named. A compaction above it is
+    /// the client's error; one above "the newest" only means that the newest
+    /// has moved on.
+    pub(crate) fn read<R>(
+        &self,
+        requested: i64,
+        read: impl Fn(&View<'_>) -> Result<R, ReadError>,
+    ) -> Result<R, ReadError> {
+        loop {
+            let view = self.view();
+            let result = read(&view);
+            let revision = match requested {
+                ..=0 => view.revision,
+                named => named,
+            };
+            if self.compact_revision() <= revision {
+                return result;
+            }
+            if requested > 0 {
+                return Err(portunus_proto::EtcdError::Compacted.into());
+            }
+        }
+    }
+}
+
+/// One consistent state. Cheap to take, never changes for its revision.
+pub(crate) struct View<'a> {
+    pub(crate) revision: i64,
+    pub(crate) compact_revision: i64,
+    pub(crate) index: Arc<Index>,
+    pub(crate) values: StoredValues<'a>,
+}
+
+impl KeyView for View<'_> {
+    fn revision(&self) -> i64 {
+        self.revision
+    }
+
+    fn compact_revision(&self) -> i64 {
+        self.compact_revision
+    }
+
+    fn visit(
+        &self,
+        range: &KeyRange,
+        revision: i64,
+        visit: impl FnMut(Entry<'_>) -> Result<ControlFlow<()>, ReadError>,
+    ) -> Result<(), ReadError> {
+        visit_index(&self.index, range, revision, &self.values, visit)
+    }
+}
+
+/// Visits the keys of an index that exist at a revision.
+pub(crate) fn visit_index(
+    index: &Index,
+    range: &KeyRange,
+    revision: i64,
+    values: &dyn ValueSource,
+    mut visit: impl FnMut(Entry<'_>) -> Result<ControlFlow<()>, ReadError>,
+) -> Result<(), ReadError> {
+    let mut visit_slot = |slot: &Slot| {
+        let versions = slot.versions();
+        match versions.at(revision) {
+            Some(version) if !version.is_tombstone() => visit(Entry {
+                key: slot.key(),
+                version,
+                values,
+            }),
+            _ => Ok(ControlFlow::Continue(())),
+        }
+    };
+    if let Some(key) = range.as_single() {
+        if let Some(slot) = index.get(&key[..]) {
+            let _ = visit_slot(slot)?;
+        }
+    } else if !range.is_empty() {
+        for (_, slot) in index.range::<_, [u8]>(range.bounds()) {
+            if visit_slot(slot)? == ControlFlow::Break(()) {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Values out of the backend. The snapshot is taken when first needed and kept
+/// for the next one.
+pub(crate) struct StoredValues<'a> {
+    backend: &'a dyn Backend,
+    snapshot: RefCell<Option<Box<dyn Snapshot>>>,
+}
+
+impl<'a> StoredValues<'a> {
+    pub(crate) fn new(backend: &'a dyn Backend) -> Self {
+        Self {
+            backend,
+            snapshot: RefCell::new(None),
+        }
+    }
+
+    fn find(&self, key: RecordKey) -> Result<Option<Bytes>, ReadError> {
+        let mut kept = self.snapshot.borrow_mut();
+        let key = key.encode();
+        if let Some(snapshot) = &*kept
+            && let Some(record) = snapshot.get(Bucket::Key, &key)?
+        {
+            return Ok(Some(record));
+        }
+        // The value may have been committed and left memory after the snapshot
+        // was taken. A fresh one has it.
+        let fresh = kept.insert(self.backend.snapshot()?);
+        Ok(fresh.get(Bucket::Key, &key)?)
+    }
+}
+
+impl ValueSource for StoredValues<'_> {
+    fn load(&self, version: &Version) -> Result<Bytes, ReadError> {
+        let revision = version.revision;
+        let record = self
+            .find(version.record_key())?
+            .ok_or(ReadError::MissingRecord(revision))?;
+        let record = KeyValue::decode(record)
+            .map_err(|source| ReadError::DamagedRecord { revision, source })?;
+        Ok(record.value)
+    }
+}

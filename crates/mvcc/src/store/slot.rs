@@ -1,0 +1,296 @@
+//! All versions of one key since the last compaction.
+//!
+//! Versions lie in an array that only grows at its end, oldest first, so any
+//! revision is found by binary search. A full array is replaced by one twice as
+//! long; compaction and eviction replace it by a shorter or lighter one. Readers
+//! that hold the old array read on in it.
+//!
+//! Only the apply thread changes a slot. Readers name a revision and so never
+//! notice a version that is being added: it is above every published revision.
+
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use arc_swap::{ArcSwap, Guard};
+use bytes::Bytes;
+
+use crate::{
+    revision::{RecordKey, Revision},
+    rules::keep,
+    version::{Value, Version},
+};
+
+/// One key and its versions.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    key: Bytes,
+    versions: ArcSwap<Versions>,
+}
+
+/// An array of versions, oldest first.
+#[derive(Debug)]
+pub(crate) struct Versions {
+    places: Box<[OnceLock<Version>]>,
+    /// Places below this are filled for good. Written by the apply thread,
+    /// after the place.
+    filled: AtomicUsize,
+}
+
+/// What a compaction took out of a slot.
+pub(crate) struct Trimmed {
+    /// Records to delete from the backend.
+    pub(crate) records: Vec<RecordKey>,
+    /// Bytes of values that left memory.
+    pub(crate) freed_bytes: usize,
+    /// Nothing is left: the key can leave the index.
+    pub(crate) is_empty: bool,
+}
+
+impl Slot {
+    pub(crate) fn new(key: Bytes) -> Self {
+        Self {
+            key,
+            versions: ArcSwap::from_pointee(Versions::with_places(1)),
+        }
+    }
+
+    pub(crate) fn key(&self) -> &Bytes {
+        &self.key
+    }
+
+    /// The versions as they are now.
+    pub(crate) fn versions(&self) -> Guard<Arc<Versions>> {
+        self.versions.load()
+    }
+
+    /// Adds the newest version. Apply thread only.
+    pub(crate) fn push(&self, version: Version) {
+        let versions = self.versions.load();
+        if let Err(version) = versions.try_push(version) {
+            let grown = Versions::with_places(versions.len() * 2);
+            for old in versions.iter().cloned().chain([version]) {
+                // Twice as many places, or one where there was none.
+                let _ = grown.try_push(old);
+            }
+            self.versions.store(Arc::new(grown));
+        }
+    }
+
+    /// Removes what a compaction to the revision no longer needs. Apply thread only.
+    pub(crate) fn trim(&self, revision: i64) -> Option<Trimmed> {
+        let versions = self.versions.load();
+        let at_or_below = versions.count_at_or_below(revision);
+        let newest = at_or_below.checked_sub(1).and_then(|i| versions.get(i));
+        let removed = keep::removed_by_compaction(at_or_below, newest, revision);
+        if removed == 0 {
+            return None;
+        }
+        let left = versions.len() - removed;
+        let kept = Versions::with_places(left);
+        for version in versions.iter().skip(removed) {
+            let _ = kept.try_push(version.clone());
+        }
+        let trimmed = Trimmed {
+            records: versions
+                .iter()
+                .take(removed)
+                .map(Version::record_key)
+                .collect(),
+            freed_bytes: versions
+                .iter()
+                .take(removed)
+                .map(|version| version.value.resident_bytes())
+                .sum(),
+            is_empty: left == 0,
+        };
+        self.versions.store(Arc::new(kept));
+        Some(trimmed)
+    }
+
+    /// Drops values that the backend holds, at or below `committed`: of all but
+    /// the newest version, or of the newest too. Says how many bytes that freed.
+    /// Apply thread only.
+    pub(crate) fn evict(&self, committed: i64, with_newest: bool) -> usize {
+        let versions = self.versions.load();
+        let evictable = match with_newest {
+            true => versions.len(),
+            false => versions.len().saturating_sub(1),
+        };
+        let leaves = |index: usize, version: &Version| {
+            index < evictable
+                && version.revision.main <= committed
+                && matches!(version.value, Value::Resident(_))
+        };
+        let freed_bytes: usize = versions
+            .iter()
+            .enumerate()
+            .filter(|(index, version)| leaves(*index, version))
+            .map(|(_, version)| version.value.resident_bytes())
+            .sum();
+        if freed_bytes == 0 {
+            return 0;
+        }
+        let lighter = Versions::with_places(versions.places.len());
+        for (index, version) in versions.iter().enumerate() {
+            let mut version = version.clone();
+            if leaves(index, &version) {
+                version.value = Value::InBackend;
+            }
+            let _ = lighter.try_push(version);
+        }
+        self.versions.store(Arc::new(lighter));
+        freed_bytes
+    }
+}
+
+impl Versions {
+    fn with_places(places: usize) -> Self {
+        Self {
+            places: (0..places.max(1)).map(|_| OnceLock::new()).collect(),
+            filled: AtomicUsize::new(0),
+        }
+    }
+
+    /// Gives the version back if every place is taken.
+    fn try_push(&self, version: Version) -> Result<(), Version> {
+        let filled = self.filled.load(Ordering::Relaxed);
+        let Some(place) = self.places.get(filled) else {
+            return Err(version);
+        };
+        place.set(version)?;
+        self.filled.store(filled + 1, Ordering::Release);
+        Ok(())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.filled.load(Ordering::Acquire)
+    }
+
+    fn get(&self, index: usize) -> Option<&Version> {
+        self.places.get(index).and_then(OnceLock::get)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Version> {
+        self.places.iter().take(self.len()).map_while(OnceLock::get)
+    }
+
+    /// The newest version, tombstone or not.
+    pub(crate) fn newest(&self) -> Option<&Version> {
+        self.len().checked_sub(1).and_then(|index| self.get(index))
+    }
+
+    /// The version that reads at a main revision find, tombstone or not.
+    pub(crate) fn at(&self, revision: i64) -> Option<&Version> {
+        self.count_at_or_below(revision)
+            .checked_sub(1)
+            .and_then(|index| self.get(index))
+    }
+
+    /// The version of exactly this revision, and the one that was there before
+    /// its transaction.
+    pub(crate) fn exactly(&self, revision: Revision) -> Option<(&Version, Option<&Version>)> {
+        let index = self.partition(|version| version.revision < revision);
+        let version = self.get(index).filter(|v| v.revision == revision)?;
+        Some((version, self.at(revision.main - 1)))
+    }
+
+    fn count_at_or_below(&self, revision: i64) -> usize {
+        let len = self.len();
+        // Most reads are at the newest revision.
+        if let Some(newest) = len.checked_sub(1).and_then(|index| self.get(index))
+            && newest.revision.main <= revision
+        {
+            return len;
+        }
+        self.partition(|version| version.revision.main <= revision)
+    }
+
+    fn partition(&self, goes_left: impl Fn(&Version) -> bool) -> usize {
+        self.places[..self.len()].partition_point(|place| place.get().is_some_and(&goes_left))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(main: i64) -> Version {
+        Version {
+            revision: Revision::first_of(main),
+            create_revision: 2,
+            version: 1,
+            lease: 0,
+            value: Value::Resident(Bytes::from_static(b"value")),
+        }
+    }
+
+    fn slot(versions: impl IntoIterator<Item = Version>) -> Slot {
+        let slot = Slot::new(Bytes::from_static(b"key"));
+        versions.into_iter().for_each(|version| slot.push(version));
+        slot
+    }
+
+    fn revisions(slot: &Slot) -> Vec<i64> {
+        slot.versions().iter().map(|v| v.revision.main).collect()
+    }
+
+    #[test]
+    fn every_revision_is_found_whatever_the_length() {
+        for length in 1..40 {
+            let slot = slot((1..=length).map(|i| put(i * 10)));
+            for revision in 0..=length * 10 + 5 {
+                let expected = (revision / 10 > 0).then_some((revision / 10).min(length) * 10);
+                let found = slot.versions().at(revision).map(|v| v.revision.main);
+                assert_eq!(found, expected, "length {length} at {revision}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_reader_keeps_the_array_it_took() {
+        let slot = slot([put(2), put(3)]);
+        let held = slot.versions();
+        slot.trim(3);
+        assert_eq!(revisions(&slot), [3]);
+        assert_eq!(held.at(2).map(|v| v.revision.main), Some(2));
+    }
+
+    #[test]
+    fn trimming_keeps_what_reads_at_the_revision_find() {
+        let tombstone = |main| Version::tombstone(Revision::first_of(main));
+        // (history, compaction, what is left)
+        let cases: [(Vec<Version>, i64, &[i64]); 7] = [
+            (vec![put(2), put(4), put(6)], 1, &[2, 4, 6]),
+            (vec![put(2), put(4), put(6)], 4, &[4, 6]),
+            (vec![put(2), put(4), put(6)], 5, &[4, 6]),
+            (vec![put(2), tombstone(4)], 3, &[2, 4]),
+            // The delete at the revision itself stays, an older one goes.
+            (vec![put(2), tombstone(4)], 4, &[4]),
+            (vec![put(2), tombstone(4)], 5, &[]),
+            (vec![put(2), tombstone(4), put(7)], 5, &[7]),
+        ];
+        for (history, revision, left) in cases {
+            let before = history.len();
+            let slot = slot(history);
+            let trimmed = slot.trim(revision);
+            assert_eq!(revisions(&slot), left);
+            assert_eq!(
+                trimmed.as_ref().map_or(0, |t| t.records.len()),
+                before - left.len()
+            );
+            assert_eq!(trimmed.is_some_and(|t| t.is_empty), left.is_empty());
+        }
+    }
+
+    #[test]
+    fn eviction_spares_what_is_not_committed() {
+        let slot = slot([put(2), put(3), put(4)]);
+        assert_eq!(slot.evict(2, false), 5);
+        assert_eq!(slot.evict(2, true), 0);
+        assert_eq!(slot.evict(9, false), 5);
+        assert_eq!(slot.evict(9, true), 5);
+        assert!(slot.versions().iter().all(|v| v.value == Value::InBackend));
+    }
+}

@@ -1,0 +1,177 @@
+//! The changes of one revision while they are being made.
+
+use std::{ops::ControlFlow, sync::Arc};
+
+use bytes::Bytes;
+
+use super::{
+    Store,
+    log::LogEntry,
+    shared::{StoredValues, visit_index},
+    slot::Slot,
+};
+use crate::{
+    backend::Change,
+    error::ReadError,
+    event::{Event, RevisionEvents},
+    revision::Revision,
+    rules::{Entry, KeyView, lease::NO_LEASE, range::KeyRange, txn::WriteView},
+    version::{Value, Version},
+};
+
+/// Changes that share one revision. Nobody sees them before the entry ends.
+pub(super) struct Transaction<'a> {
+    store: &'a mut Store,
+    events: Vec<Event>,
+}
+
+impl<'a> Transaction<'a> {
+    pub(super) fn new(store: &'a mut Store) -> Self {
+        Self {
+            store,
+            events: Vec::new(),
+        }
+    }
+
+    /// Takes the revision, if anything changed.
+    pub(super) fn finish(self) -> Option<Arc<RevisionEvents>> {
+        if self.events.is_empty() {
+            return None;
+        }
+        self.store.revision += 1;
+        Some(Arc::new(RevisionEvents {
+            revision: self.store.revision,
+            events: self.events.into_boxed_slice(),
+        }))
+    }
+
+    pub(super) fn has_changes(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    fn next_revision(&self) -> Revision {
+        Revision {
+            main: self.store.revision + 1,
+            sub: self.events.len() as i64,
+        }
+    }
+
+    /// Removes a key that exists.
+    pub(super) fn delete_slot(&mut self, slot: &Arc<Slot>) {
+        let revision = self.next_revision();
+        let prev = self.record(slot, Version::tombstone(revision), NO_LEASE);
+        let event = Event::delete(slot.key().clone(), revision.main, prev);
+        self.events.push(event);
+    }
+
+    /// Adds a version everywhere it belongs. Gives back the version that was
+    /// live before this transaction.
+    fn record(&mut self, slot: &Arc<Slot>, version: Version, lease: i64) -> Option<Version> {
+        let store = &mut *self.store;
+        let versions = slot.versions();
+        let previous = versions.newest();
+        let old_lease = previous.map_or(NO_LEASE, |previous| previous.lease);
+        if old_lease != lease {
+            store.attach(slot.key(), old_lease, lease);
+        }
+        let prev = versions
+            .at(version.revision.main - 1)
+            .filter(|version| !version.is_tombstone())
+            .cloned();
+        let revision = version.revision;
+        store
+            .residency
+            .added(slot, version.value.resident_bytes(), revision, previous);
+        store.changes.push(Change::PutRecord {
+            key: version.record_key(),
+            record: version.record(slot.key()),
+        });
+        drop(versions);
+        slot.push(version);
+        store.shared.log.push(LogEntry {
+            revision,
+            slot: Arc::clone(slot),
+        });
+        prev
+    }
+
+    fn slot_for(&mut self, key: &Bytes) -> Arc<Slot> {
+        if let Some(slot) = self.store.index.get(&key[..]) {
+            return Arc::clone(slot);
+        }
+        // Copied, so that the index does not keep the whole entry alive whose
+        // value may be gone long before the key is.
+        let key = Bytes::copy_from_slice(key);
+        let slot = Arc::new(Slot::new(key.clone()));
+        self.store.index.insert(key, Arc::clone(&slot));
+        self.store.index_changed = true;
+        slot
+    }
+}
+
+impl KeyView for Transaction<'_> {
+    fn revision(&self) -> i64 {
+        self.store.revision + i64::from(self.has_changes())
+    }
+
+    fn compact_revision(&self) -> i64 {
+        self.store.compact_revision
+    }
+
+    fn visit(
+        &self,
+        range: &KeyRange,
+        revision: i64,
+        visit: impl FnMut(Entry<'_>) -> Result<ControlFlow<()>, ReadError>,
+    ) -> Result<(), ReadError> {
+        let values = StoredValues::new(&*self.store.shared.backend);
+        visit_index(&self.store.index, range, revision, &values, visit)
+    }
+}
+
+impl WriteView for Transaction<'_> {
+    fn put(&mut self, key: &Bytes, value: Bytes, lease: i64) {
+        let revision = self.next_revision();
+        let slot = self.slot_for(key);
+        let versions = slot.versions();
+        let live = versions.newest().filter(|newest| !newest.is_tombstone());
+        let version = Version {
+            revision,
+            create_revision: live.map_or(revision.main, |live| live.create_revision),
+            version: live.map_or(0, |live| live.version) + 1,
+            lease,
+            value: Value::Resident(value),
+        };
+        drop(versions);
+        let kv = version.record(slot.key());
+        let prev = self.record(&slot, version, lease);
+        self.events.push(Event::put(kv, prev));
+    }
+
+    fn delete(&mut self, range: &KeyRange) -> i64 {
+        let is_live = |slot: &&Arc<Slot>| {
+            slot.versions()
+                .newest()
+                .is_some_and(|newest| !newest.is_tombstone())
+        };
+        let slots: Vec<Arc<Slot>> = match range.as_single() {
+            Some(key) => {
+                let slot = self.store.index.get(&key[..]);
+                slot.filter(is_live).cloned().into_iter().collect()
+            }
+            None if range.is_empty() => Vec::new(),
+            None => {
+                let in_range = self.store.index.range::<_, [u8]>(range.bounds());
+                in_range
+                    .map(|(_, slot)| slot)
+                    .filter(is_live)
+                    .cloned()
+                    .collect()
+            }
+        };
+        for slot in &slots {
+            self.delete_slot(slot);
+        }
+        slots.len() as i64
+    }
+}

@@ -1,0 +1,123 @@
+//! One entry of the log.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use portunus_mvcc::EntryId;
+use portunus_proto::etcdserverpb::InternalRaftRequest;
+use portunus_proto::raftpb::{ConfChange, Entry, EntryType};
+use prost::Message;
+
+use super::{Applier, ApplyFault, Response};
+use crate::member::membership::put_conf_state;
+use crate::member::waiters::Answer;
+
+/// What applying an entry came to.
+pub(super) struct Outcome {
+    /// Who may wait for it; 0 for nobody.
+    pub request_id: u64,
+    /// The answer.
+    pub answer: Answer,
+    /// What changed, for watchers.
+    pub events: Option<Arc<portunus_mvcc::RevisionEvents>>,
+}
+
+impl Outcome {
+    fn silent() -> Outcome {
+        Outcome {
+            request_id: 0,
+            answer: Ok(Response::Done),
+            events: None,
+        }
+    }
+}
+
+impl Applier {
+    pub(super) fn apply_entry(&mut self, entry: Entry) -> Result<(), ApplyFault> {
+        let index = entry.index;
+        let is_applied = self.store.applied().is_some_and(|applied| index <= applied.index);
+        if is_applied {
+            // Raft has to hear of membership again after a restart; nothing else is repeated.
+            return self.replay_conf_change(&entry);
+        }
+        let store_fault = |source| ApplyFault::Store { index, source };
+        let id = EntryId {
+            index,
+            term: entry.term,
+        };
+        self.store.begin(id).map_err(store_fault)?;
+        let outcome = match entry.r#type() {
+            EntryType::EntryNormal if entry.data.is_empty() => {
+                self.first_of_term(entry.term);
+                Outcome::silent()
+            }
+            EntryType::EntryNormal => self.apply_normal(index, entry.data)?,
+            EntryType::EntryConfChange => {
+                self.apply_conf_change(index, entry.data)?;
+                Outcome::silent()
+            }
+            EntryType::EntryConfChangeV2 => {
+                return Err(ApplyFault::Unsupported {
+                    index,
+                    what: "joint membership changes",
+                });
+            }
+        };
+        self.store.end().map_err(store_fault)?;
+        if let Some(events) = &outcome.events {
+            self.publish(events)?;
+        }
+        if outcome.request_id != 0 {
+            self.member.waiters.answer(outcome.request_id, outcome.answer);
+        }
+        Ok(())
+    }
+
+    /// A leader's first entry: it starts the clocks of all leases.
+    fn first_of_term(&mut self, term: u64) {
+        let status = self.member.consensus.status();
+        if status.leader == self.member.identity.member_id && status.term == term {
+            let extend = self.member.config.election_timeout;
+            let leases = &self.member.leases;
+            let now_ms = leases.now_ms();
+            leases.lock().promote(now_ms, u64::try_from(extend.as_millis()).unwrap_or(0));
+        }
+    }
+
+    fn apply_normal(&mut self, index: u64, data: Bytes) -> Result<Outcome, ApplyFault> {
+        let request = InternalRaftRequest::decode(data)
+            .map_err(|source| ApplyFault::Decode { index, source })?;
+        let request_id = request.header.as_ref().map_or(request.id, |header| header.id);
+        self.apply_request(index, request_id, request)
+    }
+
+    fn apply_conf_change(&mut self, index: u64, data: Bytes) -> Result<(), ApplyFault> {
+        let change =
+            ConfChange::decode(data).map_err(|source| ApplyFault::Decode { index, source })?;
+        let state = self
+            .member
+            .consensus
+            .apply_conf_change(&change)
+            .map_err(|source| ApplyFault::ConfChange { index, source })?;
+        let fault = |source| ApplyFault::Membership { index, source };
+        self.membership.apply(&mut self.store, &change).map_err(fault)?;
+        put_conf_state(&mut self.store, &state).map_err(fault)?;
+        self.conf_state = state;
+        self.member.membership.store(Arc::new(self.membership.clone()));
+        Ok(())
+    }
+
+    fn replay_conf_change(&mut self, entry: &Entry) -> Result<(), ApplyFault> {
+        if entry.r#type() != EntryType::EntryConfChange {
+            return Ok(());
+        }
+        let index = entry.index;
+        let change = ConfChange::decode(entry.data.clone())
+            .map_err(|source| ApplyFault::Decode { index, source })?;
+        self.member
+            .consensus
+            .apply_conf_change(&change)
+            .map_err(|source| ApplyFault::ConfChange { index, source })?;
+        Ok(())
+    }
+}

@@ -1,0 +1,279 @@
+//! The apply thread: the only place where state changes.
+//!
+//! For each committed entry, in log order: decode, guard, change, end the entry, tell
+//! watchers, answer the waiter. What an entry does depends only on the entry and the
+//! state before it; never on a clock, a flag or who waits. (Two exceptions that etcd has,
+//! too: the minimum life of a lease comes from the election timeout, and the quota from a
+//! flag; members must agree on both.)
+
+pub mod alarms;
+mod entry;
+mod request;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use portunus_consensus::CommittedReceiver;
+use portunus_consensus::RecvTimeoutError;
+use portunus_mvcc::{ApplyError, CompactionStep, RevisionEvents, Store};
+use portunus_proto::etcdserverpb::{
+    AlarmResponse, CompactionResponse, DeleteRangeResponse, LeaseGrantResponse,
+    LeaseRevokeResponse, PutResponse, RangeResponse, TxnResponse,
+};
+use portunus_proto::raftpb;
+use thiserror::Error;
+use tokio::sync::oneshot;
+
+use crate::member::Member;
+use crate::member::membership::{Membership, MembershipError};
+use alarms::Alarms;
+
+/// What an applied request answers. Headers hold only the revision.
+#[derive(Debug)]
+#[allow(missing_docs)]
+pub enum Response {
+    Range(RangeResponse),
+    Put(PutResponse),
+    DeleteRange(DeleteRangeResponse),
+    Txn(TxnResponse),
+    Compaction(CompactionResponse, Option<CompactionDone>),
+    LeaseGrant(LeaseGrantResponse),
+    LeaseRevoke(LeaseRevokeResponse),
+    Alarm(AlarmResponse),
+    /// Nothing but "done".
+    Done,
+}
+
+/// Resolves when a compaction has removed what it must, on disk as well.
+pub type CompactionDone = oneshot::Receiver<()>;
+
+/// Everything the apply thread owns.
+pub struct Applier {
+    member: Arc<Member>,
+    store: Store,
+    committed: CommittedReceiver,
+    membership: Membership,
+    alarms: Alarms,
+    conf_state: raftpb::ConfState,
+    /// Who waits for a compaction to be finished, by its revision.
+    compactions: Vec<(i64, oneshot::Sender<()>)>,
+    /// Where the log was last compacted to.
+    snapshot_index: u64,
+    snapshots: std::sync::mpsc::Sender<SnapshotOrder>,
+}
+
+/// "The log up to here may be forgotten once the backend has it."
+#[derive(Debug, Clone)]
+pub struct SnapshotOrder {
+    /// Up to where.
+    pub index: u64,
+    /// The configuration there.
+    pub conf_state: raftpb::ConfState,
+}
+
+/// What goes wrong so badly that the member stops.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+#[allow(missing_docs)] // the fields are the ones the messages print
+pub enum ApplyFault {
+    /// The store cannot go on.
+    #[error("entry {index} of the log could not be applied")]
+    Store { index: u64, source: ApplyError },
+    /// Membership records are damaged.
+    #[error("entry {index} of the log could not be applied")]
+    Membership {
+        index: u64,
+        source: MembershipError,
+    },
+    /// An entry that is no request.
+    #[error("entry {index} of the log cannot be decoded: the log is damaged or from a newer version")]
+    Decode {
+        index: u64,
+        source: prost::DecodeError,
+    },
+    /// An entry this version does not know.
+    #[error("entry {index} of the log asks for {what}, which this version does not support: use the version that wrote it")]
+    Unsupported { index: u64, what: &'static str },
+    /// The cluster is ahead of this binary.
+    #[error("the cluster version {cluster} is above the version of this member, {own}: start a newer binary")]
+    ClusterVersionTooHigh { cluster: String, own: String },
+    /// A change of membership that raft refuses.
+    #[error("entry {index} of the log changes membership in a way raft refuses")]
+    ConfChange {
+        index: u64,
+        source: portunus_consensus::ConfChangeError,
+    },
+    /// Watchers would miss a revision.
+    #[error("revision {revision} could not be told to watchers: revisions have a gap")]
+    Publish { revision: i64 },
+    /// Compaction work failed.
+    #[error("compaction could not go on")]
+    Compaction { source: ApplyError },
+}
+
+impl Applier {
+    /// Takes over the store.
+    pub fn new(
+        member: Arc<Member>,
+        store: Store,
+        committed: CommittedReceiver,
+        membership: Membership,
+        alarms: Alarms,
+        conf_state: raftpb::ConfState,
+        snapshots: std::sync::mpsc::Sender<SnapshotOrder>,
+    ) -> Applier {
+        let snapshot_index = store.applied().map_or(0, |applied| applied.index);
+        Applier {
+            member,
+            store,
+            committed,
+            membership,
+            alarms,
+            conf_state,
+            compactions: Vec::new(),
+            snapshot_index,
+            snapshots,
+        }
+    }
+
+    /// Applies until the log ends or something is fatally wrong. Closes the store.
+    pub fn run(mut self) {
+        let member = Arc::clone(&self.member);
+        if let Err(fault) = self.run_until_closed() {
+            member.stop.fatal(&fault);
+            return;
+        }
+        if let Err(fault) = self.store.close() {
+            member.stop.fatal(&fault);
+        }
+    }
+
+    fn run_until_closed(&mut self) -> Result<(), ApplyFault> {
+        let pause = self.member.config.compaction_sleep;
+        let mut next_step: Option<Instant> = Some(Instant::now());
+        loop {
+            let wait = match next_step {
+                // Long enough not to matter, short enough to be no bug if a wake-up is lost.
+                None => Duration::from_secs(3600),
+                Some(at) => at.saturating_duration_since(Instant::now()),
+            };
+            match self.committed.recv_timeout(wait) {
+                Ok(batch) => {
+                    self.apply_batch(batch.entries)?;
+                    if next_step.is_none() && self.has_compactions() {
+                        next_step = Some(Instant::now());
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Closed) => return Ok(()),
+            }
+            if next_step.is_some_and(|at| at <= Instant::now()) {
+                next_step = self.compaction_step()?.then(|| Instant::now() + pause);
+            }
+        }
+    }
+
+    fn apply_batch(&mut self, entries: Vec<raftpb::Entry>) -> Result<(), ApplyFault> {
+        let started = Instant::now();
+        let mut last = None;
+        let count = entries.len();
+        for entry in entries {
+            let position = (entry.index, entry.term);
+            self.apply_entry(entry)?;
+            last = Some(position);
+            // Readers may wait for an index in the middle of a batch.
+            self.member.applied.advance(position.0, position.1);
+        }
+        if let Some((index, _)) = last {
+            self.member.consensus.applied(index);
+            self.order_snapshot(index);
+        }
+        let took = started.elapsed();
+        if took > self.member.config.warning_apply_duration {
+            self.member.metrics.slow_applies.inc();
+            tracing::warn!(entries = count, took_ms = took.as_millis() as u64, "applying took long");
+        }
+        Ok(())
+    }
+
+    fn order_snapshot(&mut self, index: u64) {
+        if index.saturating_sub(self.snapshot_index) <= self.member.config.snapshot_count {
+            return;
+        }
+        self.snapshot_index = index;
+        let order = SnapshotOrder {
+            index,
+            conf_state: self.conf_state.clone(),
+        };
+        // The thread ends only with the member; then the log is not needed shorter.
+        let _ = self.snapshots.send(order);
+    }
+
+    fn has_compactions(&self) -> bool {
+        self.member.metrics.compaction_pending.get() > 0
+    }
+
+    /// One slice of compaction work; true if there is more.
+    fn compaction_step(&mut self) -> Result<bool, ApplyFault> {
+        let step = self
+            .store
+            .compaction_step()
+            .map_err(|source| ApplyFault::Compaction { source })?;
+        match step {
+            CompactionStep::Idle => {
+                self.member.metrics.compaction_pending.set(0);
+                return Ok(false);
+            }
+            CompactionStep::Waiting | CompactionStep::Working => {}
+            CompactionStep::Hash(job) => {
+                let member = Arc::clone(&self.member);
+                let spawned = std::thread::Builder::new()
+                    .name("compaction-hash".to_owned())
+                    .spawn(move || {
+                        if let Err(error) = job.run() {
+                            member.stop.fatal(&error);
+                        }
+                    });
+                if let Err(error) = spawned {
+                    tracing::warn!(%error, "no thread for the hash of a compaction; it will not be known");
+                }
+            }
+            CompactionStep::Finished { revision } => {
+                tracing::info!(revision, "compaction finished");
+                let done: Vec<_> = self.compactions.extract_if(.., |(at, _)| *at <= revision).collect();
+                if !done.is_empty() {
+                    let reader = self.member.reader.clone();
+                    let stop = Arc::clone(&self.member.stop);
+                    // Flushing waits for the disk; applying does not.
+                    std::thread::spawn(move || {
+                        if let Err(fault) = reader.flush() {
+                            stop.fatal(&fault);
+                            return;
+                        }
+                        for (_, waiter) in done {
+                            let _ = waiter.send(());
+                        }
+                    });
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Tells watchers, after the change is visible.
+    fn publish(&mut self, events: &Arc<RevisionEvents>) -> Result<(), ApplyFault> {
+        let lagging = {
+            let mut hub = self.member.watches.lock();
+            hub.publish(events).map_err(|_| ApplyFault::Publish {
+                revision: events.revision,
+            })?;
+            let stats = hub.stats();
+            stats.catching_up > 0
+        };
+        self.member.metrics.events.inc_by(events.events.len() as u64);
+        if lagging {
+            self.member.watches.ring();
+        }
+        Ok(())
+    }
+}

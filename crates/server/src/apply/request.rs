@@ -1,0 +1,269 @@
+//! One request: corrupt guard, space guard, quota, then the change. The order is etcd's,
+//! because members must agree on the error as well.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use portunus_gates::MajorMinor;
+use portunus_mvcc::backend::Bucket;
+use portunus_mvcc::lease::{encode_record, record_key};
+use portunus_mvcc::rules::quota;
+use portunus_mvcc::{ApplyError, RangeResults, RevisionEvents};
+use portunus_proto::EtcdError;
+use portunus_proto::etcdserverpb::{
+    AlarmRequest, AlarmResponse, AlarmType, CompactionRequest, InternalRaftRequest,
+    LeaseCheckpointRequest, LeaseGrantRequest, LeaseGrantResponse, LeaseRevokeRequest,
+    LeaseRevokeResponse, PutRequest, ResponseHeader, TxnRequest,
+};
+use tokio::sync::oneshot;
+
+use super::entry::Outcome;
+use super::{Applier, ApplyFault, Response};
+use crate::member::membership::DowngradeRecord;
+
+/// Bytes a lease is reckoned to take.
+const LEASE_COST_BYTES: u64 = 64;
+
+type Applied = Result<(Response, Option<Arc<RevisionEvents>>), ApplyError>;
+
+impl Applier {
+    pub(super) fn apply_request(
+        &mut self,
+        index: u64,
+        request_id: u64,
+        request: InternalRaftRequest,
+    ) -> Result<Outcome, ApplyFault> {
+        // These come before every guard.
+        if let Some(result) = self.apply_cluster_request(index, &request)? {
+            return Ok(Outcome {
+                request_id,
+                answer: Ok(result),
+                events: None,
+            });
+        }
+        let is_corrupt = self.alarms.is_raised_by_any(AlarmType::Corrupt);
+        let applied = if let Some(put) = &request.put {
+            self.guarded(is_corrupt, |applier| applier.apply_put(put))
+        } else if let Some(delete) = &request.delete_range {
+            self.guarded(is_corrupt, |applier| {
+                let applied = applier.store.delete_range(delete)?;
+                applier.member.metrics.deletes.inc();
+                Ok((Response::DeleteRange(applied.response), applied.events))
+            })
+        } else if let Some(txn) = &request.txn {
+            self.guarded(is_corrupt, |applier| applier.apply_txn(request_id, txn))
+        } else if let Some(compaction) = &request.compaction {
+            self.guarded(is_corrupt, |applier| applier.apply_compaction(compaction))
+        } else if let Some(grant) = &request.lease_grant {
+            self.guarded(is_corrupt, |applier| applier.apply_lease_grant(grant))
+        } else if let Some(revoke) = &request.lease_revoke {
+            self.guarded(is_corrupt, |applier| applier.apply_lease_revoke(revoke))
+        } else if let Some(checkpoint) = &request.lease_checkpoint {
+            self.apply_lease_checkpoint(checkpoint)
+        } else if let Some(alarm) = &request.alarm {
+            self.apply_alarm(alarm)
+        } else if request.range.is_some() {
+            // Only its proposer would answer it, and nobody proposes ranges here.
+            Ok((Response::Done, None))
+        } else {
+            return Err(ApplyFault::Unsupported {
+                index,
+                what: "authentication, or something newer",
+            });
+        };
+        match applied {
+            Ok((response, events)) => Ok(Outcome {
+                request_id,
+                answer: Ok(response),
+                events,
+            }),
+            Err(error) => match error.refusal() {
+                Some(refusal) => Ok(Outcome {
+                    request_id,
+                    answer: Err(refusal),
+                    events: None,
+                }),
+                None => Err(ApplyFault::Store {
+                    index,
+                    source: error,
+                }),
+            },
+        }
+        .map(|outcome| self.with_quota_answer(&request, outcome))
+    }
+
+    fn guarded(&mut self, is_corrupt: bool, run: impl FnOnce(&mut Self) -> Applied) -> Applied {
+        if is_corrupt {
+            return Err(EtcdError::Corrupt.into());
+        }
+        run(self)
+    }
+
+    /// Refuses what takes space while the alarm is on.
+    fn refuse_without_space(&self, cost_bytes: u64) -> Result<(), ApplyError> {
+        if cost_bytes > 0 && self.alarms.is_raised_by_any(AlarmType::Nospace) {
+            return Err(EtcdError::NoSpace.into());
+        }
+        Ok(())
+    }
+
+    /// A write that went over the quota is applied all the same, on every member, and
+    /// then answered with an error; the alarm stops the next one.
+    fn with_quota_answer(&mut self, request: &InternalRaftRequest, outcome: Outcome) -> Outcome {
+        let cost_bytes = match request {
+            InternalRaftRequest { put: Some(put), .. } => quota::put_cost_bytes(put),
+            InternalRaftRequest { txn: Some(txn), .. } => quota::txn_cost_bytes(txn),
+            InternalRaftRequest {
+                lease_grant: Some(_),
+                ..
+            } => LEASE_COST_BYTES,
+            _ => return outcome,
+        };
+        let total_bytes = self.store.sizes().total_bytes;
+        if cost_bytes == 0
+            || outcome.answer.is_err()
+            || quota::fits(total_bytes, cost_bytes, self.member.config.quota_bytes)
+        {
+            return outcome;
+        }
+        self.member.raise_no_space_alarm();
+        Outcome {
+            answer: Err(EtcdError::NoSpace),
+            ..outcome
+        }
+    }
+
+    fn apply_put(&mut self, put: &PutRequest) -> Applied {
+        self.refuse_without_space(quota::put_cost_bytes(put))?;
+        let leases = &self.member.leases;
+        let exists = |lease: i64| leases.lock().exists(lease);
+        let applied = self.store.put(put, &exists)?;
+        self.member.metrics.puts.inc();
+        Ok((Response::Put(applied.response), applied.events))
+    }
+
+    fn apply_txn(&mut self, request_id: u64, txn: &TxnRequest) -> Applied {
+        self.refuse_without_space(quota::txn_cost_bytes(txn))?;
+        let ranges = if self.member.waiters.is_waiting(request_id) {
+            RangeResults::Wanted
+        } else {
+            RangeResults::Unwanted
+        };
+        let leases = &self.member.leases;
+        let exists = |lease: i64| leases.lock().exists(lease);
+        let applied = self.store.txn(txn, &exists, ranges)?;
+        self.member.metrics.txns.inc();
+        Ok((Response::Txn(applied.response), applied.events))
+    }
+
+    fn apply_compaction(&mut self, compaction: &CompactionRequest) -> Applied {
+        let response = self.store.compact(compaction)?;
+        self.member.metrics.compaction_pending.set(1);
+        let done = compaction.physical.then(|| {
+            let (sender, receiver) = oneshot::channel();
+            self.compactions.push((compaction.revision, sender));
+            receiver
+        });
+        tracing::info!(revision = compaction.revision, "compaction begins");
+        Ok((Response::Compaction(response, done), None))
+    }
+
+    fn apply_lease_grant(&mut self, grant: &LeaseGrantRequest) -> Applied {
+        self.refuse_without_space(LEASE_COST_BYTES)?;
+        let leases = &self.member.leases;
+        let now_ms = leases.now_ms();
+        let record = leases.lock().grant(grant.id, grant.ttl, now_ms)?;
+        let key = Bytes::copy_from_slice(&record_key(record.id));
+        self.store.put_raw(Bucket::Lease, key, Bytes::from(encode_record(&record)))?;
+        self.member.metrics.leases_granted.inc();
+        let response = LeaseGrantResponse {
+            header: Some(self.revision_header()),
+            id: record.id,
+            ttl: record.ttl,
+            error: String::new(),
+        };
+        Ok((Response::LeaseGrant(response), None))
+    }
+
+    fn apply_lease_revoke(&mut self, revoke: &LeaseRevokeRequest) -> Applied {
+        self.member.leases.lock().revoke(revoke.id)?;
+        let events = self.store.revoke_lease(revoke.id)?;
+        self.member.metrics.leases_revoked.inc();
+        let response = LeaseRevokeResponse {
+            header: Some(self.revision_header()),
+        };
+        Ok((Response::LeaseRevoke(response), events))
+    }
+
+    fn apply_lease_checkpoint(&mut self, request: &LeaseCheckpointRequest) -> Applied {
+        let now_ms = self.member.leases.now_ms();
+        for checkpoint in &request.checkpoints {
+            // A lease that was revoked meanwhile is no longer of interest.
+            let _ = self.member.leases.lock().checkpoint(
+                checkpoint.id,
+                checkpoint.remaining_ttl,
+                now_ms,
+            );
+        }
+        Ok((Response::Done, None))
+    }
+
+    fn apply_alarm(&mut self, request: &AlarmRequest) -> Applied {
+        let alarms = self.alarms.apply(&mut self.store, request)?;
+        self.member.alarms.store(Arc::new(self.alarms.clone()));
+        let response = AlarmResponse {
+            header: Some(self.revision_header()),
+            alarms,
+        };
+        Ok((Response::Alarm(response), None))
+    }
+
+    /// Requests about the cluster itself.
+    fn apply_cluster_request(
+        &mut self,
+        index: u64,
+        request: &InternalRaftRequest,
+    ) -> Result<Option<Response>, ApplyFault> {
+        let fault = |source| ApplyFault::Membership { index, source };
+        if let Some(set) = &request.cluster_version_set {
+            let own = self.member.config.version.binary().major_minor();
+            let version: MajorMinor = set.ver.parse().unwrap_or(MajorMinor::ZERO);
+            if version > own {
+                return Err(ApplyFault::ClusterVersionTooHigh {
+                    cluster: set.ver.clone(),
+                    own: own.to_string(),
+                });
+            }
+            tracing::info!(cluster_version = %version, "cluster version decided");
+            self.membership.set_cluster_version(&mut self.store, version).map_err(fault)?;
+        } else if let Some(set) = &request.cluster_member_attr_set {
+            if let Some(attributes) = &set.member_attributes {
+                self.membership
+                    .set_attributes(
+                        &mut self.store,
+                        set.member_id,
+                        &attributes.name,
+                        &attributes.client_urls,
+                    )
+                    .map_err(fault)?;
+            }
+        } else if let Some(set) = &request.downgrade_info_set {
+            let downgrade = DowngradeRecord {
+                target_version: set.ver.clone(),
+                enabled: set.enabled,
+            };
+            self.membership.set_downgrade(&mut self.store, downgrade).map_err(fault)?;
+        } else {
+            return Ok(None);
+        }
+        self.member.membership.store(Arc::new(self.membership.clone()));
+        Ok(Some(Response::Done))
+    }
+
+    fn revision_header(&self) -> ResponseHeader {
+        ResponseHeader {
+            revision: self.store.revision(),
+            ..ResponseHeader::default()
+        }
+    }
+}

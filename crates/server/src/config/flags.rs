@@ -1,0 +1,458 @@
+//! Every flag of etcd, and what this program does with it.
+//!
+//! One table serves the command line, the environment (`ETCD_…`), the config file and the
+//! help. A flag is never read and then ignored: what is not built yet is refused as soon as
+//! somebody sets it to something else than its default.
+
+/// What a flag is good for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Support {
+    /// It works.
+    Works,
+    /// Not built yet, with what it belongs to. Its default is accepted.
+    Later(&'static str),
+    /// Old programs pass it; it never did anything in the versions this one stands for.
+    Ignored,
+    /// It is gone, with what to do instead.
+    Removed(&'static str),
+}
+
+/// How a value is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Any text.
+    Text,
+    /// `true` or `false`; the bare flag means true.
+    Bool,
+    /// A whole number.
+    Number,
+    /// A Go duration; whole nanoseconds in a config file.
+    Duration,
+}
+
+/// One flag.
+#[derive(Debug, Clone, Copy)]
+pub struct Flag {
+    /// Its name without dashes.
+    pub name: &'static str,
+    /// How its value is written.
+    pub kind: Kind,
+    /// Its value where nobody sets it.
+    pub default: &'static str,
+    /// What it does; empty for flags that are not offered.
+    pub help: &'static str,
+    /// What it is good for.
+    pub support: Support,
+}
+
+const fn works(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Flag {
+    Flag {
+        name,
+        kind,
+        default,
+        help,
+        support: Support::Works,
+    }
+}
+
+const fn later(name: &'static str, kind: Kind, default: &'static str, part: &'static str) -> Flag {
+    Flag {
+        name,
+        kind,
+        default,
+        help: "",
+        support: Support::Later(part),
+    }
+}
+
+const fn ignored(name: &'static str) -> Flag {
+    Flag {
+        name,
+        kind: Kind::Text,
+        default: "",
+        help: "",
+        support: Support::Ignored,
+    }
+}
+
+const fn removed(name: &'static str, instead: &'static str) -> Flag {
+    Flag {
+        name,
+        kind: Kind::Bool,
+        default: "",
+        help: "",
+        support: Support::Removed(instead),
+    }
+}
+
+const TLS: &str = "TLS";
+const AUTH: &str = "authentication";
+const PEERS: &str = "clusters of several members";
+const DISCOVERY: &str = "discovery";
+const TRACING: &str = "distributed tracing";
+
+use Kind::{Bool, Duration, Number, Text};
+
+/// All flags, grouped as in etcd's help.
+pub const FLAGS: &[Flag] = &[
+    // Member
+    works(
+        "name",
+        Text,
+        "default",
+        "human-readable name of this member",
+    ),
+    works(
+        "data-dir",
+        Text,
+        "",
+        "where the data lives (default: NAME.etcd)",
+    ),
+    works(
+        "wal-dir",
+        Text,
+        "",
+        "where the write-ahead log lives (default: inside data-dir)",
+    ),
+    works(
+        "snapshot-count",
+        Number,
+        "10000",
+        "applied entries between two snapshots of the log",
+    ),
+    works(
+        "heartbeat-interval",
+        Number,
+        "100",
+        "milliseconds between heartbeats",
+    ),
+    works(
+        "election-timeout",
+        Number,
+        "1000",
+        "milliseconds without a leader before an election",
+    ),
+    later("initial-election-tick-advance", Bool, "true", PEERS),
+    works(
+        "listen-peer-urls",
+        Text,
+        "http://localhost:2380",
+        "where peers will connect",
+    ),
+    works(
+        "listen-client-urls",
+        Text,
+        "http://localhost:2379",
+        "where clients connect",
+    ),
+    later("listen-client-http-urls", Text, "", "a separate HTTP port"),
+    later("max-wals", Number, "5", "a limit on old log files"),
+    later("memory-mlock", Bool, "false", "locking memory"),
+    works(
+        "quota-backend-bytes",
+        Number,
+        "0",
+        "size at which writes are refused (0: 2 GiB, negative: no limit)",
+    ),
+    later(
+        "backend-bbolt-freelist-type",
+        Text,
+        "map",
+        "bbolt, which is not the storage engine here",
+    ),
+    works(
+        "backend-batch-interval",
+        Duration,
+        "0s",
+        "longest wait before the backend commits (0: 100ms)",
+    ),
+    works(
+        "backend-batch-limit",
+        Number,
+        "0",
+        "records before the backend commits (0: 10000)",
+    ),
+    works(
+        "max-txn-ops",
+        Number,
+        "128",
+        "operations allowed in a transaction",
+    ),
+    works(
+        "max-request-bytes",
+        Number,
+        "1572864",
+        "largest client request",
+    ),
+    works(
+        "max-concurrent-streams",
+        Number,
+        "4294967295",
+        "streams a client may open at a time",
+    ),
+    works(
+        "grpc-keepalive-min-time",
+        Duration,
+        "5s",
+        "shortest time a client should wait between pings",
+    ),
+    works(
+        "grpc-keepalive-interval",
+        Duration,
+        "2h0m0s",
+        "how often an idle client is pinged",
+    ),
+    works(
+        "grpc-keepalive-timeout",
+        Duration,
+        "20s",
+        "wait for the answer to a ping",
+    ),
+    later("socket-reuse-port", Bool, "false", "socket options"),
+    later("socket-reuse-address", Bool, "false", "socket options"),
+    later("enable-grpc-gateway", Bool, "false", "the JSON gateway"),
+    later("raft-read-timeout", Duration, "5s", PEERS),
+    later("raft-write-timeout", Duration, "5s", PEERS),
+    // Cluster
+    works(
+        "initial-advertise-peer-urls",
+        Text,
+        "http://localhost:2380",
+        "peer URLs of this member, as others see them",
+    ),
+    works(
+        "initial-cluster",
+        Text,
+        "",
+        "members a new cluster starts with (default: NAME=initial-advertise-peer-urls)",
+    ),
+    works("initial-cluster-state", Text, "new", "new or existing"),
+    works(
+        "initial-cluster-token",
+        Text,
+        "etcd-cluster",
+        "tells clusters apart that start alike",
+    ),
+    works(
+        "advertise-client-urls",
+        Text,
+        "http://localhost:2379",
+        "client URLs of this member, as others see them",
+    ),
+    later("discovery-srv", Text, "", DISCOVERY),
+    later("discovery-srv-name", Text, "", DISCOVERY),
+    later("discovery-token", Text, "", DISCOVERY),
+    later("discovery-endpoints", Text, "", DISCOVERY),
+    later("strict-reconfig-check", Bool, "true", PEERS),
+    later("pre-vote", Bool, "true", PEERS),
+    works(
+        "auto-compaction-mode",
+        Text,
+        "periodic",
+        "periodic or revision",
+    ),
+    works(
+        "auto-compaction-retention",
+        Text,
+        "0",
+        "how much history to keep: hours or a duration, or revisions (0: all)",
+    ),
+    // Security
+    later("cert-file", Text, "", TLS),
+    later("key-file", Text, "", TLS),
+    later("client-cert-auth", Bool, "false", TLS),
+    later("trusted-ca-file", Text, "", TLS),
+    later("client-cert-file", Text, "", TLS),
+    later("client-key-file", Text, "", TLS),
+    later("client-crl-file", Text, "", TLS),
+    later("client-cert-allowed-hostname", Text, "", TLS),
+    later("auto-tls", Bool, "false", TLS),
+    later("peer-cert-file", Text, "", TLS),
+    later("peer-key-file", Text, "", TLS),
+    later("peer-client-cert-auth", Bool, "false", TLS),
+    later("peer-trusted-ca-file", Text, "", TLS),
+    later("peer-client-cert-file", Text, "", TLS),
+    later("peer-client-key-file", Text, "", TLS),
+    later("peer-crl-file", Text, "", TLS),
+    later("peer-cert-allowed-cn", Text, "", TLS),
+    later("peer-cert-allowed-hostname", Text, "", TLS),
+    later("peer-auto-tls", Bool, "false", TLS),
+    later("peer-skip-client-san-verification", Bool, "false", TLS),
+    later("self-signed-cert-validity", Number, "1", TLS),
+    later("cipher-suites", Text, "", TLS),
+    later("tls-min-version", Text, "TLS1.2", TLS),
+    later("tls-max-version", Text, "", TLS),
+    later("cors", Text, "*", "the JSON gateway"),
+    later("host-whitelist", Text, "*", "the JSON gateway"),
+    later("auth-token", Text, "simple", AUTH),
+    later("bcrypt-cost", Number, "10", AUTH),
+    later("auth-token-ttl", Number, "300", AUTH),
+    // Monitoring and logging
+    later("enable-pprof", Bool, "false", "profiling"),
+    works("metrics", Text, "basic", "basic or extensive"),
+    later("listen-metrics-urls", Text, "", "a separate metrics port"),
+    later("logger", Text, "zap", "other loggers"),
+    works("log-outputs", Text, "default", "default, stderr or stdout"),
+    works("log-level", Text, "info", "debug, info, warn or error"),
+    works(
+        "log-format",
+        Text,
+        "",
+        "json or console (default: console on a terminal, else json)",
+    ),
+    later("enable-log-rotation", Bool, "false", "log rotation"),
+    later("log-rotation-config-json", Text, "", "log rotation"),
+    works(
+        "warning-apply-duration",
+        Duration,
+        "100ms",
+        "longer applies are logged",
+    ),
+    later(
+        "warning-unary-request-duration",
+        Duration,
+        "300ms",
+        "logging of slow requests",
+    ),
+    later("enable-distributed-tracing", Bool, "false", TRACING),
+    later(
+        "distributed-tracing-address",
+        Text,
+        "localhost:4317",
+        TRACING,
+    ),
+    later("distributed-tracing-service-name", Text, "etcd", TRACING),
+    later("distributed-tracing-instance-id", Text, "", TRACING),
+    later("distributed-tracing-sampling-rate", Number, "0", TRACING),
+    // Features
+    works(
+        "feature-gates",
+        Text,
+        "",
+        "server features to set, such as A=true,B=false",
+    ),
+    later("cluster-feature-gates", Text, "", "cluster features"),
+    works("emulated-version", Text, "", "behave as this version"),
+    works(
+        "min-compatibility-version",
+        Text,
+        "",
+        "write only what this version can read",
+    ),
+    works(
+        "strict-emulation",
+        Bool,
+        "false",
+        "refuse alpha features under emulation",
+    ),
+    works(
+        "resident-value-bytes",
+        Number,
+        "0",
+        "values kept in memory, oldest leave first (0: all)",
+    ),
+    later("corrupt-check-time", Duration, "0s", PEERS),
+    later("compact-hash-check-time", Duration, "1m0s", PEERS),
+    works(
+        "compaction-batch-limit",
+        Number,
+        "0",
+        "revisions removed at a time (0: 1000)",
+    ),
+    works(
+        "compaction-sleep-interval",
+        Duration,
+        "0s",
+        "pause between two removals (0: 10ms)",
+    ),
+    works(
+        "watch-progress-notify-interval",
+        Duration,
+        "0s",
+        "time between progress notices (0: 10m)",
+    ),
+    later(
+        "bootstrap-defrag-threshold-megabytes",
+        Number,
+        "0",
+        "defragmenting at start",
+    ),
+    later("max-learners", Number, "1", PEERS),
+    later("downgrade-check-time", Duration, "5s", PEERS),
+    works(
+        "snapshot-catchup-entries",
+        Number,
+        "5000",
+        "log entries kept for slow followers",
+    ),
+    // Unsafe and other
+    later("force-new-cluster", Bool, "false", PEERS),
+    removed(
+        "unsafe-no-fsync",
+        "drop it: every acknowledged write is synced here",
+    ),
+    works(
+        "config-file",
+        Text,
+        "",
+        "read all settings from this YAML file; flags and environment are then ignored",
+    ),
+    // Accepted, without effect, as etcd does.
+    ignored("cluster-active-size"),
+    ignored("cluster-remove-delay"),
+    ignored("cluster-sync-interval"),
+    ignored("config"),
+    ignored("force"),
+    ignored("max-result-buffer"),
+    ignored("max-retry-attempts"),
+    ignored("peer-heartbeat-interval"),
+    ignored("peer-election-timeout"),
+    ignored("retry-interval"),
+    ignored("snapshot"),
+    ignored("v"),
+    ignored("vv"),
+    ignored("test.coverprofile"),
+    ignored("test.outputdir"),
+    // Gone.
+    removed(
+        "max-snapshots",
+        "drop it: snapshots of the log need no files of their own",
+    ),
+    removed("v2-deprecation", "drop it: the v2 store is gone"),
+    removed("enable-v2", "drop it: the v2 store is gone"),
+    removed("discovery", "use discovery-token and discovery-endpoints"),
+    removed(
+        "experimental-initial-corrupt-check",
+        "use --feature-gates=InitialCorruptCheck=true",
+    ),
+    removed(
+        "experimental-compact-hash-check-enabled",
+        "use --feature-gates=CompactHashCheck=true",
+    ),
+    removed(
+        "experimental-stop-grpc-service-on-defrag",
+        "use --feature-gates=StopGRPCServiceOnDefrag=true",
+    ),
+    removed(
+        "experimental-txn-mode-write-with-shared-buffer",
+        "use --feature-gates=TxnModeWriteWithSharedBuffer=true",
+    ),
+    removed(
+        "experimental-enable-lease-checkpoint",
+        "use --cluster-feature-gates=LeaseCheckpoint=true",
+    ),
+    removed(
+        "experimental-enable-lease-checkpoint-persist",
+        "use --cluster-feature-gates=LeaseCheckpointPersist=true",
+    ),
+];
+
+/// A flag by name; both spellings of the emulation flag are one.
+pub fn find(name: &str) -> Option<&'static Flag> {
+    let name = if name == "emulation-version" {
+        "emulated-version"
+    } else {
+        name
+    };
+    FLAGS.iter().find(|flag| flag.name == name)
+}

@@ -1,0 +1,572 @@
+//! What a member was told, checked.
+
+mod duration;
+pub mod flags;
+mod values;
+
+use std::net::ToSocketAddrs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use portunus_gates::{Assignments, EffectiveVersion, FlagError, MajorMinor, Origin, Version};
+use thiserror::Error;
+
+pub use duration::parse_duration;
+pub use values::{Values, ValuesError};
+
+use crate::version::effective_version;
+
+/// The backend quota where none is given.
+pub const QUOTA_BYTES_DEFAULT: i64 = 2 * 1024 * 1024 * 1024;
+/// Above this, etcd warns.
+pub const QUOTA_BYTES_ADVISED_MAX: i64 = 8 * 1024 * 1024 * 1024;
+const ELECTION_TIMEOUT_MS_MAX: u64 = 50_000;
+/// An election timeout below this many heartbeats would end in elections without cause.
+const HEARTBEATS_PER_ELECTION_MIN: u64 = 5;
+const PROGRESS_NOTIFY_MIN: Duration = Duration::from_millis(100);
+
+/// A checked configuration.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Human-readable name.
+    pub name: String,
+    /// Where everything lives.
+    pub data_dir: PathBuf,
+    /// Where the log lives.
+    pub wal_dir: PathBuf,
+    /// Applied entries between two snapshots of the log.
+    pub snapshot_count: u64,
+    /// Entries kept behind a snapshot of the log.
+    pub snapshot_catchup_entries: u64,
+    /// Between two ticks of raft.
+    pub heartbeat_interval: Duration,
+    /// Without a leader before an election.
+    pub election_timeout: Duration,
+    /// Where clients connect.
+    pub listen_client_urls: Vec<ListenUrl>,
+    /// Client URLs as others see them.
+    pub advertise_client_urls: Vec<String>,
+    /// Peer URLs as others see them.
+    pub advertise_peer_urls: Vec<String>,
+    /// Tells clusters apart that start alike.
+    pub cluster_token: String,
+    /// Size at which writes are refused; absent: no limit.
+    pub quota_bytes: Option<u64>,
+    /// Longest wait before the backend commits.
+    pub backend_batch_interval: Duration,
+    /// Records before the backend commits.
+    pub backend_batch_limit: usize,
+    /// Operations allowed in a transaction.
+    pub max_txn_ops: usize,
+    /// Largest client request.
+    pub max_request_bytes: usize,
+    /// Streams a client may open at a time.
+    pub max_concurrent_streams: u32,
+    /// How often an idle client is pinged.
+    pub keepalive_interval: Duration,
+    /// Wait for the answer to a ping.
+    pub keepalive_timeout: Duration,
+    /// Whether and how history is compacted by itself.
+    pub auto_compaction: AutoCompaction,
+    /// Values kept in memory; 0: all.
+    pub resident_value_bytes_max: u64,
+    /// Revisions removed at a time.
+    pub compaction_batch_limit: usize,
+    /// Pause between two removals.
+    pub compaction_sleep: Duration,
+    /// Time between progress notices.
+    pub watch_progress_interval: Duration,
+    /// Longer applies are logged.
+    pub warning_apply_duration: Duration,
+    /// Versions to behave as.
+    pub version: EffectiveVersion,
+    /// Server features, raw.
+    pub feature_gates: Assignments,
+    /// Refuse alpha features under emulation.
+    pub strict_emulation: bool,
+    /// How to log.
+    pub log: LogConfig,
+    /// Metrics per RPC duration as well.
+    pub metrics_extensive: bool,
+    /// Flags without effect.
+    pub ignored: Vec<&'static str>,
+}
+
+/// An address to listen at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListenUrl {
+    /// As given.
+    pub url: String,
+    /// Host and port.
+    pub authority: String,
+}
+
+/// How history is compacted by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AutoCompaction {
+    /// Not at all.
+    Off,
+    /// Everything older than this.
+    Periodic(Duration),
+    /// Everything but this many revisions.
+    Revision(i64),
+}
+
+/// How to log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogConfig {
+    /// The least severe level that is shown.
+    pub level: LogLevel,
+    /// JSON lines or lines for people; absent: depends on whether it is a terminal.
+    pub json: Option<bool>,
+    /// To stdout instead of stderr.
+    pub stdout: bool,
+}
+
+/// Severities.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum LogLevel {
+    Debug,
+    Info,
+    Warn,
+    Error,
+}
+
+impl Config {
+    /// Checks every setting.
+    pub fn from_values(values: &Values) -> Result<Config, ConfigError> {
+        let name = values.get("name").to_owned();
+        let data_dir = match values.get("data-dir") {
+            "" => PathBuf::from(format!("{name}.etcd")),
+            dir => PathBuf::from(dir),
+        };
+        let wal_dir = match values.get("wal-dir") {
+            "" => data_dir.join("member").join("wal"),
+            dir => PathBuf::from(dir),
+        };
+        let heartbeat_ms: u64 = number(values, "heartbeat-interval")?;
+        let election_ms: u64 = number(values, "election-timeout")?;
+        check_timing(heartbeat_ms, election_ms)?;
+        if values.is_set("listen-client-urls") && !values.is_set("advertise-client-urls") {
+            return Err(ConfigError::AdvertiseMissing);
+        }
+        let advertise_peer_urls = urls(values, "initial-advertise-peer-urls")?;
+        check_initial_cluster(values, &name, &advertise_peer_urls)?;
+        let quota: i64 = number(values, "quota-backend-bytes")?;
+        Ok(Config {
+            data_dir,
+            wal_dir,
+            snapshot_count: number(values, "snapshot-count")?,
+            snapshot_catchup_entries: number(values, "snapshot-catchup-entries")?,
+            heartbeat_interval: Duration::from_millis(heartbeat_ms),
+            election_timeout: Duration::from_millis(election_ms),
+            listen_client_urls: urls(values, "listen-client-urls")?
+                .iter()
+                .map(|url| listen_url(url))
+                .collect::<Result<_, _>>()?,
+            advertise_client_urls: urls(values, "advertise-client-urls")?,
+            advertise_peer_urls,
+            cluster_token: values.get("initial-cluster-token").to_owned(),
+            quota_bytes: match quota {
+                0 => u64::try_from(QUOTA_BYTES_DEFAULT).ok(),
+                quota => u64::try_from(quota).ok(),
+            },
+            backend_batch_interval: or(duration(values, "backend-batch-interval")?, 100),
+            backend_batch_limit: match number(values, "backend-batch-limit")? {
+                0 => 10_000,
+                limit => limit,
+            },
+            max_txn_ops: number(values, "max-txn-ops")?,
+            max_request_bytes: number(values, "max-request-bytes")?,
+            max_concurrent_streams: number(values, "max-concurrent-streams")?,
+            keepalive_interval: duration(values, "grpc-keepalive-interval")?,
+            keepalive_timeout: duration(values, "grpc-keepalive-timeout")?,
+            auto_compaction: auto_compaction(values)?,
+            resident_value_bytes_max: number(values, "resident-value-bytes")?,
+            compaction_batch_limit: match number(values, "compaction-batch-limit")? {
+                0 => 1000,
+                limit => limit,
+            },
+            compaction_sleep: or(duration(values, "compaction-sleep-interval")?, 10),
+            watch_progress_interval: or(
+                duration(values, "watch-progress-notify-interval")?,
+                600_000,
+            )
+            .max(PROGRESS_NOTIFY_MIN),
+            warning_apply_duration: duration(values, "warning-apply-duration")?,
+            version: version(values)?,
+            feature_gates: Assignments::parse(Origin::Flag, values.get("feature-gates"))?,
+            strict_emulation: boolean(values, "strict-emulation")?,
+            log: log(values)?,
+            metrics_extensive: one_of(values, "metrics", &["basic", "extensive"])? == "extensive",
+            ignored: values.ignored.clone(),
+            name,
+        })
+    }
+}
+
+fn or(given: Duration, default_ms: u64) -> Duration {
+    if given.is_zero() {
+        Duration::from_millis(default_ms)
+    } else {
+        given
+    }
+}
+
+fn bad(values: &Values, flag: &'static str, wanted: &'static str) -> ConfigError {
+    ConfigError::BadValue {
+        flag,
+        value: values.get(flag).chars().take(60).collect(),
+        wanted,
+    }
+}
+
+fn number<T: std::str::FromStr>(values: &Values, flag: &'static str) -> Result<T, ConfigError> {
+    values
+        .get(flag)
+        .trim()
+        .parse()
+        .map_err(|_| bad(values, flag, "a whole number in range"))
+}
+
+fn duration(values: &Values, flag: &'static str) -> Result<Duration, ConfigError> {
+    parse_duration(values.get(flag))
+        .ok_or_else(|| bad(values, flag, "a duration such as 100ms, 5s or 1h30m"))
+}
+
+fn boolean(values: &Values, flag: &'static str) -> Result<bool, ConfigError> {
+    match values.get(flag) {
+        "true" | "1" | "t" | "T" | "TRUE" | "True" => Ok(true),
+        "false" | "0" | "f" | "F" | "FALSE" | "False" => Ok(false),
+        _ => Err(bad(values, flag, "true or false")),
+    }
+}
+
+fn one_of<'a>(
+    values: &'a Values,
+    flag: &'static str,
+    allowed: &'static [&'static str],
+) -> Result<&'a str, ConfigError> {
+    let value = values.get(flag);
+    if allowed.contains(&value) {
+        return Ok(value);
+    }
+    Err(ConfigError::NotOneOf {
+        flag,
+        value: value.chars().take(60).collect(),
+        allowed,
+    })
+}
+
+fn check_timing(heartbeat_ms: u64, election_ms: u64) -> Result<(), ConfigError> {
+    if heartbeat_ms == 0 || election_ms < heartbeat_ms * HEARTBEATS_PER_ELECTION_MIN {
+        return Err(ConfigError::ElectionTooShort {
+            election_ms,
+            heartbeat_ms,
+        });
+    }
+    if election_ms > ELECTION_TIMEOUT_MS_MAX {
+        return Err(ConfigError::ElectionTooLong { election_ms });
+    }
+    Ok(())
+}
+
+fn urls(values: &Values, flag: &'static str) -> Result<Vec<String>, ConfigError> {
+    let mut urls: Vec<String> = Vec::new();
+    for url in values.get(flag).split(',').map(str::trim) {
+        if url.is_empty() {
+            continue;
+        }
+        if url.starts_with("https://") || url.starts_with("unixs://") {
+            return Err(ConfigError::TlsUrl {
+                flag,
+                url: url.to_owned(),
+            });
+        }
+        let authority = url
+            .strip_prefix("http://")
+            .map(|rest| rest.trim_end_matches('/'));
+        let is_good = authority.is_some_and(|authority| {
+            !authority.contains('/')
+                && authority
+                    .rsplit_once(':')
+                    .is_some_and(|(_, port)| port.parse::<u16>().is_ok())
+        });
+        if !is_good {
+            return Err(ConfigError::BadUrl {
+                flag,
+                url: url.to_owned(),
+            });
+        }
+        urls.push(url.trim_end_matches('/').to_owned());
+    }
+    if urls.is_empty() {
+        return Err(bad(
+            values,
+            flag,
+            "at least one URL such as http://localhost:2379",
+        ));
+    }
+    Ok(urls)
+}
+
+fn listen_url(url: &str) -> Result<ListenUrl, ConfigError> {
+    let authority = url.trim_start_matches("http://").to_owned();
+    // A name that resolves to nothing is better refused now than at bind time.
+    if authority
+        .to_socket_addrs()
+        .map_or(true, |mut addresses| addresses.next().is_none())
+    {
+        return Err(ConfigError::NoAddress {
+            url: url.to_owned(),
+        });
+    }
+    Ok(ListenUrl {
+        url: url.to_owned(),
+        authority,
+    })
+}
+
+/// A cluster of one: this member and nobody else.
+fn check_initial_cluster(
+    values: &Values,
+    name: &str,
+    advertise_peer_urls: &[String],
+) -> Result<(), ConfigError> {
+    if one_of(values, "initial-cluster-state", &["new", "existing"])? == "existing" {
+        return Err(ConfigError::SeveralMembers);
+    }
+    let text = values.get("initial-cluster");
+    if text.is_empty() {
+        return Ok(());
+    }
+    let mut own = Vec::new();
+    for pair in text
+        .split(',')
+        .map(str::trim)
+        .filter(|pair| !pair.is_empty())
+    {
+        match pair.split_once('=') {
+            Some((member, url)) if member == name => own.push(url.trim_end_matches('/').to_owned()),
+            Some(_) => return Err(ConfigError::SeveralMembers),
+            None => return Err(bad(values, "initial-cluster", "NAME=URL")),
+        }
+    }
+    let mut advertised = advertise_peer_urls.to_vec();
+    own.sort();
+    advertised.sort();
+    if own != advertised {
+        return Err(ConfigError::PeerUrlsDiffer {
+            name: name.to_owned(),
+        });
+    }
+    Ok(())
+}
+
+fn auto_compaction(values: &Values) -> Result<AutoCompaction, ConfigError> {
+    const FLAG: &str = "auto-compaction-retention";
+    let text = values.get(FLAG);
+    match one_of(values, "auto-compaction-mode", &["periodic", "revision"])? {
+        "revision" => match text.parse::<i64>() {
+            Ok(0) => Ok(AutoCompaction::Off),
+            Ok(keep) if keep > 0 => Ok(AutoCompaction::Revision(keep)),
+            _ => Err(bad(values, FLAG, "a number of revisions")),
+        },
+        _ => {
+            // A plain number means hours.
+            let retention = match text.parse::<u32>() {
+                Ok(hours) => Some(Duration::from_secs(u64::from(hours) * 3600)),
+                Err(_) => parse_duration(text),
+            };
+            match retention {
+                Some(Duration::ZERO) => Ok(AutoCompaction::Off),
+                Some(retention) => Ok(AutoCompaction::Periodic(retention)),
+                None => Err(bad(values, FLAG, "hours, or a duration such as 30m")),
+            }
+        }
+    }
+}
+
+fn version(values: &Values) -> Result<EffectiveVersion, ConfigError> {
+    let read = |flag: &'static str| -> Result<Option<MajorMinor>, ConfigError> {
+        match values.get(flag) {
+            "" => Ok(None),
+            text => {
+                let version = Version::parse(text).map_err(|_| bad(values, flag, "major.minor"))?;
+                if version.components().iter().skip(2).any(|&part| part != 0) {
+                    return Err(bad(values, flag, "major.minor without a patch number"));
+                }
+                Ok(Some(version.major_minor()))
+            }
+        }
+    };
+    let mut version = effective_version();
+    if let Some(emulation) = read("emulated-version")? {
+        version.set_emulation(emulation);
+    }
+    if let Some(min_compat) = read("min-compatibility-version")? {
+        version.set_min_compat(min_compat);
+    }
+    version.validate()?;
+    Ok(version)
+}
+
+fn log(values: &Values) -> Result<LogConfig, ConfigError> {
+    Ok(LogConfig {
+        level: match one_of(values, "log-level", &["debug", "info", "warn", "error"])? {
+            "debug" => LogLevel::Debug,
+            "warn" => LogLevel::Warn,
+            "error" => LogLevel::Error,
+            _ => LogLevel::Info,
+        },
+        json: match one_of(values, "log-format", &["", "json", "console"])? {
+            "json" => Some(true),
+            "console" => Some(false),
+            _ => None,
+        },
+        stdout: one_of(values, "log-outputs", &["default", "stderr", "stdout"])? == "stdout",
+    })
+}
+
+/// Why a configuration cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+#[allow(missing_docs)] // the fields are the ones the messages print
+pub enum ConfigError {
+    /// A value that cannot be read.
+    #[error("--{flag}={value} cannot be used: it takes {wanted}")]
+    BadValue {
+        flag: &'static str,
+        value: String,
+        wanted: &'static str,
+    },
+    /// Not one of the allowed words.
+    #[error("--{flag}={value} cannot be used: choose one of {}", allowed.join(", "))]
+    NotOneOf {
+        flag: &'static str,
+        value: String,
+        allowed: &'static [&'static str],
+    },
+    /// Timing that would lead to elections without cause.
+    #[error(
+        "--election-timeout={election_ms} is too short: it must be at least five times --heartbeat-interval={heartbeat_ms}"
+    )]
+    ElectionTooShort { election_ms: u64, heartbeat_ms: u64 },
+    /// Nobody waits that long.
+    #[error("--election-timeout={election_ms} is too long: it can be at most 50000 ms")]
+    ElectionTooLong { election_ms: u64 },
+    /// etcd insists on both.
+    #[error("--advertise-client-urls is required when --listen-client-urls is set")]
+    AdvertiseMissing,
+    /// TLS is not built yet.
+    #[error("--{flag}={url} asks for TLS, which is not supported yet: use http://")]
+    TlsUrl { flag: &'static str, url: String },
+    /// Not a URL.
+    #[error("--{flag}={url} is no URL with a port, such as http://127.0.0.1:2379")]
+    BadUrl { flag: &'static str, url: String },
+    /// The host has no address.
+    #[error("{url} has no address on this machine: check the host name")]
+    NoAddress { url: String },
+    /// Only single members so far.
+    #[error(
+        "clusters of several members are not supported yet: leave out --initial-cluster and --initial-cluster-state"
+    )]
+    SeveralMembers,
+    /// The two lists of peer URLs differ.
+    #[error(
+        "--initial-cluster has other URLs for {name} than --initial-advertise-peer-urls: make them the same"
+    )]
+    PeerUrlsDiffer { name: String },
+    /// Gates that cannot be read.
+    #[error("--feature-gates cannot be read")]
+    FeatureGates(#[from] FlagError),
+    /// Versions out of range.
+    #[error("the versions are not allowed")]
+    Versions(#[from] portunus_gates::VersionRangeErrors),
+    /// Settings that could not be collected.
+    #[error(transparent)]
+    Values(#[from] ValuesError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(words: &[&str]) -> Result<Config, ConfigError> {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        Config::from_values(&Values::from_arguments(&words)?)
+    }
+
+    #[test]
+    fn defaults_are_etcds() {
+        let config = config(&[]).unwrap();
+        assert_eq!(config.data_dir, PathBuf::from("default.etcd"));
+        assert_eq!(config.wal_dir, PathBuf::from("default.etcd/member/wal"));
+        assert_eq!(config.quota_bytes, Some(2 << 30));
+        assert_eq!(config.election_timeout, Duration::from_secs(1));
+        assert_eq!(config.backend_batch_interval, Duration::from_millis(100));
+        assert_eq!(config.max_request_bytes, 1_572_864);
+        assert_eq!(config.auto_compaction, AutoCompaction::Off);
+        assert_eq!(config.listen_client_urls[0].authority, "localhost:2379");
+    }
+
+    #[test]
+    fn refusals_say_what_to_do() {
+        for (words, expected) in [
+            (&["--election-timeout=100"][..], "five times"),
+            (&["--election-timeout=60000"], "50000"),
+            (
+                &["--listen-client-urls=http://127.0.0.1:0"],
+                "--advertise-client-urls is required",
+            ),
+            (
+                &[
+                    "--listen-client-urls=https://127.0.0.1:1",
+                    "--advertise-client-urls=http://a:1",
+                ],
+                "TLS",
+            ),
+            (
+                &["--initial-cluster=default=http://localhost:2380,b=http://b:1"],
+                "several members",
+            ),
+            (&["--initial-cluster-state=existing"], "several members"),
+            (
+                &["--initial-cluster=default=http://other:2380"],
+                "make them the same",
+            ),
+            (&["--max-txn-ops=many"], "whole number"),
+            (&["--backend-batch-interval=5"], "a duration"),
+            (&["--emulated-version=3.4"], "versions are not allowed"),
+            (&["--feature-gates=A"], "cannot be read"),
+            (&["--log-level=loud"], "choose one of"),
+            (&["--auto-compaction-retention=soon"], "hours"),
+        ] {
+            let error = config(words).unwrap_err().to_string();
+            assert!(error.contains(expected), "{words:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn values_that_mean_something_else_when_zero_or_negative() {
+        assert_eq!(
+            config(&["--quota-backend-bytes=-1"]).unwrap().quota_bytes,
+            None
+        );
+        let hours = config(&["--auto-compaction-retention=2"])
+            .unwrap()
+            .auto_compaction;
+        assert_eq!(hours, AutoCompaction::Periodic(Duration::from_secs(7200)));
+        let words = [
+            "--auto-compaction-mode=revision",
+            "--auto-compaction-retention=5",
+        ];
+        assert_eq!(
+            config(&words).unwrap().auto_compaction,
+            AutoCompaction::Revision(5)
+        );
+        let single = config(&["--initial-cluster=default=http://localhost:2380"]);
+        assert!(single.is_ok());
+    }
+}

@@ -1,0 +1,187 @@
+//! Keys and values.
+
+use std::pin::Pin;
+
+use portunus_mvcc::rules::{quota, validate};
+use portunus_proto::EtcdError;
+use portunus_proto::etcdserverpb::kv_server::Kv;
+use portunus_proto::etcdserverpb::{
+    CompactionRequest, CompactionResponse, DeleteRangeRequest, DeleteRangeResponse,
+    InternalRaftRequest, PutRequest, PutResponse, RangeRequest, RangeResponse,
+    RangeStreamResponse, RequestOp, TxnRequest, TxnResponse, request_op,
+};
+use tokio_stream::Stream;
+use tonic::{Request, Response, Status};
+
+use super::Api;
+use crate::apply;
+
+type RangePieces = Pin<Box<dyn Stream<Item = Result<RangeStreamResponse, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl Kv for Api {
+    async fn range(
+        &self,
+        request: Request<RangeRequest>,
+    ) -> Result<Response<RangeResponse>, Status> {
+        self.check_metadata(request.metadata())?;
+        let request = request.into_inner();
+        validate::range(&request).map_err(|error| self.refuse(error))?;
+        if !request.serializable {
+            self.member.linearizable().await.map_err(|error| self.refuse(error))?;
+        }
+        let mut response = self.member.reader.range(&request).map_err(|e| self.read_failed(e))?;
+        self.member.metrics.ranges.inc();
+        self.member.complete(&mut response.header);
+        Ok(Response::new(response))
+    }
+
+    type RangeStreamStream = RangePieces;
+
+    async fn range_stream(
+        &self,
+        request: Request<RangeRequest>,
+    ) -> Result<Response<RangePieces>, Status> {
+        self.check_metadata(request.metadata())?;
+        let request = request.into_inner();
+        validate::range(&request).map_err(|error| self.refuse(error))?;
+        let piece_bytes = self.member.config.max_request_bytes;
+        let mut pieces = self
+            .member
+            .reader
+            .range_stream(&request, piece_bytes)
+            .map_err(|error| self.refuse(error))?;
+        if !request.serializable {
+            self.member.linearizable().await.map_err(|error| self.refuse(error))?;
+        }
+        let api = self.clone();
+        let next = move || -> Option<Result<RangeStreamResponse, Status>> {
+            Some(match pieces.next()? {
+                Ok(mut piece) => {
+                    if piece.header.is_some() {
+                        api.member.complete(&mut piece.header);
+                    }
+                    Ok(RangeStreamResponse {
+                        range_response: Some(piece),
+                    })
+                }
+                Err(error) => Err(api.read_failed(error)),
+            })
+        };
+        Ok(Response::new(Box::pin(tokio_stream::iter(std::iter::from_fn(next)))))
+    }
+
+    async fn put(&self, request: Request<PutRequest>) -> Result<Response<PutResponse>, Status> {
+        self.check_metadata(request.metadata())?;
+        let put = request.into_inner();
+        validate::put(&put).map_err(|error| self.refuse(error))?;
+        self.member.check_quota(quota::put_cost_bytes(&put)).map_err(|e| self.refuse(e))?;
+        let request = InternalRaftRequest {
+            put: Some(put),
+            ..InternalRaftRequest::default()
+        };
+        match self.proposed(request).await? {
+            apply::Response::Put(mut response) => {
+                self.member.complete(&mut response.header);
+                Ok(Response::new(response))
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn delete_range(
+        &self,
+        request: Request<DeleteRangeRequest>,
+    ) -> Result<Response<DeleteRangeResponse>, Status> {
+        self.check_metadata(request.metadata())?;
+        let delete = request.into_inner();
+        validate::delete_range(&delete).map_err(|error| self.refuse(error))?;
+        let request = InternalRaftRequest {
+            delete_range: Some(delete),
+            ..InternalRaftRequest::default()
+        };
+        match self.proposed(request).await? {
+            apply::Response::DeleteRange(mut response) => {
+                self.member.complete(&mut response.header);
+                Ok(Response::new(response))
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn txn(&self, request: Request<TxnRequest>) -> Result<Response<TxnResponse>, Status> {
+        self.check_metadata(request.metadata())?;
+        let txn = request.into_inner();
+        validate::txn(&txn, self.member.config.max_txn_ops).map_err(|e| self.refuse(e))?;
+        if is_read_only(&txn) {
+            if !is_serializable(&txn) {
+                self.member.linearizable().await.map_err(|error| self.refuse(error))?;
+            }
+            let read = self.member.reader.read_txn(&txn);
+            let mut response = read.map_err(|error| self.read_failed(error))?;
+            self.member.complete(&mut response.header);
+            return Ok(Response::new(response));
+        }
+        self.member.check_quota(quota::txn_cost_bytes(&txn)).map_err(|e| self.refuse(e))?;
+        let request = InternalRaftRequest {
+            txn: Some(txn),
+            ..InternalRaftRequest::default()
+        };
+        match self.proposed(request).await? {
+            apply::Response::Txn(mut response) => {
+                self.member.complete(&mut response.header);
+                Ok(Response::new(response))
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn compact(
+        &self,
+        request: Request<CompactionRequest>,
+    ) -> Result<Response<CompactionResponse>, Status> {
+        self.check_metadata(request.metadata())?;
+        let request = InternalRaftRequest {
+            compaction: Some(request.into_inner()),
+            ..InternalRaftRequest::default()
+        };
+        match self.proposed(request).await? {
+            apply::Response::Compaction(mut response, done) => {
+                if let Some(done) = done {
+                    done.await.map_err(|_| self.refuse(EtcdError::Stopped))?;
+                }
+                self.member.complete(&mut response.header);
+                Ok(Response::new(response))
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+impl Api {
+    pub(super) async fn proposed(
+        &self,
+        request: InternalRaftRequest,
+    ) -> Result<apply::Response, Status> {
+        self.member.propose(request).await.map_err(|error| self.refuse(error))
+    }
+}
+
+/// An answer of another kind than the question: a request id was used twice.
+pub(super) fn unexpected(response: &apply::Response) -> Status {
+    Status::internal(format!("the answer belongs to another request: {response:?}"))
+}
+
+/// Only if every operation on top is a range. A transaction without any counts, too.
+fn is_read_only(txn: &TxnRequest) -> bool {
+    let is_range = |op: &RequestOp| matches!(op.request, Some(request_op::Request::RequestRange(_)));
+    txn.success.iter().chain(&txn.failure).all(is_range)
+}
+
+/// Whether every range of it asks for less than linearizable.
+fn is_serializable(txn: &TxnRequest) -> bool {
+    txn.success.iter().chain(&txn.failure).all(|op| match &op.request {
+        Some(request_op::Request::RequestRange(range)) => range.serializable,
+        _ => false,
+    })
+}

@@ -1,0 +1,151 @@
+//! Leases.
+
+use std::pin::Pin;
+
+use portunus_mvcc::lease::Renewal;
+use portunus_proto::EtcdError;
+use portunus_proto::etcdserverpb::lease_server::Lease;
+use portunus_proto::etcdserverpb::{
+    InternalRaftRequest, LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest,
+    LeaseKeepAliveResponse, LeaseLeasesRequest, LeaseLeasesResponse, LeaseRevokeRequest,
+    LeaseRevokeResponse, LeaseStatus, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
+};
+use tokio_stream::{Stream, StreamExt};
+use tonic::{Request, Response, Status, Streaming};
+
+use super::Api;
+use super::kv::unexpected;
+use crate::apply;
+
+type KeepAlives = Pin<Box<dyn Stream<Item = Result<LeaseKeepAliveResponse, Status>> + Send>>;
+
+/// How often to look whether an expired lease has been revoked.
+const EXPIRED_POLL: std::time::Duration = std::time::Duration::from_millis(50);
+
+#[tonic::async_trait]
+impl Lease for Api {
+    async fn lease_grant(
+        &self,
+        request: Request<LeaseGrantRequest>,
+    ) -> Result<Response<LeaseGrantResponse>, Status> {
+        self.check_metadata(request.metadata())?;
+        let mut grant = request.into_inner();
+        if grant.id == 0 {
+            // Positive, and no id that anybody would choose by hand.
+            grant.id = i64::try_from(self.member.request_ids.next() & i64::MAX as u64)
+                .unwrap_or(i64::MAX);
+        }
+        let request = InternalRaftRequest {
+            lease_grant: Some(grant),
+            ..InternalRaftRequest::default()
+        };
+        match self.proposed(request).await? {
+            apply::Response::LeaseGrant(mut response) => {
+                self.member.complete(&mut response.header);
+                Ok(Response::new(response))
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn lease_revoke(
+        &self,
+        request: Request<LeaseRevokeRequest>,
+    ) -> Result<Response<LeaseRevokeResponse>, Status> {
+        self.check_metadata(request.metadata())?;
+        let request = InternalRaftRequest {
+            lease_revoke: Some(request.into_inner()),
+            ..InternalRaftRequest::default()
+        };
+        match self.proposed(request).await? {
+            apply::Response::LeaseRevoke(mut response) => {
+                self.member.complete(&mut response.header);
+                Ok(Response::new(response))
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    type LeaseKeepAliveStream = KeepAlives;
+
+    async fn lease_keep_alive(
+        &self,
+        request: Request<Streaming<LeaseKeepAliveRequest>>,
+    ) -> Result<Response<KeepAlives>, Status> {
+        self.check_metadata(request.metadata())?;
+        let api = self.clone();
+        let answers = request.into_inner().then(move |request| {
+            let api = api.clone();
+            async move { api.keep_alive(request?.id).await }
+        });
+        Ok(Response::new(Box::pin(answers)))
+    }
+
+    async fn lease_time_to_live(
+        &self,
+        request: Request<LeaseTimeToLiveRequest>,
+    ) -> Result<Response<LeaseTimeToLiveResponse>, Status> {
+        self.check_metadata(request.metadata())?;
+        let request = request.into_inner();
+        self.member.linearizable().await.map_err(|error| self.refuse(error))?;
+        let now_ms = self.member.leases.now_ms();
+        let time = self.member.leases.lock().time_to_live(request.id, now_ms);
+        let header = Some(self.member.header(self.member.reader.revision()));
+        let response = match time {
+            Ok(time) => LeaseTimeToLiveResponse {
+                header,
+                id: request.id,
+                ttl: time.remaining_s,
+                granted_ttl: time.granted_s,
+                keys: if request.keys {
+                    self.member.reader.keys_of(request.id)
+                } else {
+                    Vec::new()
+                },
+            },
+            Err(EtcdError::LeaseNotFound) => LeaseTimeToLiveResponse {
+                header,
+                id: request.id,
+                ttl: -1,
+                ..LeaseTimeToLiveResponse::default()
+            },
+            Err(error) => return Err(self.refuse(error)),
+        };
+        Ok(Response::new(response))
+    }
+
+    async fn lease_leases(
+        &self,
+        request: Request<LeaseLeasesRequest>,
+    ) -> Result<Response<LeaseLeasesResponse>, Status> {
+        self.check_metadata(request.metadata())?;
+        self.member.linearizable().await.map_err(|error| self.refuse(error))?;
+        let leases = self.member.leases.lock().list();
+        Ok(Response::new(LeaseLeasesResponse {
+            header: Some(self.member.header(self.member.reader.revision())),
+            leases: leases.into_iter().map(|id| LeaseStatus { id }).collect(),
+        }))
+    }
+}
+
+impl Api {
+    /// One renewal. The header is the one from before it, as etcd has it.
+    async fn keep_alive(&self, id: i64) -> Result<LeaseKeepAliveResponse, Status> {
+        let header = Some(self.member.header(self.member.reader.revision()));
+        let response = |ttl| LeaseKeepAliveResponse { header, id, ttl };
+        loop {
+            let now_ms = self.member.leases.now_ms();
+            let renewed = self.member.leases.lock().renew(id, now_ms);
+            match renewed {
+                Ok(Renewal::Renewed { ttl_s, .. }) => {
+                    self.member.metrics.leases_renewed.inc();
+                    return Ok(response(ttl_s));
+                }
+                // It is over and about to be revoked: the answer is that it is gone.
+                Ok(Renewal::Expired) => tokio::time::sleep(EXPIRED_POLL).await,
+                Err(EtcdError::LeaseNotFound) => return Ok(response(0)),
+                Err(error) => return Err(self.refuse(error)),
+            }
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Status, alarms, hashes, defragmentation, snapshots.
+
+use std::pin::Pin;
+
+use portunus_gates::Version;
+use portunus_proto::EtcdError;
+use portunus_proto::etcdserverpb::downgrade_request::DowngradeAction;
+use portunus_proto::etcdserverpb::maintenance_server::Maintenance;
+use portunus_proto::etcdserverpb::{
+    AlarmRequest, AlarmResponse, AlarmType, DefragmentRequest, DefragmentResponse, DowngradeInfo,
+    DowngradeRequest, DowngradeResponse, FeatureGateStatusRequest, FeatureGateStatusResponse,
+    HashKvRequest, HashKvResponse, HashRequest, HashResponse, InternalRaftRequest,
+    MoveLeaderRequest, MoveLeaderResponse, SnapshotRequest, SnapshotResponse, StatusRequest,
+    StatusResponse,
+};
+use tokio_stream::Stream;
+use tonic::{Request, Response, Status};
+
+use super::Api;
+use super::kv::unexpected;
+use crate::apply;
+
+type Blobs = Pin<Box<dyn Stream<Item = Result<SnapshotResponse, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl Maintenance for Api {
+    async fn alarm(
+        &self,
+        request: Request<AlarmRequest>,
+    ) -> Result<Response<AlarmResponse>, Status> {
+        let request = InternalRaftRequest {
+            alarm: Some(request.into_inner()),
+            ..InternalRaftRequest::default()
+        };
+        match self.proposed(request).await? {
+            apply::Response::Alarm(mut response) => {
+                self.member.complete(&mut response.header);
+                Ok(Response::new(response))
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn status(
+        &self,
+        _request: Request<StatusRequest>,
+    ) -> Result<Response<StatusResponse>, Status> {
+        let member = &self.member;
+        let raft = member.consensus.status();
+        let sizes = member.reader.sizes();
+        let membership = member.membership.load();
+        let mut errors = Vec::new();
+        if raft.leader == 0 {
+            errors.push(EtcdError::NoLeader.text().to_owned());
+        }
+        for alarm in member.alarms.load().list(AlarmType::None) {
+            let kind = AlarmType::try_from(alarm.alarm).unwrap_or(AlarmType::None);
+            errors.push(format!("memberID:{} alarm:{} ", alarm.member_id, kind.as_str_name()));
+        }
+        let bytes = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+        Ok(Response::new(StatusResponse {
+            header: Some(member.header(member.reader.revision())),
+            version: crate::version::version_text(&member.config.version),
+            db_size: bytes(sizes.total_bytes),
+            leader: raft.leader,
+            raft_index: raft.commit,
+            raft_term: raft.term,
+            raft_applied_index: member.applied.index(),
+            errors,
+            db_size_in_use: bytes(sizes.in_use_bytes),
+            is_learner: raft.is_learner,
+            storage_version: membership
+                .cluster_version
+                .map_or_else(String::new, |version| format!("{version}.0")),
+            db_size_quota: member.config.quota_bytes.map_or(0, bytes),
+            downgrade_info: Some(DowngradeInfo {
+                enabled: membership.downgrade.enabled,
+                target_version: membership.downgrade.target_version.clone(),
+            }),
+        }))
+    }
+
+    async fn defragment(
+        &self,
+        _request: Request<DefragmentRequest>,
+    ) -> Result<Response<DefragmentResponse>, Status> {
+        let reader = self.member.reader.clone();
+        let started = std::time::Instant::now();
+        let before = reader.sizes();
+        let done = tokio::task::spawn_blocking(move || reader.defragment()).await;
+        match done {
+            Ok(Ok(())) => {
+                let after = self.member.reader.sizes();
+                tracing::info!(
+                    before_bytes = before.total_bytes,
+                    after_bytes = after.total_bytes,
+                    took_ms = started.elapsed().as_millis() as u64,
+                    "defragmented"
+                );
+                Ok(Response::new(DefragmentResponse {
+                    header: Some(self.member.header(self.member.reader.revision())),
+                }))
+            }
+            Ok(Err(error)) => Err(Status::unknown(error.to_string())),
+            Err(error) => Err(Status::internal(error.to_string())),
+        }
+    }
+
+    async fn hash(
+        &self,
+        _request: Request<HashRequest>,
+    ) -> Result<Response<HashResponse>, Status> {
+        let reader = self.member.reader.clone();
+        let hashed = tokio::task::spawn_blocking(move || reader.hash()).await;
+        let (hash, revision) = hashed
+            .map_err(|error| Status::internal(error.to_string()))?
+            .map_err(|error| self.read_failed(error))?;
+        Ok(Response::new(HashResponse {
+            header: Some(self.member.header(revision)),
+            hash,
+        }))
+    }
+
+    async fn hash_kv(
+        &self,
+        request: Request<HashKvRequest>,
+    ) -> Result<Response<HashKvResponse>, Status> {
+        let reader = self.member.reader.clone();
+        let revision = request.into_inner().revision;
+        let hashed = tokio::task::spawn_blocking(move || reader.hash_kv(revision)).await;
+        let hash = hashed
+            .map_err(|error| Status::internal(error.to_string()))?
+            .map_err(|error| self.read_failed(error))?;
+        Ok(Response::new(HashKvResponse {
+            header: Some(self.member.header(self.member.reader.revision())),
+            hash: hash.hash,
+            compact_revision: hash.compact_revision,
+            hash_revision: hash.revision,
+        }))
+    }
+
+    type SnapshotStream = Blobs;
+
+    async fn snapshot(&self, _request: Request<SnapshotRequest>) -> Result<Response<Blobs>, Status> {
+        Ok(Response::new(Box::pin(self.snapshot_blobs())))
+    }
+
+    async fn move_leader(
+        &self,
+        request: Request<MoveLeaderRequest>,
+    ) -> Result<Response<MoveLeaderResponse>, Status> {
+        let own = self.member.identity.member_id;
+        if self.member.consensus.status().leader != own {
+            return Err(self.refuse(EtcdError::NotLeader));
+        }
+        if request.into_inner().target_id != own {
+            return Err(self.refuse(EtcdError::BadLeaderTransferee));
+        }
+        // It leads already.
+        Ok(Response::new(MoveLeaderResponse {
+            header: Some(self.member.header(self.member.reader.revision())),
+        }))
+    }
+
+    async fn downgrade(
+        &self,
+        request: Request<DowngradeRequest>,
+    ) -> Result<Response<DowngradeResponse>, Status> {
+        let request = request.into_inner();
+        let membership = self.member.membership.load();
+        if request.action() == DowngradeAction::Cancel {
+            return Err(self.refuse(EtcdError::NoInflightDowngrade));
+        }
+        let target = Version::parse(&request.version)
+            .map_err(|_| self.refuse(EtcdError::WrongDowngradeVersionFormat))?
+            .major_minor();
+        let current = membership
+            .cluster_version
+            .ok_or_else(|| self.refuse(EtcdError::ClusterVersionUnavailable))?;
+        if target != current.minus_minors(1) || target == current {
+            return Err(self.refuse(EtcdError::InvalidDowngradeTargetVersion));
+        }
+        if membership.downgrade.enabled {
+            return Err(self.refuse(EtcdError::DowngradeInProcess));
+        }
+        if request.action() == DowngradeAction::Enable {
+            return Err(Status::unimplemented(
+                "enabling a downgrade is not supported by this version",
+            ));
+        }
+        Ok(Response::new(DowngradeResponse {
+            header: Some(self.member.header(self.member.reader.revision())),
+            version: current.to_string(),
+        }))
+    }
+
+    async fn feature_gate_status(
+        &self,
+        _request: Request<FeatureGateStatusRequest>,
+    ) -> Result<Response<FeatureGateStatusResponse>, Status> {
+        Err(Status::unimplemented(
+            "asking for feature gates is not supported by this version; see `portunus gates list`",
+        ))
+    }
+}

@@ -1,0 +1,83 @@
+//! The etcd v3 API: checks at the door, then propose or read.
+
+mod cluster;
+mod kv;
+mod lease;
+mod maintenance;
+mod snapshot;
+mod watch;
+
+use std::sync::Arc;
+
+use portunus_mvcc::ReadError;
+use portunus_proto::EtcdError;
+use portunus_proto::etcdserverpb::cluster_server::ClusterServer;
+use portunus_proto::etcdserverpb::kv_server::KvServer;
+use portunus_proto::etcdserverpb::lease_server::LeaseServer;
+use portunus_proto::etcdserverpb::maintenance_server::MaintenanceServer;
+use portunus_proto::etcdserverpb::watch_server::WatchServer;
+use portunus_proto::wire;
+use tonic::metadata::MetadataMap;
+use tonic::service::Routes;
+use tonic::{Code, Status};
+
+use crate::member::Member;
+
+/// Every service of this version. What is not here answers UNIMPLEMENTED.
+pub fn routes(member: &Arc<Member>) -> Routes {
+    let receive_bytes = wire::grpc_receive_bytes_max(member.config.max_request_bytes);
+    let api = Api {
+        member: Arc::clone(member),
+    };
+    macro_rules! limited {
+        ($server:ident) => {
+            $server::new(api.clone())
+                .max_decoding_message_size(receive_bytes)
+                .max_encoding_message_size(wire::RESPONSE_BYTES_MAX)
+        };
+    }
+    let (health, health_service) = tonic_health::server::health_reporter();
+    // A member is serving from its first answer on; the empty name stands for all services.
+    drop(health);
+    Routes::new(limited!(KvServer))
+        .add_service(limited!(WatchServer))
+        .add_service(limited!(LeaseServer))
+        .add_service(limited!(MaintenanceServer))
+        .add_service(limited!(ClusterServer))
+        .add_service(health_service)
+}
+
+/// All services, over one member.
+#[derive(Clone)]
+pub struct Api {
+    member: Arc<Member>,
+}
+
+impl Api {
+    /// Checks that hold for every request.
+    fn check_metadata(&self, metadata: &MetadataMap) -> Result<(), Status> {
+        use wire::metadata::{HAS_LEADER, HAS_LEADER_TRUE};
+        let needs_leader = metadata
+            .get(HAS_LEADER)
+            .is_some_and(|value| value.as_bytes() == HAS_LEADER_TRUE.as_bytes());
+        if needs_leader && self.member.consensus.status().leader == 0 {
+            return Err(self.member.status(EtcdError::NoLeader));
+        }
+        Ok(())
+    }
+
+    fn refuse(&self, error: EtcdError) -> Status {
+        self.member.status(error)
+    }
+
+    /// A read that failed: a refusal is an answer, everything else ends the member.
+    fn read_failed(&self, error: ReadError) -> Status {
+        match error {
+            ReadError::Refused(refusal) => self.refuse(refusal),
+            fault => {
+                self.member.stop.fatal(&fault);
+                Status::new(Code::Unavailable, EtcdError::Stopped.text())
+            }
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Plain HTTP on the client port: health, version, metrics.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use portunus_proto::etcdserverpb::{AlarmType, RangeRequest};
+
+use crate::member::Member;
+use crate::version::version_text;
+
+/// All paths. Other methods than GET are answered with 405.
+pub fn router(member: &Arc<Member>) -> Router {
+    Router::new()
+        .route("/health", get(health))
+        .route("/livez", get(livez))
+        .route("/livez/{check}", get(livez_one))
+        .route("/readyz", get(readyz))
+        .route("/readyz/{check}", get(readyz_one))
+        .route("/version", get(version))
+        .route("/metrics", get(metrics))
+        .with_state(Arc::clone(member))
+}
+
+type Shared = State<Arc<Member>>;
+
+/// The values of a parameter that may be repeated.
+fn parameters(query: Option<&str>, name: &str) -> BTreeSet<String> {
+    query
+        .unwrap_or_default()
+        .split('&')
+        .filter_map(|pair| {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (key == name).then(|| value.to_owned())
+        })
+        .collect()
+}
+
+async fn health(State(member): Shared, RawQuery(query): RawQuery) -> Response {
+    let excluded = parameters(query.as_deref(), "exclude");
+    let serializable = parameters(query.as_deref(), "serializable").contains("true");
+    let reason = unhealthy(&member, &excluded, serializable).await;
+    let (status, word) = match &reason {
+        None => {
+            member.metrics.health_success.inc();
+            (StatusCode::OK, "true")
+        }
+        Some(reason) => {
+            member.metrics.health_failures.inc();
+            tracing::warn!(reason, "a health check failed");
+            (StatusCode::SERVICE_UNAVAILABLE, "false")
+        }
+    };
+    let body = serde_json::json!({"health": word, "reason": reason.unwrap_or_default()});
+    // etcd's order of keys, which some people compare.
+    let text = format!(r#"{{"health":{},"reason":{}}}"#, body["health"], body["reason"]);
+    (status, [(header::CONTENT_TYPE, "application/json")], text).into_response()
+}
+
+async fn unhealthy(
+    member: &Arc<Member>,
+    excluded: &BTreeSet<String>,
+    serializable: bool,
+) -> Option<String> {
+    for alarm in member.alarms.load().list(AlarmType::None) {
+        let kind = AlarmType::try_from(alarm.alarm).unwrap_or(AlarmType::None).as_str_name();
+        if !excluded.contains(kind) {
+            return Some(format!("ALARM {kind}"));
+        }
+    }
+    if !serializable && member.consensus.status().leader == 0 {
+        return Some("RAFT NO LEADER".to_owned());
+    }
+    read_check(member, !serializable).await.err().map(|error| format!("RANGE ERROR:{error}"))
+}
+
+/// A read like a client's.
+async fn read_check(member: &Arc<Member>, linearizable: bool) -> Result<(), String> {
+    if linearizable {
+        member.linearizable().await.map_err(|error| error.text().to_owned())?;
+    }
+    let request = RangeRequest {
+        key: bytes::Bytes::from_static(b"a"),
+        limit: 1,
+        ..RangeRequest::default()
+    };
+    member.reader.range(&request).map(|_| ()).map_err(|error| error.to_string())
+}
+
+const LIVEZ: &[&str] = &["serializable_read"];
+const READYZ: &[&str] = &["data_corruption", "serializable_read", "linearizable_read", "non_learner"];
+
+async fn run_check(member: &Arc<Member>, check: &str) -> Result<(), String> {
+    match check {
+        "serializable_read" => read_check(member, false).await,
+        "linearizable_read" => read_check(member, true).await,
+        "data_corruption" => match member.alarms.load().is_raised_by_any(AlarmType::Corrupt) {
+            true => Err("alarm activated: CORRUPT".to_owned()),
+            false => Ok(()),
+        },
+        "non_learner" => match member.consensus.status().is_learner {
+            true => Err("not supported for learner".to_owned()),
+            false => Ok(()),
+        },
+        _ => Err("no such check".to_owned()),
+    }
+}
+
+async fn checks(member: &Arc<Member>, names: &[&str], query: Option<&str>) -> Response {
+    let excluded = parameters(query, "exclude");
+    let verbose = query.unwrap_or_default().split('&').any(|pair| {
+        pair == "verbose" || pair.starts_with("verbose=")
+    });
+    let mut report = String::new();
+    let mut failed = false;
+    for name in names.iter().filter(|name| !excluded.contains(**name)) {
+        match run_check(member, name).await {
+            Ok(()) => report.push_str(&format!("[+]{name} ok\n")),
+            Err(error) => {
+                failed = true;
+                report.push_str(&format!("[-]{name} failed: {error}\n"));
+            }
+        }
+    }
+    match (failed, verbose) {
+        (true, _) => (StatusCode::SERVICE_UNAVAILABLE, report).into_response(),
+        (false, true) => (StatusCode::OK, report + "ok\n").into_response(),
+        (false, false) => (StatusCode::OK, "ok\n").into_response(),
+    }
+}
+
+async fn livez(State(member): Shared, RawQuery(query): RawQuery) -> Response {
+    checks(&member, LIVEZ, query.as_deref()).await
+}
+
+async fn readyz(State(member): Shared, RawQuery(query): RawQuery) -> Response {
+    checks(&member, READYZ, query.as_deref()).await
+}
+
+async fn livez_one(State(member): Shared, Path(check): Path<String>, RawQuery(query): RawQuery) -> Response {
+    one(&member, LIVEZ, &check, query.as_deref()).await
+}
+
+async fn readyz_one(State(member): Shared, Path(check): Path<String>, RawQuery(query): RawQuery) -> Response {
+    one(&member, READYZ, &check, query.as_deref()).await
+}
+
+async fn one(member: &Arc<Member>, known: &[&str], check: &str, query: Option<&str>) -> Response {
+    if known.contains(&check) {
+        checks(member, &[check], query).await
+    } else {
+        (StatusCode::NOT_FOUND, "404 page not found\n").into_response()
+    }
+}
+
+async fn version(State(member): Shared) -> Response {
+    let cluster = member.membership.load().cluster_version;
+    let decided = cluster.map(|version| format!("{version}.0"));
+    let text = format!(
+        r#"{{"etcdserver":"{}","etcdcluster":"{}","storage":"{}"}}"#,
+        version_text(&member.config.version),
+        decided.as_deref().unwrap_or("not_decided"),
+        decided.as_deref().unwrap_or("unknown"),
+    );
+    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+}
+
+async fn metrics(State(member): Shared) -> Response {
+    match member.metrics.render(&member) {
+        Ok(text) => {
+            let kind = "text/plain; version=0.0.4; charset=utf-8";
+            ([(header::CONTENT_TYPE, kind)], text).into_response()
+        }
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}

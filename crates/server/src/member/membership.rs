@@ -1,0 +1,310 @@
+//! The members of the cluster and its version, as stored in etcd's buckets.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use portunus_gates::MajorMinor;
+use portunus_mvcc::Store;
+use portunus_mvcc::backend::{Bucket, meta};
+use portunus_proto::etcdserverpb;
+use portunus_proto::raftpb;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+const CLUSTER_VERSION: &[u8] = b"clusterVersion";
+const DOWNGRADE: &[u8] = b"downgrade";
+const REMOVED: &[u8] = b"removed";
+
+/// A member as etcd stores and sends it: JSON with these names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberRecord {
+    /// Its id.
+    pub id: u64,
+    /// Where its peers reach it.
+    #[serde(rename = "peerURLs", default)]
+    pub peer_urls: Option<Vec<String>>,
+    /// Whether it only learns.
+    #[serde(rename = "isLearner", default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_learner: bool,
+    /// Its name, once it has started.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// Where its clients reach it.
+    #[serde(rename = "clientURLs", default, skip_serializing_if = "Vec::is_empty")]
+    pub client_urls: Vec<String>,
+}
+
+/// What a downgrade in progress looks like.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DowngradeRecord {
+    /// Where to.
+    #[serde(rename = "target-version", default)]
+    pub target_version: String,
+    /// Whether one is in progress.
+    #[serde(default)]
+    pub enabled: bool,
+}
+
+/// The members and the version of the cluster.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Membership {
+    members: BTreeMap<u64, MemberRecord>,
+    removed: BTreeSet<u64>,
+    /// Once decided.
+    pub cluster_version: Option<MajorMinor>,
+    /// A downgrade, if one was ever enabled.
+    pub downgrade: DowngradeRecord,
+}
+
+impl Membership {
+    /// Reads the buckets.
+    pub fn load(store: &Store) -> Result<Membership, MembershipError> {
+        let mut membership = Membership::default();
+        for (key, value) in store.iter_raw(Bucket::Members) {
+            let record: MemberRecord =
+                serde_json::from_slice(value).map_err(|source| MembershipError::Record {
+                    key: String::from_utf8_lossy(key).into_owned(),
+                    source,
+                })?;
+            membership.members.insert(record.id, record);
+        }
+        for (key, _) in store.iter_raw(Bucket::MembersRemoved) {
+            let text = String::from_utf8_lossy(key);
+            let id = u64::from_str_radix(&text, 16).map_err(|_| MembershipError::RemovedKey {
+                key: text.into_owned(),
+            })?;
+            membership.removed.insert(id);
+        }
+        if let Some(text) = store.get_raw(Bucket::Cluster, CLUSTER_VERSION) {
+            let text = String::from_utf8_lossy(text);
+            let version = text.parse().map_err(|_| MembershipError::ClusterVersion {
+                text: text.into_owned(),
+            })?;
+            membership.cluster_version = Some(version);
+        }
+        if let Some(json) = store.get_raw(Bucket::Cluster, DOWNGRADE) {
+            membership.downgrade = serde_json::from_slice(json).map_err(|source| {
+                MembershipError::Record {
+                    key: "downgrade".to_owned(),
+                    source,
+                }
+            })?;
+        }
+        Ok(membership)
+    }
+
+    /// A member by id.
+    pub fn get(&self, id: u64) -> Option<&MemberRecord> {
+        self.members.get(&id)
+    }
+
+    /// All members, by id.
+    pub fn iter(&self) -> impl Iterator<Item = &MemberRecord> {
+        self.members.values()
+    }
+
+    /// As messages, by id.
+    pub fn to_messages(&self) -> Vec<etcdserverpb::Member> {
+        self.iter()
+            .map(|record| etcdserverpb::Member {
+                id: record.id,
+                name: record.name.clone(),
+                peer_urls: record.peer_urls.clone().unwrap_or_default(),
+                client_urls: record.client_urls.clone(),
+                is_learner: record.is_learner,
+            })
+            .collect()
+    }
+
+    /// Applies a change of membership whose context is a member as JSON.
+    pub fn apply(
+        &mut self,
+        store: &mut Store,
+        change: &raftpb::ConfChange,
+    ) -> Result<(), MembershipError> {
+        use raftpb::ConfChangeType;
+        match change.r#type() {
+            ConfChangeType::ConfChangeRemoveNode => {
+                self.members.remove(&change.node_id);
+                self.removed.insert(change.node_id);
+                store.delete_raw(Bucket::Members, hex(change.node_id).as_bytes())?;
+                store.put_raw(
+                    Bucket::MembersRemoved,
+                    Bytes::from(hex(change.node_id)),
+                    Bytes::from_static(REMOVED),
+                )?;
+            }
+            _ => {
+                let mut record: MemberRecord = serde_json::from_slice(&change.context)
+                    .map_err(|source| MembershipError::Record {
+                        key: hex(change.node_id),
+                        source,
+                    })?;
+                record.is_learner =
+                    change.r#type() == ConfChangeType::ConfChangeAddLearnerNode;
+                if let Some(known) = self.members.get(&record.id) {
+                    // A promotion or an update says only what changes.
+                    record.peer_urls = record.peer_urls.or_else(|| known.peer_urls.clone());
+                    record.name = known.name.clone();
+                    record.client_urls = known.client_urls.clone();
+                }
+                self.put(store, record)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies what a member published about itself.
+    pub fn set_attributes(
+        &mut self,
+        store: &mut Store,
+        id: u64,
+        name: &str,
+        client_urls: &[String],
+    ) -> Result<(), MembershipError> {
+        let Some(mut record) = self.members.get(&id).cloned() else {
+            // A member that was removed meanwhile; etcd ignores it, too.
+            return Ok(());
+        };
+        record.name = name.to_owned();
+        record.client_urls = client_urls.to_vec();
+        self.put(store, record)
+    }
+
+    /// Applies a decided cluster version.
+    pub fn set_cluster_version(
+        &mut self,
+        store: &mut Store,
+        version: MajorMinor,
+    ) -> Result<(), MembershipError> {
+        self.cluster_version = Some(version);
+        store.put_raw(
+            Bucket::Cluster,
+            Bytes::from_static(CLUSTER_VERSION),
+            Bytes::from(format!("{version}.0")),
+        )?;
+        Ok(())
+    }
+
+    /// Applies the state of a downgrade.
+    pub fn set_downgrade(
+        &mut self,
+        store: &mut Store,
+        downgrade: DowngradeRecord,
+    ) -> Result<(), MembershipError> {
+        let json = to_json(&downgrade)?;
+        store.put_raw(Bucket::Cluster, Bytes::from_static(DOWNGRADE), json)?;
+        self.downgrade = downgrade;
+        Ok(())
+    }
+
+    fn put(&mut self, store: &mut Store, record: MemberRecord) -> Result<(), MembershipError> {
+        let json = to_json(&record)?;
+        store.put_raw(Bucket::Members, Bytes::from(hex(record.id)), json)?;
+        self.members.insert(record.id, record);
+        Ok(())
+    }
+}
+
+/// The confState of the `meta` bucket, as etcd writes it.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct ConfStateRecord {
+    #[serde(default)]
+    voters: Vec<u64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    learners: Vec<u64>,
+    #[serde(default)]
+    auto_leave: bool,
+}
+
+/// Stores the configuration raft has after a change of membership.
+pub fn put_conf_state(
+    store: &mut Store,
+    state: &raftpb::ConfState,
+) -> Result<(), MembershipError> {
+    let record = ConfStateRecord {
+        voters: state.voters.clone(),
+        learners: state.learners.clone(),
+        auto_leave: state.auto_leave,
+    };
+    let key = Bytes::from_static(meta::CONF_STATE.as_bytes());
+    store.put_raw(Bucket::Meta, key, to_json(&record)?)?;
+    Ok(())
+}
+
+/// Reads it back.
+pub fn conf_state(store: &Store) -> Result<Option<raftpb::ConfState>, MembershipError> {
+    let Some(json) = store.get_raw(Bucket::Meta, meta::CONF_STATE.as_bytes()) else {
+        return Ok(None);
+    };
+    let record: ConfStateRecord =
+        serde_json::from_slice(json).map_err(|source| MembershipError::Record {
+            key: meta::CONF_STATE.to_owned(),
+            source,
+        })?;
+    Ok(Some(raftpb::ConfState {
+        voters: record.voters,
+        learners: record.learners,
+        auto_leave: record.auto_leave,
+        ..raftpb::ConfState::default()
+    }))
+}
+
+fn to_json(value: &impl Serialize) -> Result<Bytes, MembershipError> {
+    serde_json::to_vec(value).map(Bytes::from).map_err(|source| MembershipError::Record {
+        key: "a new record".to_owned(),
+        source,
+    })
+}
+
+/// Ids are lowercase hex without padding everywhere in etcd.
+pub fn hex(id: u64) -> String {
+    format!("{id:x}")
+}
+
+/// Stored membership that cannot be read or written. The member must stop.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+#[allow(missing_docs)] // the fields are the ones the messages print
+pub enum MembershipError {
+    /// A record that is no JSON of a member.
+    #[error("the membership record {key} cannot be read: restore this member from a snapshot")]
+    Record {
+        key: String,
+        source: serde_json::Error,
+    },
+    /// A key that is no id.
+    #[error("bucket members_removed holds {key:?}, which is no member id: restore this member from a snapshot")]
+    RemovedKey { key: String },
+    /// A version that is none.
+    #[error("the stored cluster version {text:?} is no version: restore this member from a snapshot")]
+    ClusterVersion { text: String },
+    /// The store refused.
+    #[error(transparent)]
+    Store(#[from] portunus_mvcc::ApplyError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn member_json_is_etcds() {
+        let record = MemberRecord {
+            id: u64::MAX,
+            peer_urls: Some(vec!["http://a:2380".to_owned()]),
+            is_learner: false,
+            name: "m1".to_owned(),
+            client_urls: vec!["http://a:2379".to_owned()],
+        };
+        let json = serde_json::to_string(&record).unwrap();
+        assert_eq!(
+            json,
+            r#"{"id":18446744073709551615,"peerURLs":["http://a:2380"],"name":"m1","clientURLs":["http://a:2379"]}"#
+        );
+        let promote: MemberRecord =
+            serde_json::from_str(r#"{"id":7,"peerURLs":null,"isPromote":true}"#).unwrap();
+        assert_eq!((promote.id, promote.peer_urls), (7, None));
+        assert_eq!(hex(255), "ff");
+    }
+}

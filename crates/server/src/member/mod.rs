@@ -1,0 +1,129 @@
+//! One running member: what its threads and services share.
+//!
+//! ```text
+//!  services ──propose──▶ consensus ──committed──▶ apply thread ──▶ Store
+//!     │  ▲                                           │   │
+//!     │  └────────────── Waiters ◀───────────────────┘   ├─▶ Lessor (leases)
+//!     └── Reader ◀── views of the store                  └─▶ Hub (watches)
+//! ```
+//!
+//! Services only propose, wait and read. Only the apply thread changes state; whatever
+//! else is here is either immutable, or locked for moments (lessor, hub).
+
+pub mod applied;
+pub mod leases;
+pub mod membership;
+pub mod propose;
+mod start;
+pub mod stop;
+pub mod upkeep;
+pub mod waiters;
+pub mod watches;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use portunus_consensus::bootstrap::Identity;
+use portunus_consensus::{Handle, RequestIds};
+use portunus_gates::Gates;
+use portunus_mvcc::Reader;
+use portunus_proto::EtcdError;
+use portunus_proto::etcdserverpb::ResponseHeader;
+use tonic::Status;
+
+use crate::apply::alarms::Alarms;
+use crate::config::Config;
+use crate::gates::ServerFeatures;
+use crate::metrics::Metrics;
+use applied::Applied;
+use leases::Leases;
+use membership::Membership;
+pub use start::{Running, StartError, start};
+use stop::StopSwitch;
+use waiters::Waiters;
+use watches::Watches;
+
+/// Longest wait for a proposal or a read index, as etcd has it: five seconds and two
+/// election timeouts.
+pub fn request_timeout(election_timeout: Duration) -> Duration {
+    Duration::from_secs(5) + 2 * election_timeout
+}
+
+/// What everything in a member shares.
+pub struct Member {
+    /// What it was told.
+    pub config: Config,
+    /// Who it is.
+    pub identity: Identity,
+    /// Its own gates, fixed at start.
+    pub gates: Gates<ServerFeatures>,
+    /// The way to the log.
+    pub consensus: Handle,
+    /// The way to the data.
+    pub reader: Reader,
+    /// Requests that wait for their entry to be applied.
+    pub waiters: Waiters,
+    /// How far the log is applied.
+    pub applied: Applied,
+    /// Leases and their clock.
+    pub leases: Leases,
+    /// Watches.
+    pub watches: Arc<Watches>,
+    /// Alarms in force, as applied.
+    pub alarms: ArcSwap<Alarms>,
+    /// Members and cluster version, as applied.
+    pub membership: ArcSwap<Membership>,
+    /// Ids for requests and leases.
+    pub request_ids: RequestIds,
+    /// When it started.
+    pub started: Instant,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// Ends the process.
+    pub stop: Arc<StopSwitch>,
+}
+
+impl Member {
+    /// A response header with the given revision.
+    pub fn header(&self, revision: i64) -> ResponseHeader {
+        ResponseHeader {
+            cluster_id: self.identity.cluster_id,
+            member_id: self.identity.member_id,
+            revision,
+            raft_term: self.applied.term(),
+        }
+    }
+
+    /// Completes the header the store made, which has only the revision.
+    pub fn complete(&self, header: &mut Option<ResponseHeader>) {
+        let revision = header.as_ref().map_or_else(|| self.reader.revision(), |h| h.revision);
+        *header = Some(self.header(revision));
+    }
+
+    /// An error as the version this member emulates would have sent it.
+    pub fn status(&self, error: EtcdError) -> Status {
+        let emulation = self.config.version.emulation();
+        let minor = u32::try_from(emulation.minor()).unwrap_or(u32::MAX);
+        error.status((3, minor))
+    }
+
+    /// Returns once this member has applied everything that was committed, anywhere, when
+    /// it was called.
+    pub async fn linearizable(&self) -> Result<(), EtcdError> {
+        let timeout = request_timeout(self.config.election_timeout);
+        let barrier = async {
+            let index = self.consensus.read_index().await.map_err(|error| match error {
+                portunus_consensus::ReadIndexError::LeaderChanged => EtcdError::LeaderChanged,
+                _ => EtcdError::Stopped,
+            })?;
+            self.applied.wait_for(index).await;
+            Ok(())
+        };
+        match tokio::time::timeout(timeout, barrier).await {
+            Ok(result) => result,
+            Err(_) if self.consensus.status().leader == 0 => Err(EtcdError::NoLeader),
+            Err(_) => Err(EtcdError::Timeout),
+        }
+    }
+}

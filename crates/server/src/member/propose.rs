@@ -1,0 +1,96 @@
+//! From a checked request to its answer: into the log, and back from apply.
+
+use bytes::Bytes;
+use portunus_consensus::ProposeError;
+use portunus_proto::EtcdError;
+use portunus_proto::etcdserverpb::{
+    AlarmRequest, AlarmType, InternalRaftRequest, RequestHeader, alarm_request::AlarmAction,
+};
+use portunus_mvcc::rules::quota;
+use prost::Message;
+
+use super::{Member, request_timeout};
+use crate::apply::Response;
+
+/// Committed entries that may wait to be applied before new requests are refused.
+pub const APPLY_BACKLOG_MAX: u64 = 5000;
+
+impl Member {
+    /// Proposes a request and waits until it is applied here.
+    pub async fn propose(&self, mut request: InternalRaftRequest) -> Result<Response, EtcdError> {
+        let status = self.consensus.status();
+        if status.commit.saturating_sub(self.applied.index()) > APPLY_BACKLOG_MAX {
+            return Err(EtcdError::TooManyRequests);
+        }
+        let id = self.request_ids.next();
+        request.header = Some(RequestHeader {
+            id,
+            ..RequestHeader::default()
+        });
+        let bytes = request.encoded_len();
+        if bytes > self.config.max_request_bytes {
+            return Err(EtcdError::RequestTooLarge);
+        }
+        let data = Bytes::from(request.encode_to_vec());
+        let waiting = self.waiters.register(id);
+        self.metrics.proposals_pending.inc();
+        let result = match self.consensus.propose(data) {
+            Ok(()) => {
+                let timeout = request_timeout(self.config.election_timeout);
+                match tokio::time::timeout(timeout, waiting.answer()).await {
+                    Ok(answer) => answer,
+                    Err(_) => {
+                        self.metrics.proposals_failed.inc();
+                        Err(EtcdError::Timeout)
+                    }
+                }
+            }
+            Err(ProposeError::Stopped) => Err(EtcdError::Stopped),
+            Err(_) => Err(EtcdError::TooManyRequests),
+        };
+        self.metrics.proposals_pending.dec();
+        result
+    }
+
+    /// Proposes something nobody waits for. If the queue is full it is lost; callers are
+    /// loops that try again.
+    pub fn propose_and_forget(&self, mut request: InternalRaftRequest) {
+        request.header = Some(RequestHeader {
+            id: self.request_ids.next(),
+            ..RequestHeader::default()
+        });
+        if let Err(error) = self.consensus.propose(Bytes::from(request.encode_to_vec())) {
+            tracing::warn!(%error, "a proposal of this member's own was not accepted; it will be made again");
+        }
+    }
+
+    /// Refuses what would exceed the quota, and raises the alarm.
+    pub fn check_quota(&self, cost_bytes: u64) -> Result<(), EtcdError> {
+        let total_bytes = self.reader.sizes().total_bytes;
+        if cost_bytes == 0 || quota::fits(total_bytes, cost_bytes, self.config.quota_bytes) {
+            return Ok(());
+        }
+        self.raise_no_space_alarm();
+        Err(EtcdError::NoSpace)
+    }
+
+    /// Proposes the alarm unless it is on already.
+    pub fn raise_no_space_alarm(&self) {
+        let alarm = AlarmType::Nospace;
+        if self.alarms.load().is_raised(self.identity.member_id, alarm) {
+            return;
+        }
+        tracing::warn!(
+            quota_bytes = self.config.quota_bytes,
+            "the backend exceeds its quota: writes are refused until space is freed (compact, defragment) and the alarm is disarmed"
+        );
+        self.propose_and_forget(InternalRaftRequest {
+            alarm: Some(AlarmRequest {
+                action: AlarmAction::Activate as i32,
+                member_id: self.identity.member_id,
+                alarm: alarm as i32,
+            }),
+            ..InternalRaftRequest::default()
+        });
+    }
+}

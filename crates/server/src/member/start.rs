@@ -1,0 +1,392 @@
+//! Bringing a member up, and down again.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use arc_swap::ArcSwap;
+use portunus_consensus::bootstrap::{
+    self, BackendPosition, Boot, InitialMember, NewClusterError, RestartError,
+};
+use portunus_consensus::{FatalError, Hooks, Leadership, NoPeers, RequestIds};
+use portunus_gates::{RegisterError, SetErrors};
+use portunus_mvcc::backend::{Backend, BackendError, Bucket, Lmdb, LmdbConfig};
+use portunus_mvcc::lease::{Lessor, LessorConfig, RecordError, decode_record};
+use portunus_mvcc::watch::Limits;
+use portunus_mvcc::{OpenError, Store};
+use portunus_wal::WalOptions;
+use thiserror::Error;
+
+use super::applied::Applied;
+use super::leases::Leases;
+use super::membership::{Membership, MembershipError, conf_state};
+use super::stop::{StopReason, StopSwitch};
+use super::waiters::Waiters;
+use super::watches::Watches;
+use super::{Member, leases, upkeep};
+use crate::apply::Applier;
+use crate::apply::alarms::Alarms;
+use crate::config::{Config, QUOTA_BYTES_ADVISED_MAX};
+use crate::data_dir::{DataDir, DataDirError};
+use crate::gates::OwnFeatures;
+use crate::metrics::{Metrics, MetricsError};
+use crate::serve::{self, ListenError, Servers};
+
+/// A member that runs.
+pub struct Running {
+    /// What it shares.
+    pub member: Arc<Member>,
+    /// Where clients can connect.
+    pub servers: Servers,
+    threads: Vec<JoinHandle<()>>,
+    _data_dir: DataDir,
+}
+
+/// Why a member cannot start. Each says in one line what to do.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+#[allow(missing_docs)] // the fields are the ones the messages print
+pub enum StartError {
+    /// The program's own gates are declared wrongly.
+    #[error("the features of this program are declared wrongly")]
+    Declarations(#[from] RegisterError),
+    /// The gates cannot be set so.
+    #[error("--feature-gates cannot be applied")]
+    Gates(#[from] SetErrors),
+    /// Alpha features under strict emulation.
+    #[error("alpha feature {name} is on while {emulation} is emulated: turn it off or drop --strict-emulation")]
+    AlphaUnderEmulation { name: String, emulation: String },
+    /// No address to listen at.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The data directory.
+    #[error(transparent)]
+    DataDir(#[from] DataDirError),
+    /// The backend.
+    #[error("the backend cannot be opened")]
+    Backend(#[from] BackendError),
+    /// The store.
+    #[error("the store cannot be opened")]
+    Store(#[from] OpenError),
+    /// Membership.
+    #[error(transparent)]
+    Membership(#[from] MembershipError),
+    /// Alarms.
+    #[error("a stored alarm cannot be read: restore this member from a snapshot")]
+    Alarm(#[from] prost::DecodeError),
+    /// Leases.
+    #[error("a stored lease cannot be read")]
+    Lease(#[from] RecordError),
+    /// A new log.
+    #[error("the write-ahead log cannot be created")]
+    NewLog(#[from] NewClusterError),
+    /// An old log.
+    #[error("the write-ahead log cannot be opened")]
+    OldLog(#[from] RestartError),
+    /// Raft.
+    #[error("consensus cannot start")]
+    Consensus(#[from] portunus_consensus::StartError),
+    /// Metrics.
+    #[error(transparent)]
+    Metrics(#[from] MetricsError),
+    /// No thread could be had.
+    #[error("no thread could be started")]
+    Thread(#[source] std::io::Error),
+}
+
+/// Brings a member up. Returns once it serves clients.
+pub fn start(config: Config) -> Result<Running, StartError> {
+    let started = Instant::now();
+    let own = OwnFeatures::declared()?;
+    let gates = own.server.gates(config.version.versions(), &config.feature_gates)?;
+    check_emulation(&config, &gates)?;
+    for warning in gates.warnings() {
+        tracing::warn!("{warning}");
+    }
+    warn_about(&config);
+    let listeners = serve::bind(&config)?;
+    let data_dir = DataDir::open(&config.data_dir)?;
+    let stop = Arc::new(StopSwitch::default());
+
+    let backend: Arc<dyn Backend> =
+        Arc::new(Lmdb::open(&data_dir.backend(), LmdbConfig::default())?);
+    let (store, restored) = Store::open(backend, store_config(&config), store_hooks(&stop))?;
+    tracing::info!(
+        records = restored.records,
+        revision = restored.revision,
+        took_ms = started.elapsed().as_millis() as u64,
+        "store opened"
+    );
+    let membership = Membership::load(&store)?;
+    let alarms = Alarms::load(&store)?;
+    let conf_state = conf_state(&store)?;
+    let boot = boot(&config, &store, conf_state.clone())?;
+    let mut lessor = Lessor::new(LessorConfig {
+        // As etcd: a lease outlives an election and a half.
+        min_ttl_s: (config.election_timeout * 3).as_secs_f64().div_euclid(2.0).ceil() as i64,
+        ..LessorConfig::default()
+    });
+    let records = store.iter_raw(Bucket::Lease).map(|(_, value)| decode_record(value.clone()));
+    lessor.recover(records.collect::<Result<Vec<_>, _>>()?);
+
+    let (handle, committed) =
+        portunus_consensus::start(raft_config(&config), boot.wal, boot.initial, hooks(&stop))?;
+    let applied = store.applied().unwrap_or_default();
+    let member = Arc::new(Member {
+        identity: boot.identity,
+        gates,
+        reader: store.reader(),
+        waiters: Waiters::default(),
+        applied: Applied::new(applied.index, applied.term),
+        leases: Leases::new(lessor),
+        watches: Arc::new(Watches::new(store.revision(), watch_limits(&config))),
+        alarms: ArcSwap::from_pointee(alarms.clone()),
+        membership: ArcSwap::from_pointee(membership.clone()),
+        request_ids: RequestIds::new(boot.identity.member_id, unix_ms()),
+        started,
+        metrics: Metrics::new()?,
+        stop,
+        consensus: handle,
+        config,
+    });
+    let threads = start_threads(&member, store, committed, membership, alarms, conf_state)?;
+    introduce(&member)?;
+    let servers = serve::serve(&member, listeners)?;
+    tracing::info!(
+        name = member.config.name,
+        member = %format_args!("{:x}", member.identity.member_id),
+        cluster = %format_args!("{:x}", member.identity.cluster_id),
+        addresses = ?servers.addresses,
+        took_ms = started.elapsed().as_millis() as u64,
+        "ready to serve client requests"
+    );
+    Ok(Running {
+        member,
+        servers,
+        threads,
+        _data_dir: data_dir,
+    })
+}
+
+impl Running {
+    /// Ends everything in order: clients first, then the log, then the store.
+    pub fn stop(self) -> StopReason {
+        self.member.stop.stop(StopReason::Requested("stopped"));
+        self.servers.join();
+        self.member.consensus.stop();
+        for thread in self.threads {
+            // A panic ends the process anyway.
+            let _ = thread.join();
+        }
+        self.member.stop.reason().unwrap_or(StopReason::Requested("stopped"))
+    }
+}
+
+fn check_emulation(
+    config: &Config,
+    gates: &portunus_gates::Gates<crate::gates::ServerFeatures>,
+) -> Result<(), StartError> {
+    if !config.version.is_emulating() {
+        return Ok(());
+    }
+    let emulation = config.version.emulation();
+    for status in gates.statuses() {
+        if !status.enabled || status.stage != portunus_gates::Stage::Alpha {
+            continue;
+        }
+        if config.strict_emulation {
+            return Err(StartError::AlphaUnderEmulation {
+                name: status.name,
+                emulation: emulation.to_string(),
+            });
+        }
+        let warning = portunus_gates::Warning::AlphaUnderEmulation {
+            name: status.name,
+            emulation,
+        };
+        tracing::warn!("{warning}");
+    }
+    Ok(())
+}
+
+fn warn_about(config: &Config) {
+    if !config.ignored.is_empty() {
+        tracing::warn!(flags = ?config.ignored, "these flags have no effect");
+    }
+    let advised = u64::try_from(QUOTA_BYTES_ADVISED_MAX).unwrap_or(u64::MAX);
+    if config.quota_bytes.is_some_and(|quota| quota > advised) {
+        tracing::warn!(quota_bytes = config.quota_bytes, "the quota is above the 8 GiB that etcd advises");
+    }
+    tracing::info!("the peer port is not opened: this version runs clusters of one");
+}
+
+fn store_config(config: &Config) -> portunus_mvcc::Config {
+    portunus_mvcc::Config {
+        commit_interval: config.backend_batch_interval,
+        commit_records: config.backend_batch_limit,
+        resident_value_bytes_max: usize::try_from(config.resident_value_bytes_max)
+            .unwrap_or(usize::MAX),
+        compaction_batch_limit: config.compaction_batch_limit,
+        ..portunus_mvcc::Config::default()
+    }
+}
+
+fn store_hooks(stop: &Arc<StopSwitch>) -> portunus_mvcc::Hooks {
+    let stop = Arc::clone(stop);
+    portunus_mvcc::Hooks::default()
+        .on_fault(move |fault| stop.fatal(fault))
+        .on_progress(|progress| {
+            if progress.records > 0 {
+                tracing::info!(records = progress.records, revision = progress.revision, "opening the store");
+            }
+        })
+}
+
+fn raft_config(config: &Config) -> portunus_consensus::Config {
+    let heartbeat = config.heartbeat_interval.as_millis().max(1);
+    portunus_consensus::Config {
+        tick_interval: config.heartbeat_interval,
+        election_ticks: usize::try_from(config.election_timeout.as_millis() / heartbeat)
+            .unwrap_or(10),
+        catch_up_entries: config.snapshot_catchup_entries,
+        election_seed: unix_ms(),
+        ..portunus_consensus::Config::default()
+    }
+}
+
+fn hooks(stop: &Arc<StopSwitch>) -> Hooks {
+    let stop = Arc::clone(stop);
+    Hooks {
+        peers: Box::new(NoPeers),
+        on_fatal: Box::new(move |error: FatalError| stop.fatal(&error)),
+        on_leadership: Box::new(|leadership: Leadership| {
+            tracing::info!(
+                leader = %format_args!("{:x}", leadership.leader),
+                term = leadership.term,
+                role = ?leadership.role,
+                "leadership changed"
+            );
+        }),
+    }
+}
+
+fn watch_limits(config: &Config) -> Limits {
+    Limits {
+        fragment_bytes: portunus_proto::wire::grpc_receive_bytes_max(config.max_request_bytes),
+        ..Limits::default()
+    }
+}
+
+/// Restarts from the log, or begins a new one where there is none.
+fn boot(
+    config: &Config,
+    store: &Store,
+    conf_state: Option<portunus_proto::raftpb::ConfState>,
+) -> Result<Boot, StartError> {
+    let position = BackendPosition {
+        applied_index: store.applied().map_or(0, |applied| applied.index),
+        conf_state,
+    };
+    let boot = match bootstrap::restart(&config.wal_dir, WalOptions::default(), &position) {
+        Ok(boot) => boot,
+        Err(RestartError::NoLog { .. } | RestartError::Blank { .. }) if position.applied_index == 0 => {
+            let own = InitialMember {
+                name: config.name.clone(),
+                peer_urls: config.advertise_peer_urls.clone(),
+            };
+            bootstrap::new_cluster(
+                &config.wal_dir,
+                WalOptions::default(),
+                &config.name,
+                &[own],
+                &config.cluster_token,
+            )?
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if let Some(torn) = &boot.torn_tail {
+        tracing::warn!(
+            file = %torn.file.display(),
+            offset = torn.offset,
+            bytes = torn.bytes,
+            "a record at the end of the log was torn by a crash and cut off; nothing acknowledged was in it"
+        );
+    }
+    Ok(boot)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn start_threads(
+    member: &Arc<Member>,
+    store: Store,
+    committed: portunus_consensus::CommittedReceiver,
+    membership: Membership,
+    alarms: Alarms,
+    conf_state: Option<portunus_proto::raftpb::ConfState>,
+) -> Result<Vec<JoinHandle<()>>, StartError> {
+    let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
+        std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(run)
+            .map_err(StartError::Thread)
+    };
+    let (orders, order_receiver) = std::sync::mpsc::channel();
+    let applier = Applier::new(
+        Arc::clone(member),
+        store,
+        committed,
+        membership,
+        alarms,
+        conf_state.unwrap_or_default(),
+        orders,
+    );
+    let upkeep_runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(StartError::Thread)?;
+    let for_snapshots = Arc::clone(member);
+    let for_watches = Arc::clone(member);
+    let for_upkeep = Arc::clone(member);
+    Ok(vec![
+        spawn("apply", Box::new(move || applier.run()))?,
+        spawn(
+            "log-snapshots",
+            Box::new(move || upkeep::run_snapshots(&for_snapshots, &order_receiver)),
+        )?,
+        spawn(
+            "watch-catch-up",
+            Box::new(move || {
+                let watches = Arc::clone(&for_watches.watches);
+                watches.run_catch_up(&for_watches.reader, || for_watches.stop.is_stopping());
+            }),
+        )?,
+        spawn(
+            "upkeep",
+            Box::new(move || {
+                upkeep_runtime.block_on(async {
+                    tokio::join!(
+                        leases::revoke_expired(Arc::clone(&for_upkeep)),
+                        upkeep::compact_automatically(Arc::clone(&for_upkeep)),
+                    );
+                });
+            }),
+        )?,
+    ])
+}
+
+/// Waits until the member leads, is known and has a cluster version.
+fn introduce(member: &Arc<Member>) -> Result<(), StartError> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(StartError::Thread)?
+        .block_on(upkeep::announce(member));
+    Ok(())
+}
+
+/// Milliseconds since 1970, for ids only.
+fn unix_ms() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,72 @@
+//! How the process ends: on request, or because something must not go on.
+
+use std::sync::Mutex;
+use std::sync::PoisonError;
+
+use tokio::sync::watch;
+
+/// Why the process ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StopReason {
+    /// Somebody asked for it.
+    Requested(&'static str),
+    /// Going on would risk the data. The text says what and where.
+    Fatal(String),
+}
+
+/// Everything that runs listens to this; the first reason wins.
+pub struct StopSwitch {
+    reason: Mutex<Option<StopReason>>,
+    sender: watch::Sender<bool>,
+}
+
+impl Default for StopSwitch {
+    fn default() -> Self {
+        StopSwitch {
+            reason: Mutex::new(None),
+            sender: watch::Sender::new(false),
+        }
+    }
+}
+
+impl StopSwitch {
+    /// Ends the process.
+    pub fn stop(&self, reason: StopReason) {
+        {
+            let mut first = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
+            if first.is_none() {
+                *first = Some(reason);
+            }
+        }
+        self.sender.send_replace(true);
+    }
+
+    /// Ends the process because going on would risk the data.
+    pub fn fatal(&self, error: &dyn std::error::Error) {
+        let mut text = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            text.push_str(": ");
+            text.push_str(&cause.to_string());
+            source = cause.source();
+        }
+        tracing::error!(reason = %text, "this member cannot go on and stops");
+        self.stop(StopReason::Fatal(text));
+    }
+
+    /// Whether it is ending.
+    pub fn is_stopping(&self) -> bool {
+        *self.sender.borrow()
+    }
+
+    /// Why, once it is.
+    pub fn reason(&self) -> Option<StopReason> {
+        self.reason.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Waits until it is.
+    pub async fn stopped(&self) {
+        // The sender lives in this switch, so this cannot end early.
+        let _ = self.sender.subscribe().wait_for(|stopping| *stopping).await;
+    }
+}

@@ -1,0 +1,154 @@
+//! What a member does on its own: introduce itself, decide the cluster version, forget
+//! old log entries and old revisions.
+
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use portunus_consensus::CompactError;
+use portunus_proto::etcdserverpb::{CompactionRequest, InternalRaftRequest};
+use portunus_proto::membershippb::{
+    Attributes, ClusterMemberAttrSetRequest, ClusterVersionSetRequest,
+};
+
+use super::Member;
+use crate::apply::SnapshotOrder;
+use crate::config::AutoCompaction;
+
+/// Between two attempts at what has to be said once.
+const ANNOUNCE_INTERVAL: Duration = Duration::from_millis(500);
+/// Revision mode looks this often.
+const REVISION_COMPACTION_INTERVAL: Duration = Duration::from_secs(5 * 60);
+/// Periodic mode keeps this many samples per interval.
+const SAMPLES_PER_INTERVAL: u32 = 10;
+/// Periodic mode never waits longer than this between two compactions.
+const PERIODIC_INTERVAL_MAX: Duration = Duration::from_secs(3600);
+
+/// Publishes this member's attributes and, since it is the only one, the cluster version.
+/// Returns once both are applied.
+pub async fn announce(member: &Arc<Member>) {
+    loop {
+        let membership = member.membership.load_full();
+        let own = membership.get(member.identity.member_id);
+        let is_known = own.is_some_and(|own| {
+            own.name == member.config.name && own.client_urls == member.config.advertise_client_urls
+        });
+        let version = member.config.version.emulation();
+        let is_decided = membership.cluster_version.is_some_and(|current| current >= version);
+        if is_known && is_decided {
+            return;
+        }
+        let request = if is_known {
+            InternalRaftRequest {
+                cluster_version_set: Some(ClusterVersionSetRequest {
+                    ver: format!("{version}.0"),
+                    cluster_params: None,
+                }),
+                ..InternalRaftRequest::default()
+            }
+        } else {
+            InternalRaftRequest {
+                cluster_member_attr_set: Some(ClusterMemberAttrSetRequest {
+                    member_id: member.identity.member_id,
+                    member_attributes: Some(Attributes {
+                        name: member.config.name.clone(),
+                        client_urls: member.config.advertise_client_urls.clone(),
+                        proposed_cluster_params: None,
+                    }),
+                }),
+                ..InternalRaftRequest::default()
+            }
+        };
+        let proposed = tokio::select! {
+            proposed = member.propose(request) => proposed,
+            () = member.stop.stopped() => return,
+        };
+        if let Err(error) = proposed {
+            tracing::warn!(%error, "this member could not introduce itself yet; it tries again");
+            tokio::time::sleep(ANNOUNCE_INTERVAL).await;
+        }
+    }
+}
+
+/// Shortens the log whenever apply says so, once the backend holds what goes.
+pub fn run_snapshots(member: &Arc<Member>, orders: &Receiver<SnapshotOrder>) {
+    while let Ok(order) = orders.recv() {
+        if member.stop.is_stopping() {
+            return;
+        }
+        if let Err(fault) = member.reader.flush() {
+            member.stop.fatal(&fault);
+            return;
+        }
+        match member.consensus.compact_log(order.index, order.conf_state) {
+            Ok(compacted) => tracing::info!(
+                index = order.index,
+                segments_released = compacted.segments_released,
+                "snapshot of the log taken"
+            ),
+            Err(CompactError::Stopped) => return,
+            Err(error) => tracing::warn!(%error, index = order.index, "the log was not shortened"),
+        }
+    }
+}
+
+/// Compacts old revisions as configured.
+pub async fn compact_automatically(member: Arc<Member>) {
+    match member.config.auto_compaction {
+        AutoCompaction::Off => {}
+        AutoCompaction::Revision(keep) => loop {
+            if pause(&member, REVISION_COMPACTION_INTERVAL).await {
+                return;
+            }
+            compact(&member, member.reader.revision() - keep).await;
+        },
+        AutoCompaction::Periodic(retention) => {
+            let interval = retention.min(PERIODIC_INTERVAL_MAX);
+            let step = interval / SAMPLES_PER_INTERVAL;
+            let samples_kept = (retention.as_nanos() / step.as_nanos().max(1)) as usize;
+            let mut samples = std::collections::VecDeque::new();
+            let mut until_compaction = samples_kept;
+            loop {
+                samples.push_back(member.reader.revision());
+                if samples.len() > samples_kept + 1 {
+                    samples.pop_front();
+                }
+                if pause(&member, step).await {
+                    return;
+                }
+                until_compaction = until_compaction.saturating_sub(1);
+                if until_compaction == 0 && samples.len() > samples_kept {
+                    if let Some(&revision) = samples.front() {
+                        compact(&member, revision).await;
+                    }
+                    until_compaction = SAMPLES_PER_INTERVAL as usize;
+                }
+            }
+        }
+    }
+}
+
+/// Waits; true if the member stops meanwhile.
+async fn pause(member: &Arc<Member>, time: Duration) -> bool {
+    tokio::select! {
+        () = tokio::time::sleep(time) => false,
+        () = member.stop.stopped() => true,
+    }
+}
+
+async fn compact(member: &Arc<Member>, revision: i64) {
+    if revision <= member.reader.compact_revision().max(0) {
+        return;
+    }
+    let request = InternalRaftRequest {
+        compaction: Some(CompactionRequest {
+            revision,
+            physical: false,
+        }),
+        ..InternalRaftRequest::default()
+    };
+    match member.propose(request).await {
+        Ok(_) => tracing::info!(revision, "compacted by itself"),
+        Err(error) => tracing::warn!(%error, revision, "could not compact by itself"),
+    }
+}

@@ -1,0 +1,188 @@
+//! Listening: one acceptor per address, and one single-threaded runtime per core.
+//!
+//! A connection stays on the core it was given to, so its requests never move between
+//! threads; new connections go round. One listener per address is shared by handing
+//! accepted sockets over, so a second process on the same port is an error and not a
+//! silent sharing of clients.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use axum::Router;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use thiserror::Error;
+use tokio::sync::mpsc;
+
+use crate::member::Member;
+use crate::{grpc, http};
+
+/// Connections that wait for a core.
+const CONNECTIONS_QUEUED_MAX: usize = 1024;
+
+/// The listeners and their threads.
+pub struct Servers {
+    /// Where clients can connect; ports chosen by the system are filled in.
+    pub addresses: Vec<SocketAddr>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// An address that cannot be listened at.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+#[allow(missing_docs)] // the fields are the ones the messages print
+pub enum ListenError {
+    /// Somebody has it.
+    #[error("{url} is taken: stop the program that listens there, or choose another with --listen-client-urls")]
+    Taken { url: String, source: io::Error },
+    /// Something else.
+    #[error("cannot listen at {url}: check --listen-client-urls")]
+    Refused { url: String, source: io::Error },
+    /// No thread could be had.
+    #[error("no thread could be started")]
+    Thread(#[source] io::Error),
+}
+
+/// Binds every address. Done before anything else, so that a taken port is found at once.
+pub fn bind(config: &crate::config::Config) -> Result<Vec<TcpListener>, ListenError> {
+    let mut listeners = Vec::new();
+    for listen in &config.listen_client_urls {
+        let refused = |source: io::Error| match source.kind() {
+            io::ErrorKind::AddrInUse => ListenError::Taken {
+                url: listen.url.clone(),
+                source,
+            },
+            _ => ListenError::Refused {
+                url: listen.url.clone(),
+                source,
+            },
+        };
+        let addresses: Vec<SocketAddr> =
+            listen.authority.to_socket_addrs().map_err(refused)?.collect();
+        // `localhost` may be two addresses; one of them is enough, as for etcd.
+        listeners.push(TcpListener::bind(&addresses[..]).map_err(refused)?);
+    }
+    Ok(listeners)
+}
+
+/// Serves until the member stops.
+pub fn serve(member: &Arc<Member>, listeners: Vec<TcpListener>) -> Result<Servers, ListenError> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut threads = Vec::new();
+    let mut queues = Vec::new();
+    for core in 0..cores {
+        let (sender, receiver) = mpsc::channel(CONNECTIONS_QUEUED_MAX);
+        queues.push(sender);
+        let member = Arc::clone(member);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(ListenError::Thread)?;
+        threads.push(spawn(&format!("serve-{core}"), move || {
+            runtime.block_on(serve_connections(member, receiver));
+        })?);
+    }
+    let mut addresses = Vec::new();
+    for listener in listeners {
+        addresses.push(listener.local_addr().map_err(ListenError::Thread)?);
+        let queues = queues.clone();
+        // Blocked in accept until the process ends; never joined.
+        spawn("accept", move || accept(&listener, &queues))?;
+    }
+    Ok(Servers { addresses, threads })
+}
+
+impl Servers {
+    /// Waits until every connection is closed, after the member was told to stop.
+    pub fn join(self) {
+        for thread in self.threads {
+            // A panic ends the process anyway.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, ListenError> {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(run)
+        .map_err(ListenError::Thread)
+}
+
+fn accept(listener: &TcpListener, queues: &[mpsc::Sender<TcpStream>]) {
+    for queue in queues.iter().cycle() {
+        let connection = match listener.accept() {
+            Ok((connection, _)) => connection,
+            Err(error) => {
+                // Out of file descriptors, most likely: give others time to close theirs.
+                tracing::warn!(%error, "a connection could not be accepted");
+                std::thread::sleep(std::time::Duration::from_millis(100));
+                continue;
+            }
+        };
+        if queue.blocking_send(connection).is_err() {
+            return;
+        }
+    }
+}
+
+async fn serve_connections(member: Arc<Member>, mut connections: mpsc::Receiver<TcpStream>) {
+    let router = grpc::routes(&member)
+        .into_axum_router()
+        .merge(http::router(&member));
+    let tasks = tokio::task::LocalSet::new();
+    tasks
+        .run_until(async {
+            loop {
+                tokio::select! {
+                    connection = connections.recv() => match connection {
+                        Some(connection) => {
+                            let member = Arc::clone(&member);
+                            tokio::task::spawn_local(serve_one(member, router.clone(), connection));
+                        }
+                        None => return,
+                    },
+                    () = member.stop.stopped() => return,
+                }
+            }
+        })
+        .await;
+    // Streams end themselves when the member stops; give answers a moment to go out.
+    let _ = tokio::time::timeout(std::time::Duration::from_secs(1), tasks).await;
+}
+
+async fn serve_one(member: Arc<Member>, router: Router, connection: TcpStream) {
+    let prepared = connection
+        .set_nonblocking(true)
+        .and_then(|()| connection.set_nodelay(true))
+        .and_then(|()| tokio::net::TcpStream::from_std(connection));
+    let Ok(connection) = prepared else {
+        return;
+    };
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new());
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(member.config.max_concurrent_streams)
+        .initial_stream_window_size(1 << 20)
+        .initial_connection_window_size(4 << 20)
+        .keep_alive_interval(member.config.keepalive_interval)
+        .keep_alive_timeout(member.config.keepalive_timeout);
+    let service = TowerToHyperService::new(router);
+    let served = builder.serve_connection_with_upgrades(TokioIo::new(connection), service);
+    let mut served = std::pin::pin!(served);
+    let ended = tokio::select! {
+        ended = served.as_mut() => ended,
+        () = member.stop.stopped() => {
+            served.as_mut().graceful_shutdown();
+            served.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(error, "a connection ended with an error");
+    }
+}
