@@ -14,6 +14,9 @@ use portunus_mvcc::watch::{Event, Hub, Limits, Outlet, RevisionEvents, StreamOpt
 use portunus_proto::etcdserverpb::WatchCreateRequest;
 use portunus_proto::mvccpb::KeyValue;
 
+/// Key and range end of the watch with this number.
+type RangeOf = fn(usize) -> (Bytes, Bytes);
+
 struct Silent;
 
 impl Wake for Silent {
@@ -21,11 +24,7 @@ impl Wake for Silent {
     fn drained(&self) {}
 }
 
-fn setup(
-    streams: usize,
-    watches_per_stream: usize,
-    key: fn(usize) -> (Bytes, Bytes),
-) -> (Hub, Vec<Outlet>) {
+fn setup(streams: usize, watches_per_stream: usize, key: RangeOf) -> (Hub, Vec<Outlet>) {
     let mut hub = Hub::new(
         1,
         Limits {
@@ -85,7 +84,7 @@ fn elsewhere(number: usize) -> (Bytes, Bytes) {
 
 fn publish(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("publish");
-    let cases: [(&str, usize, usize, fn(usize) -> (Bytes, Bytes)); 4] = [
+    let cases: [(&str, usize, usize, RangeOf); 4] = [
         ("1_stream_1_watch", 1, 1, prefix),
         ("10k_streams_same_prefix", 10_000, 1, prefix),
         ("10_streams_1k_watches_same_prefix", 10, 1000, prefix),

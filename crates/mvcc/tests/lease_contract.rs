@@ -1,6 +1,6 @@
 //! What leases promise, rule by rule.
 
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use portunus_mvcc::lease::{
     CHECKPOINT_BATCH_MAX, Lessor, LessorConfig, Renewal, TTL_S_MAX, TimeToLive, decode_record,

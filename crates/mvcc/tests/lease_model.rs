@@ -1,6 +1,6 @@
 //! Any sequence of calls gives what a plain list of leases gives.
 
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! What a watch promises its client, rule by rule.
 
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod support;
 

@@ -1,7 +1,7 @@
 //! Bugs etcd had in watches, as tests of this implementation. The numbers are
 //! those of etcd's issue tracker.
 
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod support;
 

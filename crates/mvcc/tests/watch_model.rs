@@ -1,7 +1,7 @@
 //! Any schedule of writes, watches, slow readers, rounds, compactions, progress
 //! and restores: what clients read is checked against the plain list of events.
 
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod support;
 

@@ -97,7 +97,7 @@ impl ModelStore {
             !events.is_empty(),
             "a transaction without effect makes no revision"
         );
-        let published = events.iter().map(|event| live_event(event)).collect();
+        let published = events.iter().map(live_event).collect();
         self.revisions.push(events);
         Arc::new(RevisionEvents {
             revision,
