@@ -23,11 +23,13 @@ pub mod backend;
 mod config;
 mod error;
 mod event;
+pub mod lease;
 mod reader;
 pub mod revision;
 pub mod rules;
 mod store;
 mod version;
+pub mod watch;
 
 pub use config::Config;
 pub use error::{ApplyError, OpenError, ReadError, StoreFault};

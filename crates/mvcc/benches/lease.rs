@@ -1,0 +1,65 @@
+//! A million leases: becoming leader, renewing, expiring.
+//!
+//! Ratios between runs on one machine mean something; the times alone do not.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use portunus_mvcc::lease::{Lessor, LessorConfig};
+
+const LEASES: i64 = 1_000_000;
+
+/// Ids spread like real ones, times to live between one and ten minutes.
+fn million() -> Lessor {
+    let config = LessorConfig {
+        checkpoint_interval_s: Some(300),
+        ..LessorConfig::default()
+    };
+    let mut lessor = Lessor::new(config);
+    for number in 1..=LEASES {
+        lessor.grant(spread(number), 60 + number % 540, 0).unwrap();
+    }
+    lessor
+}
+
+fn spread(number: i64) -> i64 {
+    number.wrapping_mul(0x9e37_79b9_7f4a_7c15_u64.cast_signed()) | 1
+}
+
+fn leases(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("lease");
+    group.sample_size(10);
+
+    let mut lessor = million();
+    group.bench_function("promote_1m", |bencher| {
+        bencher.iter(|| lessor.promote(black_box(0), 1500));
+    });
+
+    let mut number = 0;
+    group.bench_function("renew_1_of_1m", |bencher| {
+        bencher.iter(|| {
+            number = number % LEASES + 1;
+            black_box(lessor.renew(spread(number), 1000))
+        });
+    });
+
+    group.bench_function("expire_500_of_1m", |bencher| {
+        bencher.iter_custom(|rounds| {
+            let mut spent = Duration::ZERO;
+            for _ in 0..rounds {
+                lessor.promote(0, 0);
+                let start = Instant::now();
+                black_box(lessor.due(u64::MAX / 4, 500));
+                spent += start.elapsed();
+            }
+            spent
+        });
+    });
+    group.finish();
+}
+
+criterion_group!(benches, leases);
+criterion_main!(benches);

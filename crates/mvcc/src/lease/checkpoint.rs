@@ -1,0 +1,133 @@
+//! Writing down how much time long leases have left, so that a change of
+//! leader does not start them from the beginning.
+//!
+//! The primary says which leases are due for a checkpoint; the server proposes
+//! them; every member applies them. Only leases that live longer than the
+//! interval are worth it. A lease costs the log at most two entries per
+//! interval: the checkpoint, and its removal when the lease is renewed.
+
+use std::collections::{HashMap, VecDeque};
+
+use portunus_proto::etcdserverpb::LeaseCheckpoint;
+use portunus_proto::leasepb;
+
+use super::lessor::{Lease, Lessor};
+
+/// Checkpoints in one log entry.
+pub const CHECKPOINT_BATCH_MAX: usize = 1000;
+
+/// When checkpoints are due. The interval is the same for all and time goes
+/// forward, so arrival order is due order.
+#[derive(Default)]
+pub(super) struct CheckpointQueue {
+    entries: VecDeque<(u64, i64)>,
+}
+
+impl CheckpointQueue {
+    pub(super) fn clear(&mut self) {
+        self.entries = VecDeque::new();
+    }
+
+    /// Queues the lease's next checkpoint if it has none queued and is long enough.
+    pub(super) fn schedule(
+        &mut self,
+        id: i64,
+        lease: &mut Lease,
+        interval_s: Option<u32>,
+        now_ms: u64,
+    ) {
+        let Some(interval_s) = interval_s else { return };
+        if lease.checkpoint_due_ms.is_none() && lease.life_s() > i64::from(interval_s) {
+            self.push(id, lease, interval_s, now_ms);
+        }
+    }
+
+    fn push(&mut self, id: i64, lease: &mut Lease, interval_s: u32, now_ms: u64) {
+        // At least a second, so that nothing is due at once again.
+        let due_ms = now_ms.saturating_add(1000 * u64::from(interval_s.max(1)));
+        lease.checkpoint_due_ms = Some(due_ms);
+        self.entries.push_back((due_ms, id));
+    }
+
+    pub(super) fn sweep(&mut self, leases: &HashMap<i64, Lease>, entries_max: usize) {
+        if self.entries.len() > entries_max {
+            self.entries.retain(|(due_ms, id)| {
+                leases
+                    .get(id)
+                    .is_some_and(|lease| lease.checkpoint_due_ms == Some(*due_ms))
+            });
+        }
+    }
+}
+
+impl Lessor {
+    /// At most [`CHECKPOINT_BATCH_MAX`] checkpoints that are due, for one log
+    /// entry. Call again while batches are full. A proposal that gets lost is
+    /// made up for by the lease's next checkpoint.
+    pub fn checkpoints_due(&mut self, now_ms: u64) -> Vec<LeaseCheckpoint> {
+        let mut batch = Vec::new();
+        let Some(interval_s) = self.config.checkpoint_interval_s else {
+            return batch;
+        };
+        while batch.len() < CHECKPOINT_BATCH_MAX {
+            match self.checkpoints.entries.front() {
+                Some((due_ms, _)) if *due_ms <= now_ms => {}
+                _ => break,
+            }
+            let Some((due_ms, id)) = self.checkpoints.entries.pop_front() else {
+                break;
+            };
+            let Some(lease) = self.leases.get_mut(&id) else {
+                continue;
+            };
+            if lease.checkpoint_due_ms != Some(due_ms) {
+                continue;
+            }
+            lease.checkpoint_due_ms = None;
+            if lease.expiry_ms <= now_ms {
+                continue;
+            }
+            let remaining_s = (lease.expiry_ms - now_ms).div_ceil(1000).cast_signed();
+            // A lease renewed a moment ago has nothing to write down, yet.
+            if remaining_s < lease.ttl_s {
+                batch.push(LeaseCheckpoint {
+                    id,
+                    remaining_ttl: remaining_s,
+                });
+            }
+            if remaining_s > i64::from(interval_s) {
+                self.checkpoints.push(id, lease, interval_s, now_ms);
+            }
+        }
+        batch
+    }
+
+    /// Applies a checkpoint from the log; returns the record if it is to be
+    /// persisted. Expiries are not touched: only the next promotion uses it.
+    /// A lease that is gone needs no checkpoint.
+    pub fn checkpoint(
+        &mut self,
+        id: i64,
+        remaining_s: i64,
+        now_ms: u64,
+        persist_remaining: bool,
+    ) -> Option<leasepb::Lease> {
+        self.leases.get_mut(&id)?.checkpointed_s = remaining_s;
+        self.schedule_checkpoint(id, now_ms);
+        if persist_remaining {
+            self.record(id, true)
+        } else {
+            None
+        }
+    }
+
+    pub(super) fn schedule_checkpoint(&mut self, id: i64, now_ms: u64) {
+        if !self.primary {
+            return;
+        }
+        if let Some(lease) = self.leases.get_mut(&id) {
+            self.checkpoints
+                .schedule(id, lease, self.config.checkpoint_interval_s, now_ms);
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Events on their way to watchers, encoded once for all of them.
+//!
+//! Many watchers get the same events. What they share is made once: which
+//! events match (per watched range) and their bytes on the wire (per event,
+//! with and without the previous version). A queue holds pointers to it. Bytes
+//! are made by whoever sends first, never by the publisher, and are freed with
+//! the last pointer, so history is not kept twice.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::{Bytes, BytesMut};
+use prost::encoding::message;
+
+use super::event::RevisionEvents;
+
+/// Field number of `events` in `WatchResponse`; the bytes of an event begin with it.
+const EVENTS_FIELD: u32 = 11;
+
+#[derive(Default)]
+struct Frames {
+    plain: OnceLock<Bytes>,
+    with_prev: OnceLock<Bytes>,
+}
+
+/// One revision together with the encoded form of its events.
+pub(super) struct EncodedRevision {
+    source: Arc<RevisionEvents>,
+    frames: Box<[Frames]>,
+    bytes_plain: usize,
+    bytes_with_prev: usize,
+}
+
+impl EncodedRevision {
+    pub(super) fn new(source: Arc<RevisionEvents>) -> Self {
+        let sum = |with_prev| {
+            source
+                .events
+                .iter()
+                .map(|e| e.bytes_estimate(with_prev))
+                .sum()
+        };
+        Self {
+            frames: source.events.iter().map(|_| Frames::default()).collect(),
+            bytes_plain: sum(false),
+            bytes_with_prev: sum(true),
+            source,
+        }
+    }
+
+    fn frame(&self, index: usize, with_prev: bool) -> Bytes {
+        let Some((event, frames)) = self.source.events.get(index).zip(self.frames.get(index))
+        else {
+            return Bytes::new();
+        };
+        // Without a previous version both forms are the same bytes.
+        let with_prev = with_prev && event.prev().is_some();
+        let cell = if with_prev {
+            &frames.with_prev
+        } else {
+            &frames.plain
+        };
+        cell.get_or_init(|| {
+            let message = event.to_message(with_prev);
+            let mut frame = BytesMut::with_capacity(message::encoded_len(EVENTS_FIELD, &message));
+            message::encode(EVENTS_FIELD, &message, &mut frame);
+            frame.freeze()
+        })
+        .clone()
+    }
+}
+
+/// Events chosen from one or more revisions.
+pub(super) struct Picked {
+    header_revision: i64,
+    picks: Box<[(Arc<EncodedRevision>, usize)]>,
+    bytes_plain: usize,
+    bytes_with_prev: usize,
+}
+
+/// What one response to one watcher carries; cheap to copy.
+#[derive(Clone)]
+pub(super) enum Delivery {
+    /// Every event of one revision: the common case.
+    Whole(Arc<EncodedRevision>),
+    /// Some events of one revision, or events of several.
+    Picked(Arc<Picked>),
+}
+
+impl Delivery {
+    pub(super) fn picked(
+        header_revision: i64,
+        picks: Box<[(Arc<EncodedRevision>, usize)]>,
+    ) -> Self {
+        let sum = |with_prev| {
+            let sizes = picks.iter().map(|(revision, index)| {
+                let event = revision.source.events.get(*index);
+                event.map_or(0, |event| event.bytes_estimate(with_prev))
+            });
+            sizes.sum()
+        };
+        Self::Picked(Arc::new(Picked {
+            header_revision,
+            bytes_plain: sum(false),
+            bytes_with_prev: sum(true),
+            picks,
+        }))
+    }
+
+    pub(super) fn header_revision(&self) -> i64 {
+        match self {
+            Self::Whole(revision) => revision.source.revision,
+            Self::Picked(picked) => picked.header_revision,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Whole(revision) => revision.source.events.len(),
+            Self::Picked(picked) => picked.picks.len(),
+        }
+    }
+
+    /// About how many bytes this is on the wire.
+    pub(super) fn bytes(&self, with_prev: bool) -> usize {
+        match (self, with_prev) {
+            (Self::Whole(revision), false) => revision.bytes_plain,
+            (Self::Whole(revision), true) => revision.bytes_with_prev,
+            (Self::Picked(picked), false) => picked.bytes_plain,
+            (Self::Picked(picked), true) => picked.bytes_with_prev,
+        }
+    }
+
+    /// The wire bytes of one event, with field number and length in front.
+    pub(super) fn frame(&self, index: usize, with_prev: bool) -> Bytes {
+        match self {
+            Self::Whole(revision) => revision.frame(index, with_prev),
+            Self::Picked(picked) => match picked.picks.get(index) {
+                Some((revision, event)) => revision.frame(*event, with_prev),
+                None => Bytes::new(),
+            },
+        }
+    }
+}

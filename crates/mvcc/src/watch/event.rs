@@ -1,0 +1,198 @@
+//! What happened at a revision, and where to read it again.
+//!
+//! The store makes one [`RevisionEvents`] per write transaction and hands it to
+//! the hub; later it answers for the past through [`History`]. Nothing here
+//! knows about watchers.
+
+use std::sync::OnceLock;
+use std::{fmt, sync::Arc};
+
+use bytes::Bytes;
+use portunus_proto::mvccpb::{self, KeyValue};
+use thiserror::Error;
+
+/// What an event did to its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum EventKind {
+    /// The key was created or changed.
+    Put,
+    /// The key was deleted.
+    Delete,
+}
+
+/// One change of one key.
+///
+/// The version before the change may be unknown at first: an event read back
+/// from disk does not carry it. It is then looked up at most once per event,
+/// however many watchers asked for it.
+pub struct Event {
+    kind: EventKind,
+    kv: KeyValue,
+    /// Empty: not looked up yet.
+    prev: OnceLock<Option<KeyValue>>,
+}
+
+impl Event {
+    /// A put whose predecessor is known; `None` means the put created the key.
+    #[must_use]
+    pub fn put(kv: KeyValue, prev: Option<KeyValue>) -> Self {
+        Self {
+            kind: EventKind::Put,
+            kv,
+            prev: OnceLock::from(prev),
+        }
+    }
+
+    /// A delete whose predecessor is known; `None` if it is compacted away.
+    #[must_use]
+    pub fn delete(key: Bytes, revision: i64, prev: Option<KeyValue>) -> Self {
+        Self {
+            kind: EventKind::Delete,
+            kv: tombstone(key, revision),
+            prev: OnceLock::from(prev),
+        }
+    }
+
+    /// A put read from history without its predecessor.
+    #[must_use]
+    pub fn put_without_prev(kv: KeyValue) -> Self {
+        let created = kv.create_revision == kv.mod_revision;
+        let prev = if created {
+            OnceLock::from(None)
+        } else {
+            OnceLock::new()
+        };
+        Self {
+            kind: EventKind::Put,
+            kv,
+            prev,
+        }
+    }
+
+    /// A delete read from history without its predecessor.
+    #[must_use]
+    pub fn delete_without_prev(key: Bytes, revision: i64) -> Self {
+        Self {
+            kind: EventKind::Delete,
+            kv: tombstone(key, revision),
+            prev: OnceLock::new(),
+        }
+    }
+
+    /// Put or delete.
+    #[must_use]
+    pub fn kind(&self) -> EventKind {
+        self.kind
+    }
+
+    /// The new version; for a delete only the key and the revision of the delete.
+    #[must_use]
+    pub fn kv(&self) -> &KeyValue {
+        &self.kv
+    }
+
+    /// The version before the event, if there was one and it is known.
+    #[must_use]
+    pub fn prev(&self) -> Option<&KeyValue> {
+        self.prev.get().and_then(Option::as_ref)
+    }
+
+    /// Looks the predecessor up, unless that was done before.
+    pub(super) fn resolve_prev(&self, history: &dyn History) {
+        self.prev
+            .get_or_init(|| history.prev_kv(&self.kv.key, self.kv.mod_revision));
+    }
+
+    pub(super) fn to_message(&self, with_prev: bool) -> mvccpb::Event {
+        let kind = match self.kind {
+            EventKind::Put => mvccpb::event::EventType::Put,
+            EventKind::Delete => mvccpb::event::EventType::Delete,
+        };
+        mvccpb::Event {
+            r#type: kind.into(),
+            kv: Some(self.kv.clone()),
+            prev_kv: if with_prev {
+                self.prev().cloned()
+            } else {
+                None
+            },
+        }
+    }
+
+    /// Close upper estimate of the encoded size; exact enough to bound queues.
+    pub(super) fn bytes_estimate(&self, with_prev: bool) -> usize {
+        let size = |kv: &KeyValue| kv.key.len() + kv.value.len() + EVENT_FIXED_BYTES;
+        let prev = if with_prev {
+            self.prev().map_or(0, size)
+        } else {
+            0
+        };
+        size(&self.kv) + prev
+    }
+}
+
+/// Tags, lengths and the five integers of one key-value record, roughly.
+const EVENT_FIXED_BYTES: usize = 48;
+
+fn tombstone(key: Bytes, revision: i64) -> KeyValue {
+    KeyValue {
+        key,
+        mod_revision: revision,
+        ..KeyValue::default()
+    }
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:?} {:?}@{}",
+            self.kind, self.kv.key, self.kv.mod_revision
+        )
+    }
+}
+
+/// All events of one revision, in the order of the transaction's operations.
+#[derive(Debug)]
+pub struct RevisionEvents {
+    /// The revision; every event in `events` has it as its `mod_revision`.
+    pub revision: i64,
+    /// Never empty: a transaction that changes nothing makes no revision.
+    pub events: Box<[Event]>,
+}
+
+/// The asked revision is older than what the store still has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("history before revision {compact_revision} is compacted; start at that revision or later")]
+pub struct Compacted {
+    /// The oldest revision that can still be read.
+    pub compact_revision: i64,
+}
+
+/// Read access to past revisions, for watchers that are behind.
+///
+/// Implemented by the store over an immutable view. Revisions at and after
+/// `compact_revision` are complete, including a delete exactly there.
+pub trait History {
+    /// The newest revision in this view.
+    fn revision(&self) -> i64;
+
+    /// The oldest revision whose events are complete; 0 if never compacted.
+    fn compact_revision(&self) -> i64;
+
+    /// The oldest `revisions_max` revisions at or after `from`, ascending. It
+    /// may return fewer, to bound its own memory, but returns none only if
+    /// there are none.
+    ///
+    /// # Errors
+    /// [`Compacted`] if `from` is before [`Self::compact_revision`].
+    fn events_since(
+        &self,
+        from: i64,
+        revisions_max: usize,
+    ) -> Result<Vec<Arc<RevisionEvents>>, Compacted>;
+
+    /// The version of `key` just before `mod_revision`; `None` if it did not
+    /// exist then or that is compacted.
+    fn prev_kv(&self, key: &[u8], mod_revision: i64) -> Option<KeyValue>;
+}

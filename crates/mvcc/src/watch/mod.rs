@@ -1,0 +1,41 @@
+//! Tells clients what changed: every event of their range, once, in order,
+//! whole revisions at a time.
+//!
+//! ```text
+//!  apply thread ──publish──▶  ┌─────┐ ──▶ queue of stream 1 ──take──▶ network task
+//!  client requests ──create─▶ │ Hub │ ──▶ queue of stream 2 ──take──▶ network task
+//!  sync loop ──sync_step────▶ └─────┘       (bounded, pointers to shared events)
+//!                  │ reads
+//!               History (the store)
+//! ```
+//!
+//! [`Hub`] owns all watches of a member and is called by the server, which puts
+//! it behind one lock. Network tasks own an [`Outlet`] each and do not touch
+//! that lock. A client that does not read costs a bounded queue and nothing
+//! else: its watches stop being fed and read [`History`] when there is room.
+//!
+//! It never blocks, never reads a clock (time is an argument), never encodes
+//! anything on the publishing thread, and never drops an event without either
+//! delivering it later or ending the watch with the compact revision.
+
+mod delivery;
+mod event;
+mod hub;
+mod index;
+mod interval;
+mod outlet;
+mod progress;
+mod publish;
+mod range;
+mod response;
+mod sync;
+mod watcher;
+
+pub use event::{Compacted, Event, EventKind, History, RevisionEvents};
+pub use hub::{Hub, HubStats, RequestError, StreamId, StreamOptions};
+pub use outlet::{Limits, Outlet, Queued, Wake};
+pub use publish::PublishError;
+pub use range::{KeyRange, RangeEnd};
+pub use response::{NO_WATCH_ID, Response};
+pub use sync::{SyncBatch, SyncBudget, SyncPlan, SyncReport};
+pub use watcher::{WatchInfo, WatchState};

@@ -1,0 +1,358 @@
+//! The way out: one bounded queue per client stream.
+//!
+//! ```text
+//!   publish / sync / progress ──offer──▶ [ queue ] ──take──▶ network task
+//!                                           │ full: refused, the watcher
+//!                                           ▼ re-reads history later
+//! ```
+//!
+//! The hub fills it, one network task empties it through its [`Outlet`]; they
+//! meet only at the queue's own lock, never at the hub's. Everything for a
+//! stream goes through this one queue in order, which is why a progress notice
+//! cannot overtake an event and a created answer always comes first.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::delivery::Delivery;
+use super::response::{Events, Response};
+
+/// How much may wait for one stream, and how large one response may become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Responses waiting in one stream's queue.
+    pub responses_max: usize,
+    /// Bytes of events waiting in one stream's queue. One response may exceed
+    /// it if it is alone, so that a single huge revision gets through.
+    pub bytes_max: usize,
+    /// Answers to requests waiting in one stream's queue; more requests are
+    /// refused until the client reads.
+    pub answers_max: usize,
+    /// Watches on one stream.
+    pub watches_max: usize,
+    /// A response at least this large is cut for watches that asked for
+    /// fragments. The server sets it to its request limit plus 512 KiB.
+    pub fragment_bytes: usize,
+    /// A catch-up response stops before the revision that would exceed this.
+    pub catch_up_bytes_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            responses_max: 16 * 1024,
+            bytes_max: 16 * 1024 * 1024,
+            answers_max: 64,
+            watches_max: 1 << 20,
+            fragment_bytes: 2 * 1024 * 1024,
+            catch_up_bytes_max: 1024 * 1024,
+        }
+    }
+}
+
+/// Told when a stream needs attention. Called on the publishing thread, so an
+/// implementation only sets a flag or notifies a task; it never blocks and
+/// never calls the hub.
+pub trait Wake: Send + Sync {
+    /// The queue was empty and now is not: take until there is nothing.
+    fn readable(&self);
+
+    /// The hub, or a refused request, waits for room on this stream, and there
+    /// is room now: run a sync step, and send the refused request again.
+    fn drained(&self);
+}
+
+/// One entry of the queue: what to say, and pointers to what it carries.
+pub(super) enum Item {
+    Events {
+        watch_id: i64,
+        with_prev: bool,
+        fragment: bool,
+        delivery: Delivery,
+    },
+    Progress {
+        watch_id: i64,
+        revision: i64,
+    },
+    /// Answers and cancellations; rare, so they may cost an allocation.
+    Answer(Box<Response>),
+}
+
+impl Item {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Events {
+                with_prev,
+                delivery,
+                ..
+            } => delivery.bytes(*with_prev),
+            Self::Progress { .. } | Self::Answer(_) => 0,
+        }
+    }
+}
+
+/// The hub's end of a stream's queue.
+pub(super) struct Inlet {
+    queue: Mutex<Queue>,
+    wake: Arc<dyn Wake>,
+    limits: Limits,
+}
+
+pub(super) struct Queue {
+    items: VecDeque<Item>,
+    bytes: usize,
+    answers: usize,
+    /// Some watcher of the stream is behind. Then live events may fill only
+    /// half of the queue: the rest is for catching up, or one busy watch would
+    /// starve its neighbours for ever.
+    has_lagging: bool,
+    /// Somebody was refused and wants to hear about room.
+    room_wanted: bool,
+}
+
+/// Which part of the queue the caller may fill.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Share {
+    /// Live events: half while others lag.
+    Live,
+    /// Catch-up and progress: all.
+    All,
+}
+
+/// What became of an offered item.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Offer {
+    Queued,
+    /// Queued into an empty queue: call [`Inlet::wake_reader`] once the lock is free.
+    QueuedFirst,
+    Full,
+}
+
+impl Inlet {
+    pub(super) fn new(limits: Limits, wake: Arc<dyn Wake>) -> Arc<Self> {
+        let queue = Queue {
+            items: VecDeque::new(),
+            bytes: 0,
+            answers: 0,
+            has_lagging: false,
+            room_wanted: false,
+        };
+        Arc::new(Self {
+            queue: Mutex::new(queue),
+            wake,
+            limits,
+        })
+    }
+
+    /// The queue's state is whole between statements, so a panic elsewhere
+    /// while it was locked does not make it unusable.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn wake_reader(&self) {
+        self.wake.readable();
+    }
+
+    /// Offers one item and wakes the reader if needed; false if there is no room.
+    pub(super) fn offer(&self, item: Item, share: Share) -> bool {
+        let offer = self.lock().offer(item, share, &self.limits);
+        if offer == Offer::QueuedFirst {
+            self.wake_reader();
+        }
+        offer != Offer::Full
+    }
+
+    /// Queues an answer or a cancellation whatever the queue holds: each belongs
+    /// to one request or ends one watch, so their number is bounded by those.
+    pub(super) fn answer(&self, response: Response) {
+        let first = {
+            let mut queue = self.lock();
+            queue.answers += 1;
+            queue.items.push_back(Item::Answer(Box::new(response)));
+            queue.items.len() == 1
+        };
+        if first {
+            self.wake_reader();
+        }
+    }
+
+    /// Whether one more request may be answered. If not, `drained` will tell.
+    pub(super) fn has_answer_room(&self) -> bool {
+        let mut queue = self.lock();
+        let room = queue.answers < self.limits.answers_max;
+        queue.room_wanted |= !room;
+        room
+    }
+
+    /// Whether catching up is worth a try. If not, `drained` will tell.
+    pub(super) fn has_room(&self) -> bool {
+        let mut queue = self.lock();
+        let room =
+            queue.items.len() < self.limits.responses_max && queue.bytes < self.limits.bytes_max;
+        queue.room_wanted |= !room;
+        room
+    }
+
+    pub(super) fn set_has_lagging(&self, has_lagging: bool) {
+        self.lock().has_lagging = has_lagging;
+    }
+}
+
+impl Queue {
+    pub(super) fn offer(&mut self, item: Item, share: Share, limits: &Limits) -> Offer {
+        let halved = share == Share::Live && self.has_lagging;
+        let divisor = if halved { 2 } else { 1 };
+        let bytes = item.bytes();
+        let was_empty = self.items.is_empty();
+        let fits = self.items.len() < limits.responses_max / divisor
+            && self.bytes.saturating_add(bytes) <= limits.bytes_max / divisor;
+        if !was_empty && !fits {
+            self.room_wanted = true;
+            return Offer::Full;
+        }
+        self.bytes += bytes;
+        self.items.push_back(item);
+        if was_empty {
+            Offer::QueuedFirst
+        } else {
+            Offer::Queued
+        }
+    }
+
+    /// Takes the oldest item, and whether somebody should hear about room.
+    fn pop(&mut self, limits: &Limits) -> (Option<Item>, bool) {
+        let item = self.items.pop_front();
+        if let Some(item) = &item {
+            self.bytes = self.bytes.saturating_sub(item.bytes());
+            if matches!(item, Item::Answer(_)) {
+                self.answers = self.answers.saturating_sub(1);
+            }
+        }
+        if self.items.is_empty() && self.items.capacity() > KEPT_CAPACITY_MAX {
+            // A burst must not pin its memory on every idle stream.
+            self.items = VecDeque::new();
+        }
+        let roomy = self.items.len() <= limits.responses_max / 2
+            && self.bytes <= limits.bytes_max / 2
+            && self.answers <= limits.answers_max / 2;
+        let tell = roomy && self.room_wanted;
+        self.room_wanted &= !tell;
+        (item, tell)
+    }
+}
+
+/// Queue entries an idle stream may keep allocated.
+const KEPT_CAPACITY_MAX: usize = 1024;
+
+/// The network's end of a stream's queue. One task owns it.
+pub struct Outlet {
+    inlet: Arc<Inlet>,
+    /// Rest of a response that is being sent in fragments.
+    unsent: Option<Response>,
+}
+
+/// How much waits in a stream's queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Queued {
+    /// Responses, of every kind.
+    pub responses: usize,
+    /// Estimated wire bytes of their events.
+    pub bytes: usize,
+}
+
+impl Outlet {
+    pub(super) fn new(inlet: Arc<Inlet>) -> Self {
+        Self {
+            inlet,
+            unsent: None,
+        }
+    }
+
+    /// The next response to send; `None` until [`Wake::readable`] is called again.
+    #[must_use]
+    pub fn take(&mut self) -> Option<Response> {
+        let response = match self.unsent.take() {
+            Some(rest) => rest,
+            None => self.next()?,
+        };
+        let (head, rest) = cut(response, self.inlet.limits.fragment_bytes);
+        self.unsent = rest;
+        Some(head)
+    }
+
+    /// What waits, not counting a response of which a part is already taken.
+    #[must_use]
+    pub fn queued(&self) -> Queued {
+        let queue = self.inlet.lock();
+        Queued {
+            responses: queue.items.len(),
+            bytes: queue.bytes,
+        }
+    }
+
+    fn next(&self) -> Option<Response> {
+        let (item, tell) = self.inlet.lock().pop(&self.inlet.limits);
+        if tell {
+            self.inlet.wake.drained();
+        }
+        Some(match item? {
+            Item::Answer(response) => *response,
+            Item::Progress { watch_id, revision } => Response::empty(watch_id, revision),
+            Item::Events {
+                watch_id,
+                with_prev,
+                fragment,
+                delivery,
+            } => {
+                let mut response = Response::empty(watch_id, delivery.header_revision());
+                response.fragment = fragment;
+                let part = 0..delivery.len();
+                response.events = Some(Events {
+                    delivery,
+                    with_prev,
+                    part,
+                });
+                response
+            }
+        })
+    }
+}
+
+/// Upper bound of everything in a response that is not an event.
+const HEAD_BYTES_MAX: usize = 96;
+
+/// Cuts a response that may be fragmented (its `fragment` field says so) into
+/// what fits and the rest; at least one event fits. Only a part that is not
+/// the last keeps the field set.
+fn cut(mut response: Response, fragment_bytes: usize) -> (Response, Option<Response>) {
+    if !response.fragment {
+        return (response, None);
+    }
+    response.fragment = false;
+    let Some(events) = &mut response.events else {
+        return (response, None);
+    };
+    let mut bytes = HEAD_BYTES_MAX;
+    let fitting = events.frames().take_while(|frame| {
+        bytes += frame.len();
+        bytes < fragment_bytes
+    });
+    let end = events.part.start + fitting.count().max(1);
+    if end >= events.part.end {
+        return (response, None);
+    }
+    let rest = Events {
+        delivery: events.delivery.clone(),
+        with_prev: events.with_prev,
+        part: end..events.part.end,
+    };
+    events.part.end = end;
+    response.fragment = true;
+    let rest = Response {
+        fragment: true,
+        events: Some(rest),
+        ..Response::empty(response.watch_id, response.revision)
+    };
+    (response, Some(rest))
+}

@@ -1,0 +1,177 @@
+//! Live events to the watches that are in step. Runs on the apply thread.
+//!
+//! The cost is one search per event and, per matching watcher, one push of a
+//! pointer into its stream's queue. Which events match is found once per group
+//! of watchers with the same range; a queue without room refuses at once and
+//! its watcher is left to the sync loop.
+
+use std::sync::{Arc, MutexGuard};
+
+use thiserror::Error;
+
+use super::delivery::{Delivery, EncodedRevision};
+use super::event::RevisionEvents;
+use super::hub::{Hub, Member};
+use super::outlet::{Inlet, Item, Limits, Offer, Queue, Share};
+use super::watcher::{WatchState, WatcherKey};
+
+/// The events were not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("revision {published} was published after {newest}; revisions must ascend")]
+pub struct PublishError {
+    /// What was offered.
+    pub published: i64,
+    /// What the hub already had.
+    pub newest: i64,
+}
+
+impl Hub {
+    /// Queues the events of the next revision for every watch in step. The
+    /// events must know their previous versions ([`super::Event::put`] and
+    /// [`super::Event::delete`]), because live watches do not look them up.
+    ///
+    /// If revisions were left out, every watch reads them from history first.
+    ///
+    /// # Errors
+    /// [`PublishError`] if the revision is not newer than the last; nothing happened.
+    pub fn publish(&mut self, events: &Arc<RevisionEvents>) -> Result<(), PublishError> {
+        let revision = events.revision;
+        if revision <= self.revision {
+            return Err(PublishError {
+                published: revision,
+                newest: self.revision,
+            });
+        }
+        if revision > self.revision + 1 {
+            self.fall_back_from(self.revision + 1);
+        }
+        self.revision = revision;
+        self.start_due(revision);
+        self.match_groups(events);
+        if !self.touched.is_empty() {
+            self.fan_out(events);
+        }
+        Ok(())
+    }
+
+    /// Every synced watch will read history from `next` on.
+    fn fall_back_from(&mut self, next: i64) {
+        let synced: Vec<WatcherKey> = self
+            .watchers
+            .iter()
+            .filter(|(_, watcher)| watcher.state == WatchState::Synced)
+            .map(|(key, _)| key)
+            .collect();
+        for key in synced {
+            self.set_state(key, WatchState::CatchingUp { next });
+        }
+    }
+
+    /// Future watches whose first revision is the one being published, or was
+    /// left out before it.
+    fn start_due(&mut self, revision: i64) {
+        while let Some(&(start, key)) = self.future.first() {
+            if start > revision {
+                return;
+            }
+            let state = if start == revision {
+                WatchState::Synced
+            } else {
+                WatchState::CatchingUp { next: start }
+            };
+            self.set_state(key, state);
+        }
+    }
+
+    /// Notes in each group that has synced members which events it gets.
+    fn match_groups(&mut self, events: &Arc<RevisionEvents>) {
+        let (groups, touched) = (&mut self.groups, &mut self.touched);
+        for (number, event) in events.events.iter().enumerate() {
+            self.index.visit(&event.kv().key, |key| {
+                let Some(group) = groups.get_mut(key) else {
+                    return;
+                };
+                if group.synced.is_empty() || !group.filters.accept(event.kind()) {
+                    return;
+                }
+                if group.matched.is_empty() {
+                    touched.push(key);
+                }
+                group.matched.push(number);
+            });
+        }
+    }
+
+    fn fan_out(&mut self, events: &Arc<RevisionEvents>) {
+        let revision = events.revision;
+        let encoded = Arc::new(EncodedRevision::new(Arc::clone(events)));
+        let mut touched = std::mem::take(&mut self.touched);
+        let mut refused = std::mem::take(&mut self.refused);
+        for key in touched.drain(..) {
+            let Some(group) = self.groups.get_mut(key) else {
+                continue;
+            };
+            let delivery = if group.matched.len() == events.events.len() {
+                Delivery::Whole(Arc::clone(&encoded))
+            } else {
+                let picks = group
+                    .matched
+                    .iter()
+                    .map(|number| (Arc::clone(&encoded), *number));
+                Delivery::picked(revision, picks.collect())
+            };
+            group.matched.clear();
+            group.last_event_revision = revision;
+            push_to_all(&group.synced, &delivery, &self.limits, &mut refused);
+        }
+        for key in refused.drain(..) {
+            self.set_state(key, WatchState::Slow { next: revision });
+        }
+        self.touched = touched;
+        self.refused = refused;
+    }
+}
+
+/// Pushes to every member, keeping a queue locked while neighbours share it.
+fn push_to_all(
+    members: &[Member],
+    delivery: &Delivery,
+    limits: &Limits,
+    refused: &mut Vec<WatcherKey>,
+) {
+    let mut open: Option<(&Arc<Inlet>, MutexGuard<'_, Queue>, bool)> = None;
+    for member in members {
+        let same = open
+            .as_ref()
+            .is_some_and(|(inlet, ..)| Arc::ptr_eq(inlet, &member.inlet));
+        if !same {
+            finish(open.take());
+            open = Some((&member.inlet, member.inlet.lock(), false));
+        }
+        let Some((_, queue, wake)) = &mut open else {
+            continue;
+        };
+        let item = Item::Events {
+            watch_id: member.watch_id,
+            with_prev: member.prev_kv,
+            fragment: member.fragment,
+            delivery: delivery.clone(),
+        };
+        match queue.offer(item, Share::Live, limits) {
+            Offer::Queued => {}
+            Offer::QueuedFirst => *wake = true,
+            Offer::Full => refused.push(member.watcher),
+        }
+    }
+    finish(open);
+}
+
+/// Unlocks first: the woken task wants the same lock.
+fn finish(open: Option<(&Arc<Inlet>, MutexGuard<'_, Queue>, bool)>) {
+    if let Some((inlet, queue, wake)) = open {
+        drop(queue);
+        if wake {
+            inlet.wake_reader();
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! What leases promise, rule by rule.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use portunus_mvcc::lease::{
+    CHECKPOINT_BATCH_MAX, Lessor, LessorConfig, Renewal, TTL_S_MAX, TimeToLive, decode_record,
+    encode_record, record_key,
+};
+use portunus_proto::EtcdError;
+use portunus_proto::leasepb;
+
+const CHECKPOINTING: LessorConfig = LessorConfig {
+    min_ttl_s: 2,
+    revoke_rate_per_s: 1000,
+    retry_interval_ms: 3000,
+    checkpoint_interval_s: Some(300),
+};
+
+fn primary(config: LessorConfig) -> Lessor {
+    let mut lessor = Lessor::new(config);
+    lessor.promote(0, 0);
+    lessor
+}
+
+fn remaining(lessor: &Lessor, id: i64, now_ms: u64) -> i64 {
+    lessor.time_to_live(id, now_ms).unwrap().remaining_s
+}
+
+#[test]
+fn grants_are_checked_as_etcd_checks_them() {
+    let mut lessor = primary(LessorConfig::default());
+    assert_eq!(lessor.grant(0, 10, 0), Err(EtcdError::LeaseNotFound));
+    assert_eq!(
+        lessor.grant(1, TTL_S_MAX + 1, 0),
+        Err(EtcdError::LeaseTtlTooLarge)
+    );
+    assert_eq!(lessor.grant(1, TTL_S_MAX, 0).unwrap().ttl, TTL_S_MAX);
+    assert_eq!(lessor.grant(1, 10, 0), Err(EtcdError::LeaseExists));
+    // Too large is found before exists.
+    assert_eq!(
+        lessor.grant(1, TTL_S_MAX + 1, 0),
+        Err(EtcdError::LeaseTtlTooLarge)
+    );
+    for (id, ttl_s) in [(2, 1), (3, 0), (-4, -5)] {
+        let record = lessor.grant(id, ttl_s, 0).unwrap();
+        assert_eq!(
+            (record.id, record.ttl, record.remaining_ttl),
+            (id, 2, 0),
+            "raised"
+        );
+        assert!(lessor.exists(id));
+    }
+}
+
+#[test]
+fn time_to_live_counts_down_in_whole_seconds() {
+    let mut lessor = primary(LessorConfig::default());
+    lessor.grant(1, 10, 500).unwrap();
+    let answer = lessor.time_to_live(1, 1000).unwrap();
+    assert_eq!(
+        answer,
+        TimeToLive {
+            remaining_s: 9,
+            granted_ttl_s: 10
+        }
+    );
+    assert_eq!(remaining(&lessor, 1, 10_499), 0);
+    assert_eq!(remaining(&lessor, 1, 12_600), -2, "over, but not revoked");
+    assert_eq!(lessor.time_to_live(2, 0), Err(EtcdError::LeaseNotFound));
+    lessor.demote();
+    assert_eq!(lessor.time_to_live(1, 0), Err(EtcdError::LeaderChanged));
+}
+
+#[test]
+fn only_the_primary_renews_and_only_what_is_alive() {
+    let mut lessor = Lessor::new(LessorConfig::default());
+    lessor.grant(1, 10, 0).unwrap();
+    assert_eq!(lessor.renew(1, 0), Err(EtcdError::NotPrimaryLessor));
+    lessor.promote(0, 0);
+    assert_eq!(lessor.renew(2, 0), Err(EtcdError::LeaseNotFound));
+    assert_eq!(lessor.renew(1, 9999), Ok(Renewal::Renewed { ttl_s: 10 }));
+    assert_eq!(remaining(&lessor, 1, 9999), 10);
+    assert_eq!(lessor.renew(1, 19_999), Ok(Renewal::AwaitRevoke));
+    lessor.revoke(1).unwrap();
+    assert_eq!(lessor.renew(1, 19_999), Err(EtcdError::LeaseNotFound));
+    assert_eq!(lessor.revoke(1), Err(EtcdError::LeaseNotFound));
+}
+
+#[test]
+fn due_leases_come_in_the_order_they_ended_and_again_if_not_revoked() {
+    let mut lessor = primary(LessorConfig::default());
+    for (id, ttl_s) in [(1, 30), (2, 10), (3, 20), (4, 40)] {
+        lessor.grant(id, ttl_s, 0).unwrap();
+    }
+    let _ = lessor.renew(2, 5000).unwrap();
+    assert_eq!(lessor.list(), [2, 3, 1, 4]);
+    assert!(lessor.due(14_999, 9).is_empty());
+    assert_eq!(lessor.due(35_000, 2), [2, 3]);
+    assert_eq!(lessor.due(35_000, 2), [1], "those handed out wait");
+    lessor.revoke(3).unwrap();
+    assert!(lessor.due(37_999, 9).is_empty());
+    assert_eq!(lessor.due(38_000, 9), [1, 2]);
+    lessor.demote();
+    assert!(
+        lessor.due(100_000, 9).is_empty(),
+        "only the primary keeps time"
+    );
+}
+
+#[test]
+fn promotion_gives_every_lease_its_time_again_and_a_bit_more() {
+    let mut lessor = Lessor::new(LessorConfig::default());
+    lessor.grant(1, 10, 0).unwrap();
+    lessor.grant(2, 500, 0).unwrap();
+    lessor.checkpoint(2, 100, 0, false);
+    lessor.promote(1_000_000, 1500);
+    assert_eq!(lessor.list(), [1, 2]);
+    assert!(lessor.due(1_011_499, 9).is_empty());
+    assert_eq!(lessor.due(1_011_500, 9), [1]);
+    assert_eq!(
+        remaining(&lessor, 2, 1_000_000),
+        101,
+        "what the checkpoint left"
+    );
+}
+
+#[test]
+fn a_renewal_right_after_promotion_may_shorten_and_is_still_honoured() {
+    let mut lessor = Lessor::new(LessorConfig::default());
+    lessor.grant(1, 10, 0).unwrap();
+    lessor.promote(0, 60_000);
+    let _ = lessor.renew(1, 1000).unwrap();
+    assert!(lessor.due(10_999, 9).is_empty());
+    assert_eq!(lessor.due(11_000, 9), [1]);
+}
+
+#[test]
+fn leases_that_would_end_together_are_spread_below_the_revoke_rate() {
+    let mut lessor = Lessor::new(LessorConfig::default());
+    for id in 1..=5000 {
+        lessor.grant(id, 10, 0).unwrap();
+    }
+    lessor.promote(0, 0);
+    let mut ended = 0;
+    for second in 1..=20 {
+        let due = lessor.due(second * 1000, 100_000);
+        let in_this_second = due.len();
+        for id in due {
+            lessor.revoke(id).unwrap();
+        }
+        assert!(in_this_second <= 751, "{in_this_second} in second {second}");
+        assert!(
+            second >= 10 || in_this_second == 0,
+            "none earlier than promised"
+        );
+        ended += in_this_second;
+    }
+    assert_eq!(ended, 5000);
+}
+
+#[test]
+fn few_leases_are_not_spread() {
+    let mut lessor = Lessor::new(LessorConfig::default());
+    for id in 1..1000 {
+        lessor.grant(id, 10, 0).unwrap();
+    }
+    lessor.promote(0, 0);
+    assert_eq!(lessor.due(10_000, 10_000).len(), 999);
+}
+
+#[test]
+fn long_leases_are_checkpointed_once_per_interval() {
+    let mut lessor = primary(CHECKPOINTING);
+    lessor.grant(1, 1000, 0).unwrap();
+    lessor.grant(2, 300, 0).unwrap();
+    assert!(lessor.checkpoints_due(299_999).is_empty());
+    let batch = lessor.checkpoints_due(300_000);
+    assert_eq!(
+        batch.len(),
+        1,
+        "a lease no longer than the interval is not worth it"
+    );
+    assert_eq!((batch[0].id, batch[0].remaining_ttl), (1, 700));
+    assert!(lessor.checkpoints_due(300_000).is_empty());
+    assert_eq!(
+        lessor.checkpoints_due(600_500)[0].remaining_ttl,
+        400,
+        "rounded up"
+    );
+    assert_eq!(lessor.checkpoints_due(900_500)[0].remaining_ttl, 100);
+    assert!(
+        lessor.checkpoints_due(2_000_000).is_empty(),
+        "too short, then over"
+    );
+}
+
+#[test]
+fn renewing_a_checkpointed_lease_first_clears_the_checkpoint() {
+    let mut lessor = primary(CHECKPOINTING);
+    lessor.grant(1, 1000, 0).unwrap();
+    lessor.checkpoint(1, 700, 300_000, true);
+    assert_eq!(lessor.renew(1, 310_000), Ok(Renewal::ClearCheckpointFirst));
+    assert_eq!(remaining(&lessor, 1, 310_000), 690, "nothing changed yet");
+    lessor.checkpoint(1, 0, 310_000, true);
+    assert_eq!(
+        lessor.renew(1, 310_000),
+        Ok(Renewal::Renewed { ttl_s: 1000 })
+    );
+    assert_eq!(remaining(&lessor, 1, 310_000), 1000);
+}
+
+#[test]
+fn a_lease_that_became_short_is_checkpointed_again_after_a_renewal() {
+    let mut lessor = primary(CHECKPOINTING);
+    lessor.grant(1, 500, 0).unwrap();
+    assert_eq!(lessor.checkpoints_due(300_000)[0].remaining_ttl, 200);
+    // That proposal was lost, so there is nothing to clear.
+    let _ = lessor.renew(1, 400_000).unwrap();
+    assert_eq!(lessor.checkpoints_due(700_000)[0].remaining_ttl, 200);
+}
+
+#[test]
+fn checkpoints_come_in_batches() {
+    let mut lessor = primary(CHECKPOINTING);
+    for id in 1..=2500 {
+        lessor.grant(id, 1000, 0).unwrap();
+    }
+    let sizes: Vec<usize> = (0..4)
+        .map(|_| lessor.checkpoints_due(300_000).len())
+        .collect();
+    assert_eq!(sizes, [CHECKPOINT_BATCH_MAX, CHECKPOINT_BATCH_MAX, 500, 0]);
+}
+
+#[test]
+fn checkpoints_off_means_none_due_and_plain_renewals() {
+    let mut lessor = primary(LessorConfig::default());
+    lessor.grant(1, 10_000, 0).unwrap();
+    lessor.checkpoint(1, 50, 0, false);
+    assert!(lessor.checkpoints_due(9_000_000).is_empty());
+    assert_eq!(
+        lessor.renew(1, 1000),
+        Ok(Renewal::Renewed { ttl_s: 10_000 })
+    );
+    assert_eq!(remaining(&lessor, 1, 1000), 10_000);
+}
+
+#[test]
+fn the_remaining_time_is_persisted_only_if_the_cluster_does_that() {
+    let mut lessor = primary(CHECKPOINTING);
+    lessor.grant(1, 1000, 0).unwrap();
+    assert_eq!(lessor.checkpoint(1, 700, 0, false), None);
+    assert_eq!(lessor.record(1, false).unwrap().remaining_ttl, 0);
+    let record = lessor.checkpoint(1, 600, 0, true).unwrap();
+    assert_eq!(
+        (record.id, record.ttl, record.remaining_ttl),
+        (1, 1000, 600)
+    );
+    assert_eq!(
+        lessor.checkpoint(9, 600, 0, true),
+        None,
+        "gone leases need none"
+    );
+}
+
+#[test]
+fn records_are_etcds_bytes_and_survive_a_restart() {
+    let record = leasepb::Lease {
+        id: 0x0102,
+        ttl: 300,
+        remaining_ttl: 7,
+    };
+    assert_eq!(record_key(0x0102), [0, 0, 0, 0, 0, 0, 1, 2]);
+    assert_eq!(
+        encode_record(&record),
+        [0x08, 0x82, 0x02, 0x10, 0xac, 0x02, 0x18, 0x07]
+    );
+    assert_eq!(decode_record(&encode_record(&record)).unwrap(), record);
+    assert!(decode_record(&[0xff]).is_err());
+
+    let mut lessor = primary(LessorConfig::default());
+    lessor.grant(5, 10, 0).unwrap();
+    let short = leasepb::Lease {
+        id: 1,
+        ttl: 1,
+        remaining_ttl: 0,
+    };
+    lessor.recover([record, short]);
+    assert_eq!(
+        (lessor.len(), lessor.exists(5), lessor.is_primary()),
+        (2, false, false)
+    );
+    assert_eq!(
+        lessor.record(1, true).unwrap().ttl,
+        2,
+        "raised to the minimum"
+    );
+    lessor.promote(0, 0);
+    assert_eq!(remaining(&lessor, 0x0102, 0), 7);
+}
