@@ -22,7 +22,6 @@
 pub mod backend;
 mod config;
 mod error;
-mod event;
 pub mod lease;
 mod reader;
 pub mod revision;
@@ -33,7 +32,6 @@ pub mod watch;
 
 pub use config::Config;
 pub use error::{ApplyError, OpenError, ReadError, StoreFault};
-pub use event::{Event, EventKind, RevisionEvents};
 pub use reader::{CompactionHashJob, KvHash, RangeStream, Reader};
 pub use revision::Revision;
 pub use rules::lease::{LeaseLookup, NO_LEASE};
@@ -41,3 +39,4 @@ pub use rules::range::KeyRange;
 pub use rules::txn::RangeResults;
 pub use store::{Applied, CompactionStep, EntryId, Hooks, RestoreProgress, Restored, Store};
 pub use version::{Value, Version};
+pub use watch::{Event, EventKind, RevisionEvents};

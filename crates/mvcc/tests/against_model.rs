@@ -243,9 +243,9 @@ impl Harness {
             .iter()
             .flat_map(|revision| {
                 revision.events.iter().map(|event| {
-                    assert_eq!(event.kv.mod_revision, revision.revision);
+                    assert_eq!(event.kv().mod_revision, revision.revision);
                     let prev = reader.prev_kv(event).unwrap();
-                    (event.kind, event.kv.clone(), prev)
+                    (event.kind(), event.kv().clone(), prev)
                 })
             })
             .collect();

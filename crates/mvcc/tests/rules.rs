@@ -225,7 +225,7 @@ mod revisions {
         let seen: Vec<_> = events
             .events
             .iter()
-            .map(|event| (event.kind, event.kv.key.clone()))
+            .map(|event| (event.kind(), event.kv().key.clone()))
             .collect();
         assert_eq!(
             seen,
@@ -557,7 +557,7 @@ mod writes {
         store.put("c", "detached");
         let events = store.apply(|s| s.revoke_lease(5)).unwrap().unwrap();
         assert_eq!(events.revision, 7);
-        let removed: Vec<_> = events.events.iter().map(|e| e.kv.key.clone()).collect();
+        let removed: Vec<_> = events.events.iter().map(|e| e.kv().key.clone()).collect();
         assert_eq!(removed, [bytes("a"), bytes("a\0"), bytes("b")]);
         let nothing = store.apply(|s| s.revoke_lease(5)).unwrap();
         assert_eq!(nothing, None, "no keys, no revision");

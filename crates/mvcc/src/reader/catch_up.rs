@@ -8,11 +8,11 @@ use portunus_proto::EtcdError;
 use super::Reader;
 use crate::{
     error::ReadError,
-    event::{Event, RevisionEvents},
     revision::Revision,
     rules::Entry,
     store::shared::StoredValues,
     version::Version,
+    watch::{Event, RevisionEvents},
 };
 
 impl Reader {
@@ -85,14 +85,14 @@ fn event(
     prev: Option<&Version>,
     values: &StoredValues<'_>,
 ) -> Result<Event, ReadError> {
-    let prev = prev.filter(|prev| !prev.is_tombstone()).cloned();
+    let prev = prev.filter(|prev| !prev.is_tombstone());
     if version.is_tombstone() {
-        return Ok(Event::delete(key.clone(), version.revision.main, prev));
+        return Ok(Event::after_delete(key, version.revision.main, prev));
     }
     let entry = Entry {
         key,
         version,
         values,
     };
-    Ok(Event::put(entry.key_value(true)?, prev))
+    Ok(Event::after_put(entry.key_value(true)?, prev))
 }

@@ -12,22 +12,20 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use portunus_proto::{
-    etcdserverpb::{RangeRequest, RangeResponse},
+    EtcdError,
+    etcdserverpb::{RangeRequest, RangeResponse, TxnRequest, TxnResponse},
     mvccpb::KeyValue,
 };
 
 use crate::{
     backend::{Backend, BackendError, Sizes, Snapshot},
     error::{ReadError, StoreFault},
-    event::Event,
     rules::{
-        Entry,
         range::{self, Counting},
+        txn,
     },
-    store::{
-        keys_of,
-        shared::{Shared, StoredValues},
-    },
+    store::{keys_of, shared::Shared},
+    watch::Event,
 };
 pub(crate) use hash::HashCache;
 pub use hash::{CompactionHashJob, KvHash};
@@ -72,24 +70,43 @@ impl Reader {
         })
     }
 
-    /// The message of the version before an event, fetching its value if it has
-    /// left memory. `None` if there was none, or it is compacted by now.
-    pub fn prev_kv(&self, event: &Event) -> Result<Option<KeyValue>, ReadError> {
-        let Some(version) = &event.prev else {
-            return Ok(None);
-        };
-        let entry = Entry {
-            key: &event.kv.key,
-            version,
-            values: &StoredValues::new(&*self.shared.backend),
-        };
-        match entry.key_value(true) {
-            Err(ReadError::MissingRecord(_))
-                if event.kv.mod_revision <= self.compact_revision() =>
-            {
-                Ok(None)
+    /// Answers a validated transaction that only reads: compares and ranges, all at one
+    /// revision.
+    pub fn read_txn(&self, request: &TxnRequest) -> Result<TxnResponse, ReadError> {
+        loop {
+            let view = self.shared.view();
+            let result = txn::read(&view, request);
+            // A compaction in between may have taken versions away.
+            if self.compact_revision() == view.compact_revision {
+                return result;
             }
-            result => result.map(Some),
+        }
+    }
+
+    /// The version of a key just before a revision. `None` if it did not exist then, or
+    /// that is compacted by now.
+    pub fn version_before(&self, key: &Bytes, revision: i64) -> Result<Option<KeyValue>, ReadError> {
+        if revision <= 1 {
+            return Ok(None);
+        }
+        let request = RangeRequest {
+            key: key.clone(),
+            revision: revision - 1,
+            limit: 1,
+            ..RangeRequest::default()
+        };
+        match self.range(&request) {
+            Ok(response) => Ok(response.kvs.into_iter().next()),
+            Err(ReadError::Refused(EtcdError::Compacted)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The version before an event, looked up if the event does not carry it.
+    pub fn prev_kv(&self, event: &Event) -> Result<Option<KeyValue>, ReadError> {
+        match event.known_prev() {
+            Some(prev) => Ok(prev.cloned()),
+            None => self.version_before(&event.kv().key, event.kv().mod_revision),
         }
     }
 

@@ -212,6 +212,25 @@ pub fn execute_delete(
     })
 }
 
+/// Answers a transaction that only reads; see [`is_read_only`].
+pub fn read(view: &impl KeyView, txn: &TxnRequest) -> Result<TxnResponse, ReadError> {
+    let path = Path::choose(view, txn)?;
+    path.check(view, &|_| false, txn)?;
+    let mut responses = Vec::new();
+    for op in branch(txn, path.succeeded) {
+        if let Some(Request::RequestRange(range)) = &op.request {
+            let response = range::evaluate(view, range, Counting::All)?;
+            let response = Some(Response::ResponseRange(response));
+            responses.push(ResponseOp { response });
+        }
+    }
+    Ok(TxnResponse {
+        header: Some(header(view.revision())),
+        succeeded: path.succeeded,
+        responses,
+    })
+}
+
 /// Whether a transaction only reads, so that it need not go through the log.
 /// A nested transaction counts as a write whatever it holds.
 #[must_use]

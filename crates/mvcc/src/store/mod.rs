@@ -27,12 +27,12 @@ use crate::{
     },
     config::Config,
     error::{ApplyError, ReadError, StoreFault},
-    event::RevisionEvents,
     reader::Reader,
     rules::{
         lease::{LeaseLookup, NO_LEASE},
         txn::{self, Path, RangeResults},
     },
+    watch::RevisionEvents,
 };
 pub use compaction::CompactionStep;
 use compaction::Compactions;

@@ -13,10 +13,10 @@ use super::{
 use crate::{
     backend::Change,
     error::ReadError,
-    event::{Event, RevisionEvents},
     revision::Revision,
     rules::{Entry, KeyView, lease::NO_LEASE, range::KeyRange, txn::WriteView},
     version::{Value, Version},
+    watch::{Event, RevisionEvents},
 };
 
 /// Changes that share one revision. Nobody sees them before the entry ends.
@@ -60,8 +60,7 @@ impl<'a> Transaction<'a> {
     pub(super) fn delete_slot(&mut self, slot: &Arc<Slot>) {
         let revision = self.next_revision();
         let prev = self.record(slot, Version::tombstone(revision), NO_LEASE);
-        let event = Event::delete(slot.key().clone(), revision.main, prev);
-        self.events.push(event);
+        self.events.push(Event::after_delete(slot.key(), revision.main, prev.as_ref()));
     }
 
     /// Adds a version everywhere it belongs. Gives back the version that was
@@ -145,7 +144,7 @@ impl WriteView for Transaction<'_> {
         drop(versions);
         let kv = version.record(slot.key());
         let prev = self.record(&slot, version, lease);
-        self.events.push(Event::put(kv, prev));
+        self.events.push(Event::after_put(kv, prev.as_ref()));
     }
 
     fn delete(&mut self, range: &KeyRange) -> i64 {

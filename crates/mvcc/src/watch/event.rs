@@ -11,6 +11,8 @@ use bytes::Bytes;
 use portunus_proto::mvccpb::{self, KeyValue};
 use thiserror::Error;
 
+use crate::version::{Value, Version};
+
 /// What an event did to its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EventKind {
@@ -79,6 +81,31 @@ impl Event {
         }
     }
 
+    /// A put, given the version it replaced. A value that left memory is looked up only if
+    /// somebody wants it.
+    pub(crate) fn after_put(kv: KeyValue, prev: Option<&Version>) -> Self {
+        match prev.map(|prev| (prev, &prev.value)) {
+            None => Self::put(kv, None),
+            Some((prev, Value::Resident(value))) => {
+                let prev = prev.with_value(&kv.key, value.clone());
+                Self::put(kv, Some(prev))
+            }
+            Some(_) => Self::put_without_prev(kv),
+        }
+    }
+
+    /// A delete, given the version it ended; see [`Self::after_put`].
+    pub(crate) fn after_delete(key: &Bytes, revision: i64, prev: Option<&Version>) -> Self {
+        match prev.map(|prev| (prev, &prev.value)) {
+            None => Self::delete(key.clone(), revision, None),
+            Some((prev, Value::Resident(value))) => {
+                let prev = prev.with_value(key, value.clone());
+                Self::delete(key.clone(), revision, Some(prev))
+            }
+            Some(_) => Self::delete_without_prev(key.clone(), revision),
+        }
+    }
+
     /// Put or delete.
     #[must_use]
     pub fn kind(&self) -> EventKind {
@@ -95,6 +122,13 @@ impl Event {
     #[must_use]
     pub fn prev(&self) -> Option<&KeyValue> {
         self.prev.get().and_then(Option::as_ref)
+    }
+
+    /// The version before the event, `Some(None)` if there was none; `None` if it was not
+    /// looked up yet.
+    #[must_use]
+    pub fn known_prev(&self) -> Option<Option<&KeyValue>> {
+        self.prev.get().map(Option::as_ref)
     }
 
     /// Looks the predecessor up, unless that was done before.
@@ -142,6 +176,12 @@ fn tombstone(key: Bytes, revision: i64) -> KeyValue {
     }
 }
 
+impl PartialEq for Event {
+    fn eq(&self, other: &Self) -> bool {
+        (self.kind, &self.kv, self.prev()) == (other.kind, &other.kv, other.prev())
+    }
+}
+
 impl fmt::Debug for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -153,7 +193,7 @@ impl fmt::Debug for Event {
 }
 
 /// All events of one revision, in the order of the transaction's operations.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub struct RevisionEvents {
     /// The revision; every event in `events` has it as its `mod_revision`.
     pub revision: i64,
