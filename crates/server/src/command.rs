@@ -1,29 +1,37 @@
-//! The command line of `portunus`, as far as it needs no running server.
+//! The command line of `portunus`: flags start a server, `gates` asks about gates.
 //!
 //! Output goes to the caller as text; nothing is printed here.
 
+use std::error::Error;
 use std::fmt::Write;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use portunus_gates::{
     Assignments, EffectiveVersion, FlagError, GateSet, MajorMinor, Origin, RegisterError,
-    SetErrors, Status, UnknownFeature, VersionRangeErrors, Versions, to_json, to_markdown,
+    SetErrors, Status, UnknownFeature, VersionRangeErrors, Versions, known_features, to_json,
+    to_markdown,
 };
 use thiserror::Error;
 
+use crate::config::flags::{FLAGS, Support};
+use crate::config::{Config, Values};
 use crate::gates::OwnFeatures;
-use crate::version::effective_version;
+use crate::version::{ETCD_VERSION, effective_version};
 
-/// A strongly consistent, replicated key-value store that etcd clients use unchanged, with
-/// feature gates decided by the whole cluster.
-///
-/// This version holds the gates; there is no server in it yet.
+/// What an invocation asks for.
+pub enum Invocation {
+    /// Only to say something.
+    Print(String),
+    /// To serve.
+    Serve(Box<Config>),
+}
+
+/// Questions about the program's gates, which need no server.
 #[derive(Debug, Parser)]
-#[command(name = "portunus", version)]
+#[command(name = "portunus")]
 pub struct Portunus {
-    /// What to do. Without one: the list of gates.
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Command,
 }
 
 #[derive(Debug, Subcommand)]
@@ -80,23 +88,85 @@ enum Format {
 }
 
 impl Portunus {
-    /// Does what was asked and returns what to print.
-    pub fn run(&self) -> Result<String, CommandError> {
+    /// Reads the command line (without the program's name) and the environment.
+    pub fn invoked(arguments: &[String]) -> Result<Invocation, Box<dyn Error>> {
+        match arguments.first().map(String::as_str) {
+            Some("gates") => {
+                let all = std::iter::once("portunus".to_owned()).chain(arguments.iter().cloned());
+                let text = match Portunus::try_parse_from(all) {
+                    Ok(portunus) => portunus.run()?,
+                    // Help is an error to clap, but not to the person who asked for it.
+                    Err(error) if !error.use_stderr() => error.render().to_string(),
+                    Err(error) => error.exit(),
+                };
+                Ok(Invocation::Print(text))
+            }
+            Some("--help" | "-help" | "-h" | "help") => Ok(Invocation::Print(help()?)),
+            Some("--version" | "-version" | "version") => Ok(Invocation::Print(version())),
+            _ => {
+                let mut values = Values::from_arguments(arguments)?;
+                let variables: Vec<(String, String)> = std::env::vars_os()
+                    .filter_map(|(name, value)| {
+                        Some((name.into_string().ok()?, value.into_string().ok()?))
+                    })
+                    .collect();
+                values.add_environment(variables.iter().map(|(n, v)| (n.as_str(), v.as_str())))?;
+                let file = values.get("config-file").to_owned();
+                if !file.is_empty() {
+                    let text = std::fs::read_to_string(&file)
+                        .map_err(|source| CommandError::ConfigFile { file, source })?;
+                    values = Values::from_config_file(&text)?;
+                }
+                Ok(Invocation::Serve(Box::new(Config::from_values(&values)?)))
+            }
+        }
+    }
+
+    fn run(&self) -> Result<String, CommandError> {
         let own = OwnFeatures::declared()?;
         match &self.command {
-            None => {
-                let mut text = list(&own, &At::default(), Format::Table)?;
-                text.push_str("\nThere is no server in this version. See portunus --help.\n");
-                Ok(text)
-            }
-            Some(Command::Gates(Gates::List { at, write_out })) => list(&own, at, *write_out),
-            Some(Command::Gates(Gates::Explain {
+            Command::Gates(Gates::List { at, write_out }) => list(&own, at, *write_out),
+            Command::Gates(Gates::Explain {
                 name,
                 at,
                 write_out,
-            })) => explain(&own, name, at, *write_out),
+            }) => explain(&own, name, at, *write_out),
         }
     }
+}
+
+/// Every flag that works, and the gates.
+fn help() -> Result<String, CommandError> {
+    let mut text = String::from(
+        "A strongly consistent, replicated key-value store that etcd clients use unchanged.\n\n\
+         Usage:\n  portunus [flags]                 start a member\n  \
+         portunus gates list|explain      show the feature gates\n  \
+         portunus --version\n\n\
+         Flags are etcd's; each can be set as ETCD_NAME in the environment, or all of them in a\n\
+         YAML file named by --config-file.\n\n",
+    );
+    for flag in FLAGS.iter().filter(|flag| flag.support == Support::Works) {
+        let default = match flag.default {
+            "" => String::new(),
+            default => format!(" [{default}]"),
+        };
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "  --{:<32} {}{default}", flag.name, flag.help);
+    }
+    text.push_str("\nFeature gates (--feature-gates):\n");
+    let own = OwnFeatures::declared()?;
+    for line in known_features(own.server.registry(), effective_version().versions()) {
+        let _ = writeln!(text, "  {line}");
+    }
+    Ok(text)
+}
+
+/// The first line is etcd's, for tools that read it.
+fn version() -> String {
+    format!(
+        "etcd Version: {ETCD_VERSION}.0\nPortunus Version: {}\n",
+        env!("CARGO_PKG_VERSION")
+    )
 }
 
 impl At {
@@ -203,6 +273,12 @@ pub enum CommandError {
     /// The program's own declarations are illegal.
     #[error("the features of this program are declared wrongly")]
     Declarations(#[from] RegisterError),
+    /// The config file cannot be read.
+    #[error("the config file {file} cannot be read: check --config-file")]
+    ConfigFile {
+        file: String,
+        source: std::io::Error,
+    },
     /// A gate text cannot be read.
     #[error("--feature-gates cannot be read")]
     Flag(#[from] FlagError),

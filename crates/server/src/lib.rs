@@ -1,8 +1,17 @@
-//! One member of a cluster.
+//! One member of a cluster: an etcd server.
 //!
-//! So far it holds the project's own feature gates and the commands about them; the
-//! server itself is not in this version.
+//! `portunus` starts one [`member`]; services ([`grpc`], [`http`]) propose to its log and
+//! read its store; one thread applies the log ([`apply`]).
 
+pub mod apply;
 pub mod command;
+pub mod config;
+pub mod data_dir;
 pub mod gates;
+pub mod grpc;
+pub mod http;
+pub mod logging;
+pub mod member;
+pub mod metrics;
+pub mod serve;
 pub mod version;

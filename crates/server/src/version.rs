@@ -19,3 +19,8 @@ pub const CLUSTER_VERSION_UNDECIDED: MajorMinor = MajorMinor::literal("3.0");
 pub fn effective_version() -> EffectiveVersion {
     EffectiveVersion::new(ETCD_VERSION.into()).with_floors(EMULATION_FLOOR, EMULATION_FLOOR)
 }
+
+/// The version text clients see: of the emulated release line.
+pub fn version_text(version: &EffectiveVersion) -> String {
+    format!("{}.0", version.emulation())
+}
