@@ -668,3 +668,49 @@ fn a_round_read_outside_the_hub_does_not_disturb_what_happens_meanwhile() {
     assert_eq!(of(again), ["put a@3"]);
     assert!(of(gone).is_empty());
 }
+
+#[test]
+fn a_busy_watch_does_not_starve_its_neighbours_on_the_stream() {
+    let limits = Limits {
+        responses_max: 8,
+        ..Limits::default()
+    };
+    let (mut hub, mut store) = (small(limits), ModelStore::default());
+    hub.publish(&store.put("b", "old")).unwrap();
+    let mut client = Client::open(&mut hub);
+    client.watch(&mut hub, on_key("a"));
+    let behind = client.watch(&mut hub, from(2, on_key("b")));
+    for _ in 0..8 {
+        hub.publish(&store.put("a", "v")).unwrap();
+    }
+    // The client reads as fast as the busy key is written, never faster, and
+    // the queue is full again before each round.
+    let mut told = Vec::new();
+    for _ in 0..8 {
+        let read: Vec<_> = (0..4).filter_map(|_| client.next()).collect();
+        told.extend(read.into_iter().filter(|r| r.watch_id == behind));
+        for _ in 0..4 {
+            hub.publish(&store.put("a", "v")).unwrap();
+        }
+        let _ = hub.sync_step(&store, SyncBudget::default());
+    }
+    assert_eq!(told_all(&told), ["put b@2"]);
+}
+
+#[test]
+fn what_was_read_for_an_ended_watch_does_not_reach_its_successor() {
+    let (mut hub, mut store) = (new_hub(), ModelStore::default());
+    hub.publish(&store.put("a", "1")).unwrap();
+    let mut client = Client::open(&mut hub);
+    let ended = client.watch(&mut hub, from(2, on_key("a")));
+    let plan = hub.sync_plan(SyncBudget::default());
+    hub.cancel(client.stream, ended).unwrap();
+    client.drain();
+    let successor = client.watch(&mut hub, from(2, on_key("b")));
+    let _ = hub.sync_commit(plan.read(&store));
+    assert!(client.drain().is_empty());
+    assert_eq!(
+        hub.state(client.stream, successor),
+        Some(WatchState::CatchingUp { next: 2 })
+    );
+}
