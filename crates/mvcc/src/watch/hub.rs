@@ -1,8 +1,9 @@
 //! All watches of a member: their streams and their states.
 //!
 //! This file keeps the books: who exists, and in which state. What clients ask
-//! for is in `requests`; feeding them is in `publish`, `sync` and `progress`. A watcher's state changes only through
-//! [`Hub::set_state`], so the lists that mirror it cannot disagree with it.
+//! for is in `requests`; feeding them is in `publish`, `sync` and `progress`. A
+//! watcher's state changes only through [`Hub::set_state`], so the lists that
+//! mirror it cannot disagree with it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
