@@ -297,3 +297,15 @@ fn records_are_etcds_bytes_and_survive_a_restart() {
     lessor.promote(0, 0);
     assert_eq!(remaining(&lessor, 0x0102, 0), 7);
 }
+
+#[test]
+fn a_lease_granted_again_does_not_inherit_times() {
+    let mut lessor = primary(CHECKPOINTING);
+    lessor.grant(1, 1000, 0).unwrap();
+    lessor.revoke(1).unwrap();
+    lessor.grant(1, 2000, 100_000).unwrap();
+    assert!(lessor.checkpoints_due(300_000).is_empty());
+    assert_eq!(lessor.checkpoints_due(400_000)[0].remaining_ttl, 1700);
+    assert!(lessor.due(1_000_000, 9).is_empty());
+    assert_eq!(lessor.due(2_100_000, 9), [1]);
+}

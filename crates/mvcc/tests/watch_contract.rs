@@ -158,6 +158,7 @@ fn cancel_is_answered_without_reason_and_unknown_ids_are_not_answered() {
     assert_eq!(responses[0].compact_revision, 0);
 }
 
+/// Proves: K21
 #[test]
 fn all_events_of_a_revision_arrive_in_one_response() {
     let (mut hub, mut store) = (new_hub(), ModelStore::default());
@@ -204,6 +205,7 @@ fn filters_remove_events_and_nothing_is_sent_if_nothing_is_left() {
     assert_eq!(responses.len(), 3);
 }
 
+/// Proves: K18
 #[test]
 fn a_delete_carries_key_and_revision_and_the_old_value_only_as_prev_kv() {
     let (mut hub, mut store) = (new_hub(), ModelStore::default());
@@ -238,6 +240,7 @@ fn a_delete_carries_key_and_revision_and_the_old_value_only_as_prev_kv() {
     }
 }
 
+/// Proves: K20
 #[test]
 fn a_watch_of_the_future_waits_for_its_revision() {
     let (mut hub, mut store) = (new_hub(), ModelStore::default());
@@ -254,6 +257,7 @@ fn a_watch_of_the_future_waits_for_its_revision() {
     assert_eq!(hub.state(client.stream, id), Some(WatchState::Synced));
 }
 
+/// Proves: K20
 #[test]
 fn a_start_before_compaction_is_created_then_canceled_with_the_compact_revision() {
     let (mut hub, mut store) = (new_hub(), ModelStore::default());
@@ -449,6 +453,7 @@ fn a_reader_is_woken_once_per_time_its_queue_fills_from_empty() {
     assert_eq!(client.wake.readable.load(Ordering::Relaxed), before + 2);
 }
 
+/// Proves: K19
 #[test]
 fn automatic_progress_goes_to_quiet_watches_that_asked_and_are_in_step() {
     let (mut hub, mut store) = (new_hub(), ModelStore::default());
@@ -498,6 +503,7 @@ fn a_watch_that_caught_up_since_the_last_tick_gets_no_notice() {
     assert_eq!(client.drain().len(), 1);
 }
 
+/// Proves: K19
 #[test]
 fn requested_progress_speaks_for_the_whole_stream_or_not_at_all() {
     let (mut hub, mut store) = (new_hub(), ModelStore::default());
@@ -667,4 +673,108 @@ fn a_round_read_outside_the_hub_does_not_disturb_what_happens_meanwhile() {
     assert_eq!(of(0), ["put a@2", "put a@3"]);
     assert_eq!(of(again), ["put a@3"]);
     assert!(of(gone).is_empty());
+}
+
+#[test]
+fn a_busy_watch_does_not_starve_its_neighbours_on_the_stream() {
+    let limits = Limits {
+        responses_max: 8,
+        ..Limits::default()
+    };
+    let (mut hub, mut store) = (small(limits), ModelStore::default());
+    hub.publish(&store.put("b", "old")).unwrap();
+    let mut client = Client::open(&mut hub);
+    client.watch(&mut hub, on_key("a"));
+    let behind = client.watch(&mut hub, from(2, on_key("b")));
+    for _ in 0..8 {
+        hub.publish(&store.put("a", "v")).unwrap();
+    }
+    // The client reads as fast as the busy key is written, never faster, and
+    // the queue is full again before each round.
+    let mut told = Vec::new();
+    for _ in 0..8 {
+        let read: Vec<_> = (0..4).filter_map(|_| client.next()).collect();
+        told.extend(read.into_iter().filter(|r| r.watch_id == behind));
+        for _ in 0..4 {
+            hub.publish(&store.put("a", "v")).unwrap();
+        }
+        let _ = hub.sync_step(&store, SyncBudget::default());
+    }
+    assert_eq!(told_all(&told), ["put b@2"]);
+}
+
+#[test]
+fn what_was_read_for_an_ended_watch_does_not_reach_its_successor() {
+    let (mut hub, mut store) = (new_hub(), ModelStore::default());
+    hub.publish(&store.put("a", "1")).unwrap();
+    let mut client = Client::open(&mut hub);
+    let ended = client.watch(&mut hub, from(2, on_key("a")));
+    let plan = hub.sync_plan(SyncBudget::default());
+    hub.cancel(client.stream, ended).unwrap();
+    client.drain();
+    let successor = client.watch(&mut hub, from(2, on_key("b")));
+    let _ = hub.sync_commit(plan.read(&store));
+    assert!(client.drain().is_empty());
+    assert_eq!(
+        hub.state(client.stream, successor),
+        Some(WatchState::CatchingUp { next: 2 })
+    );
+}
+
+/// The watch kube-apiserver opens for its cache: from just after its list, with
+/// previous versions and progress.
+///
+/// Proves: K17, K18
+#[test]
+fn the_watch_of_a_kubernetes_cache() {
+    let (mut hub, mut store) = (new_hub(), ModelStore::default());
+    hub.publish(&store.put("/registry/pods/ns/a", "listed"))
+        .unwrap();
+    let listed_at = hub.revision();
+    hub.publish(&store.put("/registry/pods/ns/a", "changed"))
+        .unwrap();
+    let mut client = Client::open(&mut hub);
+    let id = client.watch(
+        &mut hub,
+        WatchCreateRequest {
+            start_revision: listed_at + 1,
+            prev_kv: true,
+            progress_notify: true,
+            ..on_range("/registry/pods/", "/registry/pods0")
+        },
+    );
+    sync_all(&mut hub, &store);
+    hub.publish(&store.put("/registry/pods/ns/b", "new"))
+        .unwrap();
+    hub.publish(&store.delete("/registry/pods/ns/a")).unwrap();
+    hub.publish(&store.put("/registry/podsets/x", "elsewhere"))
+        .unwrap();
+    let responses = client.drain();
+    assert!(responses.iter().all(|r| r.watch_id == id));
+    let events: Vec<_> = responses.into_iter().flat_map(|r| r.events).collect();
+    let seen: Vec<(bool, Option<&[u8]>)> = events
+        .iter()
+        .map(|event| {
+            let kv = event.kv.as_ref().unwrap();
+            let is_create = kv.create_revision == kv.mod_revision;
+            (
+                is_create,
+                event.prev_kv.as_ref().map(|prev| prev.value.as_ref()),
+            )
+        })
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            (false, Some(&b"listed"[..])),
+            (true, None),
+            (false, Some(&b"changed"[..]))
+        ]
+    );
+    hub.tick(PROGRESS_INTERVAL);
+    hub.tick(PROGRESS_INTERVAL * 2);
+    assert_eq!(
+        client.drain()[0].header.as_ref().unwrap().revision,
+        hub.revision()
+    );
 }

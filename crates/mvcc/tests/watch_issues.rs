@@ -19,6 +19,8 @@ use support::{
 
 /// A progress notice named a revision whose events were still on their way to
 /// the client, so a client resuming after it lost them.
+///
+/// Proves: K19
 #[test]
 fn issue_15220_progress_never_overtakes_events() {
     let limits = Limits {

@@ -424,6 +424,8 @@ proptest! {
     /// Every matching event exactly once, in order, in whole revisions, nothing
     /// before the start, right previous versions, no progress ahead of events,
     /// bounded queues.
+    ///
+    /// Proves: K18, K19, K20, K21
     #[test]
     fn every_schedule_keeps_every_promise(steps in prop::collection::vec(step(), 1..120)) {
         let mut world = World::new();

@@ -49,6 +49,11 @@ impl CheckpointQueue {
         self.entries.push_back((due_ms, id));
     }
 
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     pub(super) fn sweep(&mut self, leases: &HashMap<i64, Lease>, entries_max: usize) {
         if self.entries.len() > entries_max {
             self.entries.retain(|(due_ms, id)| {

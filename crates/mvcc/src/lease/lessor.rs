@@ -107,7 +107,7 @@ impl Lease {
 
 /// Queue entries that may be leftovers before they are swept out, beyond one
 /// per lease.
-pub(super) const LEFTOVERS_MAX: usize = 1024;
+const LEFTOVERS_MAX: usize = 1024;
 
 /// All leases of a member. See the module text of [`crate::lease`].
 pub struct Lessor {
@@ -336,4 +336,28 @@ impl Lessor {
 /// The time `seconds` after `now_ms`.
 pub(super) fn after(now_ms: u64, seconds: i64) -> u64 {
     now_ms.saturating_add(u64::try_from(seconds).unwrap_or(0).saturating_mul(1000))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Leases that come and go, or are renewed for ever, must not leave entries behind.
+    #[test]
+    fn queues_stay_in_proportion_to_the_leases() {
+        let config = LessorConfig {
+            checkpoint_interval_s: Some(5),
+            ..LessorConfig::default()
+        };
+        let mut lessor = Lessor::new(config);
+        lessor.promote(0, 0);
+        lessor.grant(1, 100, 0).unwrap();
+        for now_ms in 0..10_000 {
+            lessor.grant(2, TTL_S_MAX, now_ms).unwrap();
+            lessor.revoke(2).unwrap();
+            let _ = lessor.renew(1, now_ms).unwrap();
+        }
+        assert!(lessor.expiries.len() <= 2 + LEFTOVERS_MAX + 2);
+        assert!(lessor.checkpoints.len() <= 2 + LEFTOVERS_MAX + 2);
+    }
 }

@@ -1,29 +1,20 @@
-//! All watches of a member: their streams, their states, their requests.
+//! All watches of a member: their streams and their states.
 //!
-//! This file keeps the books: who exists, and in which state. Feeding them is
-//! in `publish`, `sync` and `progress`. A watcher's state changes only through
-//! [`Hub::set_state`], so the lists that mirror it cannot disagree with it.
+//! This file keeps the books: who exists, and in which state. What clients ask
+//! for is in `requests`; feeding them is in `publish`, `sync` and `progress`. A
+//! watcher's state changes only through [`Hub::set_state`], so the lists that
+//! mirror it cannot disagree with it.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use portunus_proto::EtcdError;
-use portunus_proto::etcdserverpb::WatchCreateRequest;
 use slab::Slab;
-use thiserror::Error;
 
 use super::index::RangeIndex;
 use super::outlet::{Inlet, Limits, Outlet, Wake};
 use super::range::KeyRange;
-use super::response::Response;
-use super::watcher::{Filters, GroupKey, WatchInfo, WatchState, Watcher, WatcherKey};
-
-/// Sent when a client names a watch id that its stream already uses.
-const DUPLICATE_ID_REASON: &str = "mvcc: duplicate watch ID provided on the WatchStream";
-/// Sent when a requested range can hold no key.
-const EMPTY_RANGE_REASON: &str = "mvcc: watcher range is empty";
+use super::watcher::{Filters, GroupKey, WatchState, Watcher, WatcherKey};
 
 /// One client stream. Never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,18 +28,6 @@ pub struct StreamOptions {
     /// Between automatic progress notices. The server adds its jitter, so that
     /// streams opened together do not tick together.
     pub progress_interval: Duration,
-}
-
-/// A request that got no answer in the stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum RequestError {
-    /// The stream was closed.
-    #[error("the watch stream is closed; open a new one")]
-    UnknownStream,
-    /// Too many answers wait to be read.
-    #[error("the client does not read its answers; retry after Wake::drained")]
-    Backpressure,
 }
 
 /// How many there are, for metrics.
@@ -69,7 +48,7 @@ pub struct HubStats {
 pub(super) struct Stream {
     pub(super) inlet: Arc<Inlet>,
     pub(super) watches: BTreeMap<i64, WatcherKey>,
-    next_watch_id: i64,
+    pub(super) next_watch_id: i64,
     /// Watches catching up or slow.
     pub(super) lagging: usize,
     pub(super) future: usize,
@@ -205,99 +184,6 @@ impl Hub {
         self.streams.remove(&id);
     }
 
-    /// Answers a create request. The answer, also a refusal, is in the stream;
-    /// the watch id is returned if the watch exists.
-    ///
-    /// The caller checks permission first, but only for a start revision of at
-    /// least 0, and answers a failure through [`Self::refuse`].
-    ///
-    /// # Errors
-    /// [`RequestError`] if the stream cannot take an answer; nothing happened.
-    pub fn create(
-        &mut self,
-        id: StreamId,
-        request: WatchCreateRequest,
-    ) -> Result<Option<i64>, RequestError> {
-        let inlet = self.answering(id)?;
-        match self.try_create(id, request) {
-            Ok((key, watch_id, next)) => {
-                inlet.answer(Response::created(watch_id, self.revision));
-                self.place(key, next);
-                Ok(Some(watch_id))
-            }
-            Err(reason) => {
-                inlet.answer(Response::refused(self.revision, Cow::Borrowed(reason)));
-                Ok(None)
-            }
-        }
-    }
-
-    /// Answers a create request that must not be served, with the reason.
-    ///
-    /// # Errors
-    /// [`RequestError`] if the stream cannot take an answer.
-    pub fn refuse(
-        &mut self,
-        id: StreamId,
-        reason: impl Into<Cow<'static, str>>,
-    ) -> Result<(), RequestError> {
-        let inlet = self.answering(id)?;
-        inlet.answer(Response::refused(self.revision, reason.into()));
-        Ok(())
-    }
-
-    /// Answers a cancel request; false, and no answer, for an unknown watch.
-    ///
-    /// # Errors
-    /// [`RequestError`] if the stream cannot take an answer; nothing happened.
-    pub fn cancel(&mut self, id: StreamId, watch_id: i64) -> Result<bool, RequestError> {
-        let inlet = self.answering(id)?;
-        let watch = self
-            .streams
-            .get(&id)
-            .and_then(|stream| stream.watches.get(&watch_id));
-        let Some(key) = watch.copied() else {
-            return Ok(false);
-        };
-        self.remove_watcher(key);
-        inlet.answer(Response::canceled(
-            watch_id,
-            self.revision,
-            Cow::Borrowed(""),
-        ));
-        Ok(true)
-    }
-
-    /// Ends every watch the predicate names and tells its client why. Events
-    /// that were queued before still go out first. Returns how many ended.
-    pub fn cancel_where(
-        &mut self,
-        reason: &str,
-        mut ends: impl FnMut(WatchInfo<'_>) -> bool,
-    ) -> usize {
-        let ending: Vec<WatcherKey> = self
-            .watchers
-            .iter()
-            .filter(|(_, watcher)| {
-                self.groups.get(watcher.group).is_some_and(|group| {
-                    ends(WatchInfo {
-                        stream: watcher.stream,
-                        watch_id: watcher.watch_id,
-                        range: &group.range,
-                        state: watcher.state,
-                    })
-                })
-            })
-            .map(|(key, _)| key)
-            .collect();
-        for key in &ending {
-            self.end_watcher(*key, |watch_id, revision| {
-                Response::canceled(watch_id, revision, Cow::Owned(reason.to_owned()))
-            });
-        }
-        ending.len()
-    }
-
     /// The state of one watch.
     #[must_use]
     pub fn state(&self, id: StreamId, watch_id: i64) -> Option<WatchState> {
@@ -322,92 +208,6 @@ impl Hub {
         for (key, next) in all {
             self.place(key, next);
         }
-    }
-
-    fn answering(&self, id: StreamId) -> Result<Arc<Inlet>, RequestError> {
-        let stream = self.streams.get(&id).ok_or(RequestError::UnknownStream)?;
-        if !stream.inlet.has_answer_room() {
-            return Err(RequestError::Backpressure);
-        }
-        Ok(Arc::clone(&stream.inlet))
-    }
-
-    /// Registers a watch, not yet placed: its key, its id and its next revision.
-    fn try_create(
-        &mut self,
-        id: StreamId,
-        request: WatchCreateRequest,
-    ) -> Result<(WatcherKey, i64, i64), &'static str> {
-        if request.start_revision < 0 {
-            return Err(EtcdError::Compacted.text());
-        }
-        let filters = Filters::from_request(&request);
-        let range =
-            KeyRange::from_request(request.key, request.range_end).ok_or(EMPTY_RANGE_REASON)?;
-        // The caller found the stream; were it gone, this is also etcd's answer.
-        let stream = self.streams.get_mut(&id).ok_or(EMPTY_RANGE_REASON)?;
-        if stream.watches.len() >= self.limits.watches_max {
-            return Err(EtcdError::TooManyRequests.text());
-        }
-        let watch_id = if request.watch_id == 0 {
-            while stream.watches.contains_key(&stream.next_watch_id) {
-                stream.next_watch_id += 1;
-            }
-            stream.next_watch_id
-        } else if stream.watches.contains_key(&request.watch_id) {
-            return Err(DUPLICATE_ID_REASON);
-        } else {
-            request.watch_id
-        };
-        let group = match self.index.registered(&range).iter().find(|key| {
-            self.groups
-                .get(**key)
-                .is_some_and(|group| group.filters == filters)
-        }) {
-            Some(key) => *key,
-            None => {
-                let key = self.groups.insert(Group {
-                    range: range.clone(),
-                    filters,
-                    watchers: 0,
-                    synced: Vec::new(),
-                    last_event_revision: 0,
-                    matched: Vec::new(),
-                });
-                self.index.insert(&range, key);
-                key
-            }
-        };
-        if let Some(group) = self.groups.get_mut(group) {
-            group.watchers += 1;
-        }
-        let next = match request.start_revision {
-            0 => self.revision + 1,
-            start => start,
-        };
-        // In no list yet: a future watch that waits for nothing in particular.
-        let state = WatchState::Future { start: i64::MAX };
-        let key = self.watchers.insert(Watcher {
-            stream: id,
-            watch_id,
-            group,
-            start_revision: request.start_revision,
-            prev_kv: request.prev_kv,
-            fragment: request.fragment,
-            progress_notify: request.progress_notify,
-            state,
-            member_index: 0,
-            ticket: 0,
-            tick_revision: self.revision,
-            caught_up_since_tick: false,
-        });
-        if request.watch_id == 0 {
-            stream.next_watch_id += 1;
-        }
-        stream.watches.insert(watch_id, key);
-        stream.future += 1;
-        self.future.insert((i64::MAX, key));
-        Ok((key, watch_id, next))
     }
 
     /// Gives a watcher the state that follows from its next revision.
@@ -519,27 +319,7 @@ impl Hub {
         }
     }
 
-    /// Ends a watch from the server's side; `last_word` makes its final response.
-    pub(super) fn end_watcher(
-        &mut self,
-        key: WatcherKey,
-        last_word: impl FnOnce(i64, i64) -> Response,
-    ) {
-        let Some(watcher) = self.watchers.get(key) else {
-            return;
-        };
-        let watch_id = watcher.watch_id;
-        let inlet = self
-            .streams
-            .get(&watcher.stream)
-            .map(|stream| Arc::clone(&stream.inlet));
-        self.remove_watcher(key);
-        if let Some(inlet) = inlet {
-            inlet.answer(last_word(watch_id, self.revision));
-        }
-    }
-
-    fn remove_watcher(&mut self, key: WatcherKey) {
+    pub(super) fn remove_watcher(&mut self, key: WatcherKey) {
         self.leave(key);
         let Some(watcher) = self.watchers.try_remove(key) else {
             return;

@@ -18,6 +18,7 @@
 //! anything on the publishing thread, and never drops an event without either
 //! delivering it later or ending the watch with the compact revision.
 
+mod catch_up;
 mod delivery;
 mod event;
 mod hub;
@@ -27,15 +28,17 @@ mod outlet;
 mod progress;
 mod publish;
 mod range;
+mod requests;
 mod response;
 mod sync;
 mod watcher;
 
 pub use event::{Compacted, Event, EventKind, History, RevisionEvents};
-pub use hub::{Hub, HubStats, RequestError, StreamId, StreamOptions};
+pub use hub::{Hub, HubStats, StreamId, StreamOptions};
 pub use outlet::{Limits, Outlet, Queued, Wake};
 pub use publish::PublishError;
 pub use range::{KeyRange, RangeEnd};
+pub use requests::RequestError;
 pub use response::{NO_WATCH_ID, Response};
 pub use sync::{SyncBatch, SyncBudget, SyncPlan, SyncReport};
 pub use watcher::{WatchInfo, WatchState};

@@ -6,8 +6,9 @@
 
 use std::time::Duration;
 
-use super::hub::{Hub, RequestError, StreamId};
+use super::hub::{Hub, StreamId};
 use super::outlet::{Item, Share};
+use super::requests::RequestError;
 use super::response::NO_WATCH_ID;
 use super::watcher::{WatchState, WatcherKey};
 

@@ -1,0 +1,224 @@
+//! Reading history for the watches of one sync round.
+//!
+//! Touches neither the hub nor any queue, so it may run without the hub's lock.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::delivery::{Delivery, EncodedRevision};
+use super::event::{History, RevisionEvents};
+use super::index::RangeIndex;
+use super::sync::{Found, Outcome, SyncBatch, SyncPlan, Turn};
+
+/// Distinct revisions in one catch-up response.
+pub(super) const RESPONSE_REVISIONS_MAX: usize = 1000;
+
+impl SyncPlan {
+    /// Reads what the planned watches need. Needs no hub; may go to disk.
+    #[must_use]
+    pub fn read(self, history: &dyn History) -> SyncBatch {
+        let newest = self.newest.min(history.revision());
+        let mut index = RangeIndex::new();
+        for (number, (range, _)) in self.ranges.iter().enumerate() {
+            index.insert(range, number);
+        }
+        let mut by_next: Vec<usize> = (0..self.turns.len()).collect();
+        by_next.sort_by_key(|turn| self.turns[*turn].next);
+
+        let mut done = vec![false; self.turns.len()];
+        let mut outcomes = Vec::with_capacity(self.turns.len());
+        let mut revisions_left = self.revisions_max;
+        for first in 0..self.turns.len() {
+            if done[first] {
+                continue;
+            }
+            let turn = &self.turns[first];
+            let read = Span::read(history, turn.next, newest, revisions_left);
+            let span = match read {
+                Ok(span) => span,
+                Err(compact_revision) => {
+                    done[first] = true;
+                    outcomes.push(turn.outcome(Found::Compacted { compact_revision }));
+                    continue;
+                }
+            };
+            let mut matches = Matches::new(&self, &index, span);
+            let served = by_next.partition_point(|other| self.turns[*other].next < turn.next);
+            for number in &by_next[served..] {
+                let other = &self.turns[*number];
+                if other.next > matches.span.covered.max(turn.next) {
+                    break;
+                }
+                if !std::mem::replace(&mut done[*number], true) {
+                    outcomes.push(other.outcome(matches.found_for(other, newest, history)));
+                }
+            }
+            revisions_left = revisions_left.saturating_sub(matches.span.revisions.len());
+            if revisions_left == 0 {
+                break;
+            }
+        }
+        SyncBatch { outcomes }
+    }
+}
+
+impl Turn {
+    fn outcome(&self, found: Found) -> Outcome {
+        Outcome {
+            watcher: self.watcher,
+            ticket: self.ticket,
+            from: self.next,
+            found,
+        }
+    }
+}
+
+/// Consecutive revisions read at once.
+struct Span {
+    revisions: Vec<Arc<RevisionEvents>>,
+    /// Last revision about which everything is known.
+    covered: i64,
+}
+
+impl Span {
+    /// `Err` carries the compact revision if `from` is gone.
+    fn read(
+        history: &dyn History,
+        from: i64,
+        newest: i64,
+        revisions_max: usize,
+    ) -> Result<Self, i64> {
+        let compact_revision = history.compact_revision();
+        if from < compact_revision {
+            return Err(compact_revision);
+        }
+        if from > newest {
+            return Ok(Self {
+                revisions: Vec::new(),
+                covered: from - 1,
+            });
+        }
+        let read = history
+            .events_since(from, revisions_max.min(RESPONSE_REVISIONS_MAX))
+            .map_err(|gone| gone.compact_revision)?;
+        // A history that repeats itself or runs ahead of the hub must not reach
+        // a client twice, so only ascending revisions up to the hub's count.
+        let mut revisions: Vec<Arc<RevisionEvents>> = Vec::with_capacity(read.len());
+        let mut last = from - 1;
+        let mut ran_out = read.is_empty();
+        for revision in read {
+            if revision.revision > newest {
+                ran_out = true;
+                break;
+            }
+            if revision.revision > last {
+                last = revision.revision;
+                revisions.push(revision);
+            }
+        }
+        let covered = if ran_out { newest } else { last };
+        Ok(Self { revisions, covered })
+    }
+}
+
+/// Where in a span an event is.
+#[derive(Clone, Copy)]
+struct Place {
+    revision: usize,
+    event: usize,
+}
+
+/// A span, and which of its events each planned range gets.
+struct Matches<'a> {
+    plan: &'a SyncPlan,
+    span: Span,
+    by_range: Vec<Vec<Place>>,
+    encoded: Vec<Option<Arc<EncodedRevision>>>,
+    /// Deliveries by range, first place and prev_kv: watchers that fell behind
+    /// together share one.
+    made: HashMap<(usize, usize, bool), (Delivery, i64)>,
+}
+
+impl<'a> Matches<'a> {
+    fn new(plan: &'a SyncPlan, index: &RangeIndex<usize>, span: Span) -> Self {
+        let mut by_range: Vec<Vec<Place>> = vec![Vec::new(); plan.ranges.len()];
+        for (revision, events) in span.revisions.iter().enumerate() {
+            for (event, content) in events.events.iter().enumerate() {
+                index.visit(&content.kv().key, |range| {
+                    if plan.ranges[range].1.accept(content.kind()) {
+                        by_range[range].push(Place { revision, event });
+                    }
+                });
+            }
+        }
+        let encoded = vec![None; span.revisions.len()];
+        Self {
+            plan,
+            span,
+            by_range,
+            encoded,
+            made: HashMap::new(),
+        }
+    }
+
+    fn found_for(&mut self, turn: &Turn, newest: i64, history: &dyn History) -> Found {
+        let all = &self.by_range[turn.range];
+        let first =
+            all.partition_point(|place| self.span.revisions[place.revision].revision < turn.next);
+        if first == all.len() {
+            return Found::Upto {
+                next: self.span.covered.max(turn.next - 1) + 1,
+                delivery: None,
+            };
+        }
+        let key = (turn.range, first, turn.prev_kv);
+        if !self.made.contains_key(&key) {
+            let made = self.make(turn, first, newest, history);
+            self.made.insert(key, made);
+        }
+        match self.made.get(&key) {
+            Some((delivery, next)) => Found::Upto {
+                next: *next,
+                delivery: Some(delivery.clone()),
+            },
+            None => Found::Upto {
+                next: turn.next,
+                delivery: None,
+            },
+        }
+    }
+
+    /// As many whole revisions as fit in one response, and the revision after them.
+    fn make(
+        &mut self,
+        turn: &Turn,
+        first: usize,
+        newest: i64,
+        history: &dyn History,
+    ) -> (Delivery, i64) {
+        let mut picks: Vec<(Arc<EncodedRevision>, usize)> = Vec::new();
+        let mut bytes = 0_usize;
+        let mut next = self.span.covered + 1;
+        for same in self.by_range[turn.range][first..].chunk_by(|a, b| a.revision == b.revision) {
+            let number = same[0].revision;
+            let revision = &self.span.revisions[number];
+            let mut revision_bytes = 0;
+            for place in same {
+                let event = &revision.events[place.event];
+                if turn.prev_kv {
+                    event.resolve_prev(history);
+                }
+                revision_bytes += event.bytes_estimate(turn.prev_kv);
+            }
+            if !picks.is_empty() && bytes + revision_bytes > self.plan.response_bytes_max {
+                next = revision.revision;
+                break;
+            }
+            bytes += revision_bytes;
+            let encoded = self.encoded[number]
+                .get_or_insert_with(|| Arc::new(EncodedRevision::new(Arc::clone(revision))));
+            picks.extend(same.iter().map(|place| (Arc::clone(encoded), place.event)));
+        }
+        (Delivery::picked(newest, picks.into()), next)
+    }
+}
