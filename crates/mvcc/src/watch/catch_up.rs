@@ -206,7 +206,7 @@ impl<'a> Matches<'a> {
             for place in same {
                 let event = &revision.events[place.event];
                 if turn.prev_kv {
-                    event.resolve_prev(history);
+                    event.look_up_prev(history);
                 }
                 revision_bytes += event.bytes_estimate(turn.prev_kv);
             }

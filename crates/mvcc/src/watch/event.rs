@@ -132,7 +132,7 @@ impl Event {
     }
 
     /// Looks the predecessor up, unless that was done before.
-    pub(super) fn resolve_prev(&self, history: &dyn History) {
+    pub fn look_up_prev(&self, history: &dyn History) {
         self.prev
             .get_or_init(|| history.prev_kv(&self.kv.key, self.kv.mod_revision));
     }

@@ -25,6 +25,7 @@ use thiserror::Error;
 use tokio::sync::oneshot;
 
 use crate::member::Member;
+use crate::member::watches::StoreHistory;
 use crate::member::membership::{Membership, MembershipError};
 use alarms::Alarms;
 
@@ -101,7 +102,7 @@ pub enum ApplyFault {
     #[error("entry {index} of the log changes membership in a way raft refuses")]
     ConfChange {
         index: u64,
-        source: portunus_consensus::ConfChangeError,
+        source: portunus_consensus::core::ConfChangeError,
     },
     /// Watchers would miss a revision.
     #[error("revision {revision} could not be told to watchers: revisions have a gap")]
@@ -262,6 +263,14 @@ impl Applier {
 
     /// Tells watchers, after the change is visible.
     fn publish(&mut self, events: &Arc<RevisionEvents>) -> Result<(), ApplyFault> {
+        let history = StoreHistory {
+            reader: &self.member.reader,
+            stop: &self.member.stop,
+        };
+        // Only where the old value has left memory.
+        for event in events.events.iter().filter(|event| event.known_prev().is_none()) {
+            event.look_up_prev(&history);
+        }
         let lagging = {
             let mut hub = self.member.watches.lock();
             hub.publish(events).map_err(|_| ApplyFault::Publish {

@@ -24,6 +24,9 @@ use crate::member::membership::DowngradeRecord;
 /// Bytes a lease is reckoned to take.
 const LEASE_COST_BYTES: u64 = 64;
 
+/// The first cluster version that stores the remaining life of leases.
+const CHECKPOINTS_PERSISTED_SINCE: MajorMinor = MajorMinor::literal("3.6");
+
 type Applied = Result<(Response, Option<Arc<RevisionEvents>>), ApplyError>;
 
 impl Applier {
@@ -197,13 +200,22 @@ impl Applier {
 
     fn apply_lease_checkpoint(&mut self, request: &LeaseCheckpointRequest) -> Applied {
         let now_ms = self.member.leases.now_ms();
+        // As etcd: from 3.6 on the remaining life is stored with the lease.
+        let persist = self
+            .membership
+            .cluster_version
+            .is_some_and(|version| version >= CHECKPOINTS_PERSISTED_SINCE);
         for checkpoint in &request.checkpoints {
-            // A lease that was revoked meanwhile is no longer of interest.
-            let _ = self.member.leases.lock().checkpoint(
+            let record = self.member.leases.lock().checkpoint(
                 checkpoint.id,
                 checkpoint.remaining_ttl,
                 now_ms,
+                persist,
             );
+            if let Some(record) = record {
+                let key = Bytes::copy_from_slice(&record_key(record.id));
+                self.store.put_raw(Bucket::Lease, key, Bytes::from(encode_record(&record)))?;
+            }
         }
         Ok((Response::Done, None))
     }

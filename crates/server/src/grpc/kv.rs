@@ -2,13 +2,14 @@
 
 use std::pin::Pin;
 
+use portunus_mvcc::rules::txn::{is_read_only, is_serializable};
 use portunus_mvcc::rules::{quota, validate};
 use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::kv_server::Kv;
 use portunus_proto::etcdserverpb::{
     CompactionRequest, CompactionResponse, DeleteRangeRequest, DeleteRangeResponse,
     InternalRaftRequest, PutRequest, PutResponse, RangeRequest, RangeResponse,
-    RangeStreamResponse, RequestOp, TxnRequest, TxnResponse, request_op,
+    RangeStreamResponse, TxnRequest, TxnResponse,
 };
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
@@ -172,16 +173,3 @@ pub(super) fn unexpected(response: &apply::Response) -> Status {
     Status::internal(format!("the answer belongs to another request: {response:?}"))
 }
 
-/// Only if every operation on top is a range. A transaction without any counts, too.
-fn is_read_only(txn: &TxnRequest) -> bool {
-    let is_range = |op: &RequestOp| matches!(op.request, Some(request_op::Request::RequestRange(_)));
-    txn.success.iter().chain(&txn.failure).all(is_range)
-}
-
-/// Whether every range of it asks for less than linearizable.
-fn is_serializable(txn: &TxnRequest) -> bool {
-    txn.success.iter().chain(&txn.failure).all(|op| match &op.request {
-        Some(request_op::Request::RequestRange(range)) => range.serializable,
-        _ => false,
-    })
-}

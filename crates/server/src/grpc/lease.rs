@@ -6,7 +6,7 @@ use portunus_mvcc::lease::Renewal;
 use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::lease_server::Lease;
 use portunus_proto::etcdserverpb::{
-    InternalRaftRequest, LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest,
+    InternalRaftRequest, LeaseCheckpoint, LeaseCheckpointRequest, LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest,
     LeaseKeepAliveResponse, LeaseLeasesRequest, LeaseLeasesResponse, LeaseRevokeRequest,
     LeaseRevokeResponse, LeaseStatus, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
 };
@@ -96,7 +96,7 @@ impl Lease for Api {
                 header,
                 id: request.id,
                 ttl: time.remaining_s,
-                granted_ttl: time.granted_s,
+                granted_ttl: time.granted_ttl_s,
                 keys: if request.keys {
                     self.member.reader.keys_of(request.id)
                 } else {
@@ -137,12 +137,26 @@ impl Api {
             let now_ms = self.member.leases.now_ms();
             let renewed = self.member.leases.lock().renew(id, now_ms);
             match renewed {
-                Ok(Renewal::Renewed { ttl_s, .. }) => {
+                Ok(Renewal::Renewed { ttl_s }) => {
                     self.member.metrics.leases_renewed.inc();
                     return Ok(response(ttl_s));
                 }
+                // The log holds a shorter life for it, which has to go first.
+                Ok(Renewal::ClearCheckpointFirst) => {
+                    let checkpoint = LeaseCheckpoint {
+                        id,
+                        remaining_ttl: 0,
+                    };
+                    self.proposed(InternalRaftRequest {
+                        lease_checkpoint: Some(LeaseCheckpointRequest {
+                            checkpoints: vec![checkpoint],
+                        }),
+                        ..InternalRaftRequest::default()
+                    })
+                    .await?;
+                }
                 // It is over and about to be revoked: the answer is that it is gone.
-                Ok(Renewal::Expired) => tokio::time::sleep(EXPIRED_POLL).await,
+                Ok(Renewal::AwaitRevoke) => tokio::time::sleep(EXPIRED_POLL).await,
                 Err(EtcdError::LeaseNotFound) => return Ok(response(0)),
                 Err(error) => return Err(self.refuse(error)),
             }

@@ -22,7 +22,7 @@ use super::leases::Leases;
 use super::membership::{Membership, MembershipError, conf_state};
 use super::stop::{StopReason, StopSwitch};
 use super::waiters::Waiters;
-use super::watches::Watches;
+use super::watches::{StoreHistory, Watches};
 use super::{Member, leases, upkeep};
 use crate::apply::Applier;
 use crate::apply::alarms::Alarms;
@@ -126,7 +126,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         min_ttl_s: (config.election_timeout * 3).as_secs_f64().div_euclid(2.0).ceil() as i64,
         ..LessorConfig::default()
     });
-    let records = store.iter_raw(Bucket::Lease).map(|(_, value)| decode_record(value.clone()));
+    let records = store.iter_raw(Bucket::Lease).map(|(_, value)| decode_record(value));
     lessor.recover(records.collect::<Result<Vec<_>, _>>()?);
 
     let (handle, committed) =
@@ -249,7 +249,7 @@ fn raft_config(config: &Config) -> portunus_consensus::Config {
         election_ticks: usize::try_from(config.election_timeout.as_millis() / heartbeat)
             .unwrap_or(10),
         catch_up_entries: config.snapshot_catchup_entries,
-        election_seed: unix_ms(),
+        seed: unix_ms(),
         ..portunus_consensus::Config::default()
     }
 }
@@ -356,8 +356,10 @@ fn start_threads(
         spawn(
             "watch-catch-up",
             Box::new(move || {
-                let watches = Arc::clone(&for_watches.watches);
-                watches.run_catch_up(&for_watches.reader, || for_watches.stop.is_stopping());
+                for_watches.watches.run_catch_up(&StoreHistory {
+                    reader: &for_watches.reader,
+                    stop: &for_watches.stop,
+                });
             }),
         )?,
         spawn(

@@ -3,11 +3,66 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use portunus_mvcc::Reader;
-use portunus_mvcc::watch::{Hub, Limits, SyncBudget};
+use bytes::Bytes;
+use portunus_mvcc::watch::{Compacted, History, Hub, Limits, RevisionEvents, SyncBudget};
+use portunus_mvcc::{ReadError, Reader};
+use portunus_proto::EtcdError;
+use portunus_proto::mvccpb::KeyValue;
+
+use super::stop::StopSwitch;
 
 /// Watches that lag are looked after at least this often.
 const SYNC_INTERVAL_MAX: Duration = Duration::from_millis(100);
+
+/// A watch that is this close to the newest revision catches up under the hub's lock, or
+/// constant writes would keep it from ever arriving.
+const LAST_STRETCH: SyncBudget = SyncBudget {
+    watchers_max: 128,
+    revisions_max: 64,
+};
+
+/// The store's past, for watches. What cannot be read ends the member.
+pub struct StoreHistory<'a> {
+    /// Where the past is.
+    pub reader: &'a Reader,
+    /// Told of what cannot be read.
+    pub stop: &'a StopSwitch,
+}
+
+impl History for StoreHistory<'_> {
+    fn revision(&self) -> i64 {
+        self.reader.revision()
+    }
+
+    fn compact_revision(&self) -> i64 {
+        self.reader.compact_revision().max(0)
+    }
+
+    fn events_since(
+        &self,
+        from: i64,
+        revisions_max: usize,
+    ) -> Result<Vec<Arc<RevisionEvents>>, Compacted> {
+        match self.reader.events_since(from, revisions_max) {
+            Ok(events) => Ok(events),
+            Err(ReadError::Refused(EtcdError::Compacted)) => Err(Compacted {
+                compact_revision: self.compact_revision(),
+            }),
+            Err(fault) => {
+                self.stop.fatal(&fault);
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    fn prev_kv(&self, key: &[u8], mod_revision: i64) -> Option<KeyValue> {
+        let key = Bytes::copy_from_slice(key);
+        self.reader.version_before(&key, mod_revision).unwrap_or_else(|fault| {
+            self.stop.fatal(&fault);
+            None
+        })
+    }
+}
 
 /// The hub behind its lock, with a bell for the catch-up thread.
 pub struct Watches {
@@ -58,14 +113,17 @@ impl Watches {
     }
 
     /// Lets lagging watches catch up and sends progress notices, until told to stop.
-    pub fn run_catch_up(self: &Arc<Self>, reader: &Reader, stopping: impl Fn() -> bool) {
-        while !stopping() {
+    pub fn run_catch_up(&self, history: &StoreHistory<'_>) {
+        while !history.stop.is_stopping() {
             let plan = self.lock().sync_plan(SyncBudget::default());
             // Reading history may go to disk; the hub is free meanwhile.
-            let batch = plan.read(reader);
+            let batch = plan.read(history);
             let (report, next_tick) = {
                 let mut hub = self.lock();
-                let report = hub.sync_commit(batch);
+                let mut report = hub.sync_commit(batch);
+                if report.runnable > 0 {
+                    report = hub.sync_step(history, LAST_STRETCH);
+                }
                 hub.tick(self.now());
                 (report, hub.next_tick())
             };

@@ -1,0 +1,92 @@
+//! Letting go of the log's beginning once the state machine has it safely.
+//!
+//! Runs on the disk thread, between two batches, as it writes to the log. The
+//! order matters: commit index, then snapshot record, then the old segments go;
+//! a crash in between leaves a log that opens.
+
+use portunus_proto::walpb::Snapshot;
+use portunus_wal::ReleaseError;
+
+use super::{
+    config::LogWriter,
+    errors::{CompactError, FatalError},
+    inbox::CompactionRequest,
+    member::Member,
+};
+
+/// What a compaction did.
+#[derive(Debug)]
+pub struct Compacted {
+    /// Segment files removed.
+    pub segments_released: usize,
+    /// Why not all that could go are gone. Harmless but for the space; the next
+    /// compaction tries again.
+    pub release_error: Option<ReleaseError>,
+    /// The log in memory starts after this index.
+    pub memory_starts_after: u64,
+}
+
+/// Carries out one request. The caller has nothing else to write.
+pub(super) fn compact(
+    member: &Member,
+    log: &mut dyn LogWriter,
+    request: CompactionRequest,
+) -> Result<(), FatalError> {
+    let CompactionRequest {
+        index,
+        conf_state,
+        reply,
+    } = request;
+    let planned = member.with_engine(|engine| {
+        let applied_index = engine.core.applied_index();
+        if index > applied_index {
+            return Err(CompactError::NotApplied {
+                index,
+                applied_index,
+            });
+        }
+        let term = engine
+            .core
+            .term_of(index)
+            .filter(|_| index > engine.snapshot_index)
+            .ok_or(CompactError::AlreadyCompacted { index })?;
+        engine.snapshot_index = index;
+        Ok((term, engine.begin_commit_write()))
+    });
+    let (term, hard_state) = match planned {
+        Ok(planned) => planned,
+        Err(refusal) => {
+            // Whoever asked may have gone.
+            let _ = reply.send(Err(refusal));
+            return Ok(());
+        }
+    };
+
+    // A snapshot beyond the recorded commit index would be ignored at start.
+    log.append(hard_state.as_ref(), &[])?;
+    log.save_snapshot(&Snapshot {
+        index,
+        term,
+        conf_state: Some(conf_state),
+    })?;
+    let released = log.release_to(index);
+    let memory_starts_after = member.with_engine(|engine| {
+        engine.write_in_flight = false;
+        let keep = member.config.catch_up_entries;
+        engine.core.compact(index.saturating_sub(keep))
+    });
+    let compacted = match released {
+        Ok(segments_released) => Compacted {
+            segments_released,
+            release_error: None,
+            memory_starts_after,
+        },
+        Err(error) => Compacted {
+            segments_released: 0,
+            release_error: Some(error),
+            memory_starts_after,
+        },
+    };
+    let _ = reply.send(Ok(compacted));
+    Ok(())
+}
