@@ -167,7 +167,9 @@ pub enum StartError {
         last_index: u64,
     },
     /// Only what is committed is ever applied.
-    #[error("the applied index {applied_index} lies outside the committed log ({base_index} to {commit})")]
+    #[error(
+        "the applied index {applied_index} lies outside the committed log ({base_index} to {commit})"
+    )]
     AppliedOutsideLog {
         /// From the state machine.
         applied_index: u64,

@@ -99,7 +99,10 @@ fn create_private(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
 }
 
 #[cfg(test)]
@@ -111,14 +114,23 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.etcd");
         let first = DataDir::open(&path).unwrap();
-        assert!(matches!(DataDir::open(&path), Err(DataDirError::InUse { .. })));
+        assert!(matches!(
+            DataDir::open(&path),
+            Err(DataDirError::InUse { .. })
+        ));
         drop(first);
         DataDir::open(&path).unwrap();
         fs::create_dir_all(path.join("member/snap")).unwrap();
         fs::write(path.join("member/snap/db"), b"").unwrap();
-        assert!(matches!(DataDir::open(&path), Err(DataDirError::Foreign { .. })));
+        assert!(matches!(
+            DataDir::open(&path),
+            Err(DataDirError::Foreign { .. })
+        ));
         let file = dir.path().join("file");
         fs::write(&file, b"").unwrap();
-        assert!(matches!(DataDir::open(&file), Err(DataDirError::NotADirectory { .. })));
+        assert!(matches!(
+            DataDir::open(&file),
+            Err(DataDirError::NotADirectory { .. })
+        ));
     }
 }

@@ -57,7 +57,10 @@ async fn health(State(member): Shared, RawQuery(query): RawQuery) -> Response {
     };
     let body = serde_json::json!({"health": word, "reason": reason.unwrap_or_default()});
     // etcd's order of keys, which some people compare.
-    let text = format!(r#"{{"health":{},"reason":{}}}"#, body["health"], body["reason"]);
+    let text = format!(
+        r#"{{"health":{},"reason":{}}}"#,
+        body["health"], body["reason"]
+    );
     (status, [(header::CONTENT_TYPE, "application/json")], text).into_response()
 }
 
@@ -67,7 +70,9 @@ async fn unhealthy(
     serializable: bool,
 ) -> Option<String> {
     for alarm in member.alarms.load().list(AlarmType::None) {
-        let kind = AlarmType::try_from(alarm.alarm).unwrap_or(AlarmType::None).as_str_name();
+        let kind = AlarmType::try_from(alarm.alarm)
+            .unwrap_or(AlarmType::None)
+            .as_str_name();
         if !excluded.contains(kind) {
             return Some(format!("ALARM {kind}"));
         }
@@ -75,24 +80,39 @@ async fn unhealthy(
     if !serializable && member.consensus.status().leader == 0 {
         return Some("RAFT NO LEADER".to_owned());
     }
-    read_check(member, !serializable).await.err().map(|error| format!("RANGE ERROR:{error}"))
+    read_check(member, !serializable)
+        .await
+        .err()
+        .map(|error| format!("RANGE ERROR:{error}"))
 }
 
 /// A read like a client's.
 async fn read_check(member: &Arc<Member>, linearizable: bool) -> Result<(), String> {
     if linearizable {
-        member.linearizable().await.map_err(|error| error.text().to_owned())?;
+        member
+            .linearizable()
+            .await
+            .map_err(|error| error.text().to_owned())?;
     }
     let request = RangeRequest {
         key: bytes::Bytes::from_static(b"a"),
         limit: 1,
         ..RangeRequest::default()
     };
-    member.reader.range(&request).map(|_| ()).map_err(|error| error.to_string())
+    member
+        .reader
+        .range(&request)
+        .map(|_| ())
+        .map_err(|error| error.to_string())
 }
 
 const LIVEZ: &[&str] = &["serializable_read"];
-const READYZ: &[&str] = &["data_corruption", "serializable_read", "linearizable_read", "non_learner"];
+const READYZ: &[&str] = &[
+    "data_corruption",
+    "serializable_read",
+    "linearizable_read",
+    "non_learner",
+];
 
 async fn run_check(member: &Arc<Member>, check: &str) -> Result<(), String> {
     match check {
@@ -112,9 +132,10 @@ async fn run_check(member: &Arc<Member>, check: &str) -> Result<(), String> {
 
 async fn checks(member: &Arc<Member>, names: &[&str], query: Option<&str>) -> Response {
     let excluded = parameters(query, "exclude");
-    let verbose = query.unwrap_or_default().split('&').any(|pair| {
-        pair == "verbose" || pair.starts_with("verbose=")
-    });
+    let verbose = query
+        .unwrap_or_default()
+        .split('&')
+        .any(|pair| pair == "verbose" || pair.starts_with("verbose="));
     let mut report = String::new();
     let mut failed = false;
     for name in names.iter().filter(|name| !excluded.contains(**name)) {
@@ -141,11 +162,19 @@ async fn readyz(State(member): Shared, RawQuery(query): RawQuery) -> Response {
     checks(&member, READYZ, query.as_deref()).await
 }
 
-async fn livez_one(State(member): Shared, Path(check): Path<String>, RawQuery(query): RawQuery) -> Response {
+async fn livez_one(
+    State(member): Shared,
+    Path(check): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Response {
     one(&member, LIVEZ, &check, query.as_deref()).await
 }
 
-async fn readyz_one(State(member): Shared, Path(check): Path<String>, RawQuery(query): RawQuery) -> Response {
+async fn readyz_one(
+    State(member): Shared,
+    Path(check): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Response {
     one(&member, READYZ, &check, query.as_deref()).await
 }
 

@@ -29,7 +29,10 @@ fn main() -> ExitCode {
 
 fn serve(config: Config) -> ExitCode {
     logging::init(&config.log);
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    let runtime = match tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+    {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error),
     };

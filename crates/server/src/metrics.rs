@@ -84,24 +84,55 @@ impl Metrics {
         let registry = Registry::new();
         let r = &registry;
         Ok(Metrics {
-            proposals_pending: gauge(r, "etcd_server_proposals_pending", "Proposals that wait to be applied.")?,
-            proposals_failed: counter(r, "etcd_server_proposals_failed_total", "Proposals that failed.")?,
+            proposals_pending: gauge(
+                r,
+                "etcd_server_proposals_pending",
+                "Proposals that wait to be applied.",
+            )?,
+            proposals_failed: counter(
+                r,
+                "etcd_server_proposals_failed_total",
+                "Proposals that failed.",
+            )?,
             slow_applies: counter(r, "etcd_server_slow_apply_total", "Applies that took long.")?,
             puts: counter(r, "etcd_mvcc_put_total", "Puts applied.")?,
             deletes: counter(r, "etcd_mvcc_delete_total", "Deletes applied.")?,
             txns: counter(r, "etcd_mvcc_txn_total", "Transactions applied.")?,
             ranges: counter(r, "etcd_mvcc_range_total", "Ranges answered.")?,
-            events: counter(r, "etcd_debugging_mvcc_events_total", "Events told to watchers.")?,
+            events: counter(
+                r,
+                "etcd_debugging_mvcc_events_total",
+                "Events told to watchers.",
+            )?,
             leases_granted: counter(r, "etcd_debugging_lease_granted_total", "Leases granted.")?,
             leases_revoked: counter(r, "etcd_debugging_lease_revoked_total", "Leases revoked.")?,
             leases_renewed: counter(r, "etcd_debugging_lease_renewed_total", "Leases renewed.")?,
-            leases_expired: counter(r, "etcd_debugging_server_lease_expired_total", "Leases expired.")?,
-            compaction_pending: gauge(r, "portunus_compaction_pending", "1 while compaction work is left.")?,
-            health_success: counter(r, "etcd_server_health_success", "Health checks that passed.")?,
-            health_failures: counter(r, "etcd_server_health_failures", "Health checks that failed.")?,
+            leases_expired: counter(
+                r,
+                "etcd_debugging_server_lease_expired_total",
+                "Leases expired.",
+            )?,
+            compaction_pending: gauge(
+                r,
+                "portunus_compaction_pending",
+                "1 while compaction work is left.",
+            )?,
+            health_success: counter(
+                r,
+                "etcd_server_health_success",
+                "Health checks that passed.",
+            )?,
+            health_failures: counter(
+                r,
+                "etcd_server_health_failures",
+                "Health checks that failed.",
+            )?,
             leader_changes: counter(r, "etcd_server_leader_changes_seen_total", "Leaders seen.")?,
             client_requests: {
-                let opts = Opts::new("etcd_server_client_requests_total", "Requests by type and client version.");
+                let opts = Opts::new(
+                    "etcd_server_client_requests_total",
+                    "Requests by type and client version.",
+                );
                 let metric = IntCounterVec::new(opts, &["type", "client_api_version"])?;
                 r.register(Box::new(metric.clone()))?;
                 metric
@@ -110,22 +141,87 @@ impl Metrics {
                 has_leader: gauge(r, "etcd_server_has_leader", "1 if a leader is known.")?,
                 is_leader: gauge(r, "etcd_server_is_leader", "1 if this member leads.")?,
                 is_learner: gauge(r, "etcd_server_is_learner", "1 if this member only learns.")?,
-                proposals_committed: gauge(r, "etcd_server_proposals_committed_total", "Index of the last committed entry.")?,
-                proposals_applied: gauge(r, "etcd_server_proposals_applied_total", "Index of the last applied entry.")?,
-                quota_bytes: gauge(r, "etcd_server_quota_backend_bytes", "Size at which writes are refused.")?,
-                total_bytes: gauge(r, "etcd_mvcc_db_total_size_in_bytes", "Size of the backend, free space included.")?,
-                in_use_bytes: gauge(r, "etcd_mvcc_db_total_size_in_use_in_bytes", "Size of the backend that holds data.")?,
-                current_revision: gauge(r, "etcd_debugging_mvcc_current_revision", "Newest revision.")?,
-                compact_revision: gauge(r, "etcd_debugging_mvcc_compact_revision", "Revision the store is compacted to.")?,
+                proposals_committed: gauge(
+                    r,
+                    "etcd_server_proposals_committed_total",
+                    "Index of the last committed entry.",
+                )?,
+                proposals_applied: gauge(
+                    r,
+                    "etcd_server_proposals_applied_total",
+                    "Index of the last applied entry.",
+                )?,
+                quota_bytes: gauge(
+                    r,
+                    "etcd_server_quota_backend_bytes",
+                    "Size at which writes are refused.",
+                )?,
+                total_bytes: gauge(
+                    r,
+                    "etcd_mvcc_db_total_size_in_bytes",
+                    "Size of the backend, free space included.",
+                )?,
+                in_use_bytes: gauge(
+                    r,
+                    "etcd_mvcc_db_total_size_in_use_in_bytes",
+                    "Size of the backend that holds data.",
+                )?,
+                current_revision: gauge(
+                    r,
+                    "etcd_debugging_mvcc_current_revision",
+                    "Newest revision.",
+                )?,
+                compact_revision: gauge(
+                    r,
+                    "etcd_debugging_mvcc_compact_revision",
+                    "Revision the store is compacted to.",
+                )?,
                 watchers: gauge(r, "etcd_debugging_mvcc_watcher_total", "Watches.")?,
-                watch_streams: gauge(r, "etcd_debugging_mvcc_watch_stream_total", "Watch streams.")?,
-                slow_watchers: gauge(r, "etcd_debugging_mvcc_slow_watcher_total", "Watches that lag.")?,
-                wal_syncs: gauge(r, "portunus_wal_syncs_total", "Syncs of the write-ahead log.")?,
-                id: gauges(r, "etcd_server_id", "1, labelled with the member's id.", &["server_id"])?,
-                version: gauges(r, "etcd_server_version", "1, labelled with the version.", &["server_version"])?,
-                cluster_version: gauges(r, "etcd_cluster_version", "1, labelled with the cluster version.", &["cluster_version"])?,
-                features: gauges(r, "etcd_server_feature_enabled", "1 if the feature is on.", &["name", "stage"])?,
-                alarms: gauges(r, "etcd_debugging_server_alarms", "1 per alarm in force.", &["server_id", "alarm_type"])?,
+                watch_streams: gauge(
+                    r,
+                    "etcd_debugging_mvcc_watch_stream_total",
+                    "Watch streams.",
+                )?,
+                slow_watchers: gauge(
+                    r,
+                    "etcd_debugging_mvcc_slow_watcher_total",
+                    "Watches that lag.",
+                )?,
+                wal_syncs: gauge(
+                    r,
+                    "portunus_wal_syncs_total",
+                    "Syncs of the write-ahead log.",
+                )?,
+                id: gauges(
+                    r,
+                    "etcd_server_id",
+                    "1, labelled with the member's id.",
+                    &["server_id"],
+                )?,
+                version: gauges(
+                    r,
+                    "etcd_server_version",
+                    "1, labelled with the version.",
+                    &["server_version"],
+                )?,
+                cluster_version: gauges(
+                    r,
+                    "etcd_cluster_version",
+                    "1, labelled with the cluster version.",
+                    &["cluster_version"],
+                )?,
+                features: gauges(
+                    r,
+                    "etcd_server_feature_enabled",
+                    "1 if the feature is on.",
+                    &["name", "stage"],
+                )?,
+                alarms: gauges(
+                    r,
+                    "etcd_debugging_server_alarms",
+                    "1 per alarm in force.",
+                    &["server_id", "alarm_type"],
+                )?,
             },
             registry,
         })
@@ -150,7 +246,8 @@ impl Gauges {
         self.is_learner.set(i64::from(raft.is_learner));
         self.proposals_committed.set(int(raft.commit));
         self.proposals_applied.set(int(member.applied.index()));
-        self.quota_bytes.set(member.config.quota_bytes.map_or(0, int));
+        self.quota_bytes
+            .set(member.config.quota_bytes.map_or(0, int));
         let sizes = member.reader.sizes();
         self.total_bytes.set(int(sizes.total_bytes));
         self.in_use_bytes.set(int(sizes.in_use_bytes));
@@ -159,21 +256,30 @@ impl Gauges {
         let hub = member.watches.lock().stats();
         self.watchers.set(int(hub.watchers as u64));
         self.watch_streams.set(int(hub.streams as u64));
-        self.slow_watchers.set(int((hub.slow + hub.catching_up) as u64));
+        self.slow_watchers
+            .set(int((hub.slow + hub.catching_up) as u64));
         self.wal_syncs.set(int(raft.wal_syncs));
-        self.id.with_label_values(&[format!("{own:x}").as_str()]).set(1);
+        self.id
+            .with_label_values(&[format!("{own:x}").as_str()])
+            .set(1);
         let version = crate::version::version_text(&member.config.version);
         self.version.with_label_values(&[version.as_str()]).set(1);
         self.cluster_version.reset();
         if let Some(version) = member.membership.load().cluster_version {
-            self.cluster_version.with_label_values(&[version.to_string().as_str()]).set(1);
+            self.cluster_version
+                .with_label_values(&[version.to_string().as_str()])
+                .set(1);
         }
         self.features.reset();
         for sample in member.gates.samples(portunus_gates::SERVER_FEATURE_ENABLED) {
             self.set_feature(&sample);
         }
         self.alarms.reset();
-        for alarm in member.alarms.load().list(portunus_proto::etcdserverpb::AlarmType::None) {
+        for alarm in member
+            .alarms
+            .load()
+            .list(portunus_proto::etcdserverpb::AlarmType::None)
+        {
             let kind = portunus_proto::etcdserverpb::AlarmType::try_from(alarm.alarm);
             let kind = kind.map_or("NONE", |kind| kind.as_str_name());
             let id = format!("{:x}", alarm.member_id);
@@ -182,8 +288,14 @@ impl Gauges {
     }
 
     fn set_feature(&self, sample: &Sample) {
-        let values: Vec<&str> = sample.labels.iter().map(|(_, value)| value.as_str()).collect();
-        self.features.with_label_values(&values).set(i64::from(sample.value));
+        let values: Vec<&str> = sample
+            .labels
+            .iter()
+            .map(|(_, value)| value.as_str())
+            .collect();
+        self.features
+            .with_label_values(&values)
+            .set(i64::from(sample.value));
     }
 }
 

@@ -36,7 +36,9 @@ pub struct Servers {
 #[allow(missing_docs)] // the fields are the ones the messages print
 pub enum ListenError {
     /// Somebody has it.
-    #[error("{url} is taken: stop the program that listens there, or choose another with --listen-client-urls")]
+    #[error(
+        "{url} is taken: stop the program that listens there, or choose another with --listen-client-urls"
+    )]
     Taken { url: String, source: io::Error },
     /// Something else.
     #[error("cannot listen at {url}: check --listen-client-urls")]
@@ -60,8 +62,11 @@ pub fn bind(config: &crate::config::Config) -> Result<Vec<TcpListener>, ListenEr
                 source,
             },
         };
-        let addresses: Vec<SocketAddr> =
-            listen.authority.to_socket_addrs().map_err(refused)?.collect();
+        let addresses: Vec<SocketAddr> = listen
+            .authority
+            .to_socket_addrs()
+            .map_err(refused)?
+            .collect();
         // `localhost` may be two addresses; one of them is enough, as for etcd.
         listeners.push(TcpListener::bind(&addresses[..]).map_err(refused)?);
     }

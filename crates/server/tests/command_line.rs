@@ -28,13 +28,16 @@ fn refusal(args: &[&str]) -> String {
 }
 
 #[test]
-fn without_a_command_it_says_what_is_there() {
-    let text = stdout(&[]);
-    assert!(text.contains("FastLeaseKeepAlive"), "{text}");
+fn help_names_flags_and_gates_and_the_version_is_etcds_first() {
+    let help = stdout(&["--help"]);
+    assert!(help.contains("--listen-client-urls"), "{help}");
+    assert!(help.contains("FastLeaseKeepAlive=true|false"), "{help}");
     assert!(
-        text.contains("There is no server in this version"),
-        "{text}"
+        !help.contains("--cert-file"),
+        "what does not work is not offered: {help}"
     );
+    let version = stdout(&["--version"]);
+    assert!(version.starts_with("etcd Version: 3.8.0\n"), "{version}");
 }
 
 /// Proves: G89

@@ -49,7 +49,10 @@ pub struct InitialMember {
 /// The id of a member that a cluster starts with.
 #[must_use]
 pub fn member_id(peer_urls: &[String], cluster_token: &str) -> u64 {
-    first_eight_bytes(&[sorted(peer_urls).concat().as_bytes(), cluster_token.as_bytes()])
+    first_eight_bytes(&[
+        sorted(peer_urls).concat().as_bytes(),
+        cluster_token.as_bytes(),
+    ])
 }
 
 /// The id of a member that joins later, at a time.
@@ -137,7 +140,10 @@ mod tests {
 
         let one = urls(&["http://10.0.0.8:2379"]);
         assert_eq!(member_id(&one, ""), 14_544_069_596_553_697_298);
-        assert_eq!(added_member_id(&one, 472_662_245), 2_448_790_162_483_548_276);
+        assert_eq!(
+            added_member_id(&one, 472_662_245),
+            2_448_790_162_483_548_276
+        );
     }
 
     #[test]

@@ -58,13 +58,17 @@ pub struct Boot {
 #[non_exhaustive]
 pub enum NewClusterError {
     /// The member's own name is not among the initial members.
-    #[error("the initial cluster has no member named {name:?}; give --name and --initial-cluster the same name")]
+    #[error(
+        "the initial cluster has no member named {name:?}; give --name and --initial-cluster the same name"
+    )]
     NotAMember {
         /// The name.
         name: String,
     },
     /// Two members with the same id have the same peer URLs.
-    #[error("the initial members {first:?} and {second:?} have the same peer URLs; give each its own")]
+    #[error(
+        "the initial members {first:?} and {second:?} have the same peer URLs; give each its own"
+    )]
     SameMember {
         /// One of them.
         first: String,
@@ -72,7 +76,9 @@ pub enum NewClusterError {
         second: String,
     },
     /// Beyond any sensible size.
-    #[error("the initial cluster has {members} members; at most {INITIAL_MEMBERS_MAX} are possible")]
+    #[error(
+        "the initial cluster has {members} members; at most {INITIAL_MEMBERS_MAX} are possible"
+    )]
     TooManyMembers {
         /// How many.
         members: usize,

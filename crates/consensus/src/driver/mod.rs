@@ -27,6 +27,14 @@ use std::{
     thread,
 };
 
+use self::{
+    apply_queue::ApplyQueue,
+    engine::Engine,
+    inbox::Inbox,
+    member::{LockedHooks, Member},
+    reads::Reads,
+    status::StatusCell,
+};
 pub use self::{
     apply_queue::{Committed, CommittedReceiver, RecvTimeoutError},
     compaction::Compacted,
@@ -35,14 +43,6 @@ pub use self::{
     handle::Handle,
     reads::ReadIndexFuture,
     status::Status,
-};
-use self::{
-    apply_queue::ApplyQueue,
-    engine::Engine,
-    inbox::Inbox,
-    member::{LockedHooks, Member},
-    reads::Reads,
-    status::StatusCell,
 };
 use crate::core::{Core, CoreConfig, InitialState};
 

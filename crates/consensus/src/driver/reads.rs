@@ -288,10 +288,9 @@ mod tests {
         reads.begin(0, |_| panic!("nobody to ask"));
         reads.begin(7, |_| false);
         reads.begin(7, |_| true);
-        reads.answer(3, 9).map_or_else(
-            || reads.answer(2, 9).unwrap().deliver(),
-            Answered::deliver,
-        );
+        reads
+            .answer(3, 9)
+            .map_or_else(|| reads.answer(2, 9).unwrap().deliver(), Answered::deliver);
         assert_eq!(reader.wait(), Ok(9));
     }
 

@@ -119,7 +119,10 @@ impl Core {
     ///
     /// # Errors
     /// If there is no leader to take them. None of them was taken then.
-    pub fn propose(&mut self, payloads: impl IntoIterator<Item = Bytes>) -> Result<(), DroppedError> {
+    pub fn propose(
+        &mut self,
+        payloads: impl IntoIterator<Item = Bytes>,
+    ) -> Result<(), DroppedError> {
         let entries = payloads.into_iter().map(|data| {
             let mut entry = eraftpb::Entry::default();
             entry.data = data;
@@ -161,8 +164,9 @@ impl Core {
     /// If it was not taken. A malformed one changes nothing.
     pub fn step(&mut self, message: raftpb::Message) -> Result<(), StepError> {
         check(&message)?;
-        let message = message_to_engine(message)
-            .ok_or(StepError::Malformed("a message of this type stays inside one process"))?;
+        let message = message_to_engine(message).ok_or(StepError::Malformed(
+            "a message of this type stays inside one process",
+        ))?;
         let result = match message.msg_type {
             eraftpb::MessageType::MsgReadIndex => {
                 self.take_read(message);
@@ -443,8 +447,8 @@ impl Core {
 /// Refuses what would make the engine panic or misbehave.
 fn check(message: &raftpb::Message) -> Result<(), StepError> {
     use raftpb::MessageType as Type;
-    let message_type = Type::try_from(message.r#type)
-        .map_err(|_| StepError::Malformed("unknown message type"))?;
+    let message_type =
+        Type::try_from(message.r#type).map_err(|_| StepError::Malformed("unknown message type"))?;
     if message.from == 0 {
         return Err(StepError::Malformed("no sender"));
     }
@@ -485,7 +489,9 @@ fn check(message: &raftpb::Message) -> Result<(), StepError> {
                 .zip(message.index.saturating_add(1)..)
                 .all(|(entry, index)| entry.index == index && entry.term <= message.term);
             if !follow_on {
-                return Err(StepError::Malformed("entries that do not follow each other"));
+                return Err(StepError::Malformed(
+                    "entries that do not follow each other",
+                ));
             }
         }
         _ => {}

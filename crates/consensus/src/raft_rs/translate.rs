@@ -165,9 +165,7 @@ pub(super) fn conf_change_to_engine(change: &raftpb::ConfChange) -> Option<eraft
     let change_type = match change.r#type() {
         raftpb::ConfChangeType::ConfChangeAddNode => eraftpb::ConfChangeType::AddNode,
         raftpb::ConfChangeType::ConfChangeRemoveNode => eraftpb::ConfChangeType::RemoveNode,
-        raftpb::ConfChangeType::ConfChangeAddLearnerNode => {
-            eraftpb::ConfChangeType::AddLearnerNode
-        }
+        raftpb::ConfChangeType::ConfChangeAddLearnerNode => eraftpb::ConfChangeType::AddLearnerNode,
         raftpb::ConfChangeType::ConfChangeUpdateNode => return None,
     };
     if change.node_id == 0 {

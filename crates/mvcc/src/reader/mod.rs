@@ -85,7 +85,11 @@ impl Reader {
 
     /// The version of a key just before a revision. `None` if it did not exist then, or
     /// that is compacted by now.
-    pub fn version_before(&self, key: &Bytes, revision: i64) -> Result<Option<KeyValue>, ReadError> {
+    pub fn version_before(
+        &self,
+        key: &Bytes,
+        revision: i64,
+    ) -> Result<Option<KeyValue>, ReadError> {
         if revision <= 1 {
             return Ok(None);
         }

@@ -60,7 +60,11 @@ impl<'a> Transaction<'a> {
     pub(super) fn delete_slot(&mut self, slot: &Arc<Slot>) {
         let revision = self.next_revision();
         let prev = self.record(slot, Version::tombstone(revision), NO_LEASE);
-        self.events.push(Event::after_delete(slot.key(), revision.main, prev.as_ref()));
+        self.events.push(Event::after_delete(
+            slot.key(),
+            revision.main,
+            prev.as_ref(),
+        ));
     }
 
     /// Adds a version everywhere it belongs. Gives back the version that was

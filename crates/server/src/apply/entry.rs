@@ -35,7 +35,10 @@ impl Outcome {
 impl Applier {
     pub(super) fn apply_entry(&mut self, entry: Entry) -> Result<(), ApplyFault> {
         let index = entry.index;
-        let is_applied = self.store.applied().is_some_and(|applied| index <= applied.index);
+        let is_applied = self
+            .store
+            .applied()
+            .is_some_and(|applied| index <= applied.index);
         if is_applied {
             // Raft has to hear of membership again after a restart; nothing else is repeated.
             return self.replay_conf_change(&entry);
@@ -68,7 +71,9 @@ impl Applier {
             self.publish(events)?;
         }
         if outcome.request_id != 0 {
-            self.member.waiters.answer(outcome.request_id, outcome.answer);
+            self.member
+                .waiters
+                .answer(outcome.request_id, outcome.answer);
         }
         Ok(())
     }
@@ -80,14 +85,19 @@ impl Applier {
             let extend = self.member.config.election_timeout;
             let leases = &self.member.leases;
             let now_ms = leases.now_ms();
-            leases.lock().promote(now_ms, u64::try_from(extend.as_millis()).unwrap_or(0));
+            leases
+                .lock()
+                .promote(now_ms, u64::try_from(extend.as_millis()).unwrap_or(0));
         }
     }
 
     fn apply_normal(&mut self, index: u64, data: Bytes) -> Result<Outcome, ApplyFault> {
         let request = InternalRaftRequest::decode(data)
             .map_err(|source| ApplyFault::Decode { index, source })?;
-        let request_id = request.header.as_ref().map_or(request.id, |header| header.id);
+        let request_id = request
+            .header
+            .as_ref()
+            .map_or(request.id, |header| header.id);
         self.apply_request(index, request_id, request)
     }
 
@@ -100,10 +110,14 @@ impl Applier {
             .apply_conf_change(&change)
             .map_err(|source| ApplyFault::ConfChange { index, source })?;
         let fault = |source| ApplyFault::Membership { index, source };
-        self.membership.apply(&mut self.store, &change).map_err(fault)?;
+        self.membership
+            .apply(&mut self.store, &change)
+            .map_err(fault)?;
         put_conf_state(&mut self.store, &state).map_err(fault)?;
         self.conf_state = state;
-        self.member.membership.store(Arc::new(self.membership.clone()));
+        self.member
+            .membership
+            .store(Arc::new(self.membership.clone()));
         Ok(())
     }
 

@@ -25,8 +25,8 @@ use thiserror::Error;
 use tokio::sync::oneshot;
 
 use crate::member::Member;
-use crate::member::watches::StoreHistory;
 use crate::member::membership::{Membership, MembershipError};
+use crate::member::watches::StoreHistory;
 use alarms::Alarms;
 
 /// What an applied request answers. Headers hold only the revision.
@@ -82,21 +82,24 @@ pub enum ApplyFault {
     Store { index: u64, source: ApplyError },
     /// Membership records are damaged.
     #[error("entry {index} of the log could not be applied")]
-    Membership {
-        index: u64,
-        source: MembershipError,
-    },
+    Membership { index: u64, source: MembershipError },
     /// An entry that is no request.
-    #[error("entry {index} of the log cannot be decoded: the log is damaged or from a newer version")]
+    #[error(
+        "entry {index} of the log cannot be decoded: the log is damaged or from a newer version"
+    )]
     Decode {
         index: u64,
         source: prost::DecodeError,
     },
     /// An entry this version does not know.
-    #[error("entry {index} of the log asks for {what}, which this version does not support: use the version that wrote it")]
+    #[error(
+        "entry {index} of the log asks for {what}, which this version does not support: use the version that wrote it"
+    )]
     Unsupported { index: u64, what: &'static str },
     /// The cluster is ahead of this binary.
-    #[error("the cluster version {cluster} is above the version of this member, {own}: start a newer binary")]
+    #[error(
+        "the cluster version {cluster} is above the version of this member, {own}: start a newer binary"
+    )]
     ClusterVersionTooHigh { cluster: String, own: String },
     /// A change of membership that raft refuses.
     #[error("entry {index} of the log changes membership in a way raft refuses")]
@@ -192,7 +195,11 @@ impl Applier {
         let took = started.elapsed();
         if took > self.member.config.warning_apply_duration {
             self.member.metrics.slow_applies.inc();
-            tracing::warn!(entries = count, took_ms = took.as_millis() as u64, "applying took long");
+            tracing::warn!(
+                entries = count,
+                took_ms = took.as_millis() as u64,
+                "applying took long"
+            );
         }
         Ok(())
     }
@@ -241,7 +248,10 @@ impl Applier {
             }
             CompactionStep::Finished { revision } => {
                 tracing::info!(revision, "compaction finished");
-                let done: Vec<_> = self.compactions.extract_if(.., |(at, _)| *at <= revision).collect();
+                let done: Vec<_> = self
+                    .compactions
+                    .extract_if(.., |(at, _)| *at <= revision)
+                    .collect();
                 if !done.is_empty() {
                     let reader = self.member.reader.clone();
                     let stop = Arc::clone(&self.member.stop);
@@ -268,7 +278,11 @@ impl Applier {
             stop: &self.member.stop,
         };
         // Only where the old value has left memory.
-        for event in events.events.iter().filter(|event| event.known_prev().is_none()) {
+        for event in events
+            .events
+            .iter()
+            .filter(|event| event.known_prev().is_none())
+        {
             event.look_up_prev(&history);
         }
         let lagging = {
@@ -279,7 +293,10 @@ impl Applier {
             let stats = hub.stats();
             stats.catching_up > 0
         };
-        self.member.metrics.events.inc_by(events.events.len() as u64);
+        self.member
+            .metrics
+            .events
+            .inc_by(events.events.len() as u64);
         if lagging {
             self.member.watches.ring();
         }

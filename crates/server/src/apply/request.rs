@@ -177,7 +177,8 @@ impl Applier {
         let now_ms = leases.now_ms();
         let record = leases.lock().grant(grant.id, grant.ttl, now_ms)?;
         let key = Bytes::copy_from_slice(&record_key(record.id));
-        self.store.put_raw(Bucket::Lease, key, Bytes::from(encode_record(&record)))?;
+        self.store
+            .put_raw(Bucket::Lease, key, Bytes::from(encode_record(&record)))?;
         self.member.metrics.leases_granted.inc();
         let response = LeaseGrantResponse {
             header: Some(self.revision_header()),
@@ -214,7 +215,8 @@ impl Applier {
             );
             if let Some(record) = record {
                 let key = Bytes::copy_from_slice(&record_key(record.id));
-                self.store.put_raw(Bucket::Lease, key, Bytes::from(encode_record(&record)))?;
+                self.store
+                    .put_raw(Bucket::Lease, key, Bytes::from(encode_record(&record)))?;
             }
         }
         Ok((Response::Done, None))
@@ -247,7 +249,9 @@ impl Applier {
                 });
             }
             tracing::info!(cluster_version = %version, "cluster version decided");
-            self.membership.set_cluster_version(&mut self.store, version).map_err(fault)?;
+            self.membership
+                .set_cluster_version(&mut self.store, version)
+                .map_err(fault)?;
         } else if let Some(set) = &request.cluster_member_attr_set {
             if let Some(attributes) = &set.member_attributes {
                 self.membership
@@ -264,11 +268,15 @@ impl Applier {
                 target_version: set.ver.clone(),
                 enabled: set.enabled,
             };
-            self.membership.set_downgrade(&mut self.store, downgrade).map_err(fault)?;
+            self.membership
+                .set_downgrade(&mut self.store, downgrade)
+                .map_err(fault)?;
         } else {
             return Ok(None);
         }
-        self.member.membership.store(Arc::new(self.membership.clone()));
+        self.member
+            .membership
+            .store(Arc::new(self.membership.clone()));
         Ok(Some(Response::Done))
     }
 

@@ -11,7 +11,7 @@ feature! {
         owner: "lease",
         touches: Log,
         reversible: Free,
-        inert: "there is no server in this version",
+        inert: "cluster features are not decided by this version",
         specs: [Spec::alpha("3.7")],
     }
 }
@@ -22,7 +22,7 @@ feature! {
         owner: "lease",
         touches: Backend,
         reversible: Free,
-        inert: "there is no server in this version",
+        inert: "cluster features are not decided by this version",
         specs: [Spec::alpha("3.7")],
         depends_on: [LeaseCheckpoint],
     }

@@ -26,7 +26,7 @@ feature! {
         owner: "gates",
         touches: Log,
         reversible: UntilUsed,
-        inert: "there is no server in this version",
+        inert: "cluster features are not decided by this version",
         specs: [Spec::alpha("3.7")],
     }
 }
@@ -37,7 +37,7 @@ feature! {
         owner: "mvcc",
         touches: Nothing,
         reversible: Free,
-        inert: "there is no server in this version",
+        inert: "it compares members, and this version runs clusters of one",
         specs: [Spec::alpha("3.6")],
     }
 }
@@ -48,7 +48,6 @@ feature! {
         owner: "lease",
         touches: Memory,
         reversible: Free,
-        inert: "there is no server in this version",
         specs: [Spec::beta("3.7").on()],
     }
 }
@@ -59,7 +58,7 @@ feature! {
         owner: "mvcc",
         touches: Nothing,
         reversible: Free,
-        inert: "there is no server in this version",
+        inert: "it compares members, and this version runs clusters of one",
         specs: [Spec::alpha("3.6")],
     }
 }
@@ -70,7 +69,6 @@ feature! {
         owner: "server",
         touches: Memory,
         reversible: Free,
-        inert: "there is no server in this version",
         specs: [Spec::alpha("3.7")],
     }
 }
@@ -81,7 +79,7 @@ feature! {
         owner: "consensus",
         touches: Wire,
         reversible: Free,
-        inert: "there is no server in this version",
+        inert: "there are no peers to dial: this version runs clusters of one",
         specs: [Spec::alpha("3.6")],
     }
 }
@@ -92,7 +90,6 @@ feature! {
         owner: "server",
         touches: Wire,
         reversible: Free,
-        inert: "there is no server in this version",
         specs: [Spec::alpha("3.6")],
     }
 }

@@ -49,7 +49,10 @@ impl Cluster for Api {
     ) -> Result<Response<MemberListResponse>, Status> {
         self.check_metadata(request.metadata())?;
         if request.into_inner().linearizable {
-            self.member.linearizable().await.map_err(|error| self.refuse(error))?;
+            self.member
+                .linearizable()
+                .await
+                .map_err(|error| self.refuse(error))?;
         }
         Ok(Response::new(MemberListResponse {
             header: Some(self.member.header(0)),

@@ -8,8 +8,8 @@ use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::kv_server::Kv;
 use portunus_proto::etcdserverpb::{
     CompactionRequest, CompactionResponse, DeleteRangeRequest, DeleteRangeResponse,
-    InternalRaftRequest, PutRequest, PutResponse, RangeRequest, RangeResponse,
-    RangeStreamResponse, TxnRequest, TxnResponse,
+    InternalRaftRequest, PutRequest, PutResponse, RangeRequest, RangeResponse, RangeStreamResponse,
+    TxnRequest, TxnResponse,
 };
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
@@ -29,9 +29,16 @@ impl Kv for Api {
         let request = request.into_inner();
         validate::range(&request).map_err(|error| self.refuse(error))?;
         if !request.serializable {
-            self.member.linearizable().await.map_err(|error| self.refuse(error))?;
+            self.member
+                .linearizable()
+                .await
+                .map_err(|error| self.refuse(error))?;
         }
-        let mut response = self.member.reader.range(&request).map_err(|e| self.read_failed(e))?;
+        let mut response = self
+            .member
+            .reader
+            .range(&request)
+            .map_err(|e| self.read_failed(e))?;
         self.member.metrics.ranges.inc();
         self.member.complete(&mut response.header);
         Ok(Response::new(response))
@@ -53,7 +60,10 @@ impl Kv for Api {
             .range_stream(&request, piece_bytes)
             .map_err(|error| self.refuse(error))?;
         if !request.serializable {
-            self.member.linearizable().await.map_err(|error| self.refuse(error))?;
+            self.member
+                .linearizable()
+                .await
+                .map_err(|error| self.refuse(error))?;
         }
         let api = self.clone();
         let next = move || -> Option<Result<RangeStreamResponse, Status>> {
@@ -69,14 +79,18 @@ impl Kv for Api {
                 Err(error) => Err(api.read_failed(error)),
             })
         };
-        Ok(Response::new(Box::pin(tokio_stream::iter(std::iter::from_fn(next)))))
+        Ok(Response::new(Box::pin(tokio_stream::iter(
+            std::iter::from_fn(next),
+        ))))
     }
 
     async fn put(&self, request: Request<PutRequest>) -> Result<Response<PutResponse>, Status> {
         self.check_metadata(request.metadata())?;
         let put = request.into_inner();
         validate::put(&put).map_err(|error| self.refuse(error))?;
-        self.member.check_quota(quota::put_cost_bytes(&put)).map_err(|e| self.refuse(e))?;
+        self.member
+            .check_quota(quota::put_cost_bytes(&put))
+            .map_err(|e| self.refuse(e))?;
         let request = InternalRaftRequest {
             put: Some(put),
             ..InternalRaftRequest::default()
@@ -116,14 +130,19 @@ impl Kv for Api {
         validate::txn(&txn, self.member.config.max_txn_ops).map_err(|e| self.refuse(e))?;
         if is_read_only(&txn) {
             if !is_serializable(&txn) {
-                self.member.linearizable().await.map_err(|error| self.refuse(error))?;
+                self.member
+                    .linearizable()
+                    .await
+                    .map_err(|error| self.refuse(error))?;
             }
             let read = self.member.reader.read_txn(&txn);
             let mut response = read.map_err(|error| self.read_failed(error))?;
             self.member.complete(&mut response.header);
             return Ok(Response::new(response));
         }
-        self.member.check_quota(quota::txn_cost_bytes(&txn)).map_err(|e| self.refuse(e))?;
+        self.member
+            .check_quota(quota::txn_cost_bytes(&txn))
+            .map_err(|e| self.refuse(e))?;
         let request = InternalRaftRequest {
             txn: Some(txn),
             ..InternalRaftRequest::default()
@@ -164,12 +183,16 @@ impl Api {
         &self,
         request: InternalRaftRequest,
     ) -> Result<apply::Response, Status> {
-        self.member.propose(request).await.map_err(|error| self.refuse(error))
+        self.member
+            .propose(request)
+            .await
+            .map_err(|error| self.refuse(error))
     }
 }
 
 /// An answer of another kind than the question: a request id was used twice.
 pub(super) fn unexpected(response: &apply::Response) -> Status {
-    Status::internal(format!("the answer belongs to another request: {response:?}"))
+    Status::internal(format!(
+        "the answer belongs to another request: {response:?}"
+    ))
 }
-

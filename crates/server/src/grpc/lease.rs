@@ -6,9 +6,10 @@ use portunus_mvcc::lease::Renewal;
 use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::lease_server::Lease;
 use portunus_proto::etcdserverpb::{
-    InternalRaftRequest, LeaseCheckpoint, LeaseCheckpointRequest, LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest,
-    LeaseKeepAliveResponse, LeaseLeasesRequest, LeaseLeasesResponse, LeaseRevokeRequest,
-    LeaseRevokeResponse, LeaseStatus, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
+    InternalRaftRequest, LeaseCheckpoint, LeaseCheckpointRequest, LeaseGrantRequest,
+    LeaseGrantResponse, LeaseKeepAliveRequest, LeaseKeepAliveResponse, LeaseLeasesRequest,
+    LeaseLeasesResponse, LeaseRevokeRequest, LeaseRevokeResponse, LeaseStatus,
+    LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
 };
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
@@ -16,6 +17,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::Api;
 use super::kv::unexpected;
 use crate::apply;
+use crate::gates::FastLeaseKeepAlive;
 
 type KeepAlives = Pin<Box<dyn Stream<Item = Result<LeaseKeepAliveResponse, Status>> + Send>>;
 
@@ -32,8 +34,8 @@ impl Lease for Api {
         let mut grant = request.into_inner();
         if grant.id == 0 {
             // Positive, and no id that anybody would choose by hand.
-            grant.id = i64::try_from(self.member.request_ids.next() & i64::MAX as u64)
-                .unwrap_or(i64::MAX);
+            grant.id =
+                i64::try_from(self.member.request_ids.next() & i64::MAX as u64).unwrap_or(i64::MAX);
         }
         let request = InternalRaftRequest {
             lease_grant: Some(grant),
@@ -87,7 +89,10 @@ impl Lease for Api {
     ) -> Result<Response<LeaseTimeToLiveResponse>, Status> {
         self.check_metadata(request.metadata())?;
         let request = request.into_inner();
-        self.member.linearizable().await.map_err(|error| self.refuse(error))?;
+        self.member
+            .linearizable()
+            .await
+            .map_err(|error| self.refuse(error))?;
         let now_ms = self.member.leases.now_ms();
         let time = self.member.leases.lock().time_to_live(request.id, now_ms);
         let header = Some(self.member.header(self.member.reader.revision()));
@@ -119,7 +124,10 @@ impl Lease for Api {
         request: Request<LeaseLeasesRequest>,
     ) -> Result<Response<LeaseLeasesResponse>, Status> {
         self.check_metadata(request.metadata())?;
-        self.member.linearizable().await.map_err(|error| self.refuse(error))?;
+        self.member
+            .linearizable()
+            .await
+            .map_err(|error| self.refuse(error))?;
         let leases = self.member.leases.lock().list();
         Ok(Response::new(LeaseLeasesResponse {
             header: Some(self.member.header(self.member.reader.revision())),
@@ -133,6 +141,12 @@ impl Api {
     async fn keep_alive(&self, id: i64) -> Result<LeaseKeepAliveResponse, Status> {
         let header = Some(self.member.header(self.member.reader.revision()));
         let response = |ttl| LeaseKeepAliveResponse { header, id, ttl };
+        if !self.member.gates.enabled(FastLeaseKeepAlive) {
+            self.member
+                .linearizable()
+                .await
+                .map_err(|error| self.refuse(error))?;
+        }
         loop {
             let now_ms = self.member.leases.now_ms();
             let renewed = self.member.leases.lock().renew(id, now_ms);

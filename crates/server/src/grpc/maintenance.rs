@@ -15,10 +15,12 @@ use portunus_proto::etcdserverpb::{
 };
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
+use tonic_health::ServingStatus;
 
 use super::Api;
 use super::kv::unexpected;
 use crate::apply;
+use crate::gates::StopGRPCServiceOnDefrag;
 
 type Blobs = Pin<Box<dyn Stream<Item = Result<SnapshotResponse, Status>> + Send>>;
 
@@ -55,7 +57,11 @@ impl Maintenance for Api {
         }
         for alarm in member.alarms.load().list(AlarmType::None) {
             let kind = AlarmType::try_from(alarm.alarm).unwrap_or(AlarmType::None);
-            errors.push(format!("memberID:{} alarm:{} ", alarm.member_id, kind.as_str_name()));
+            errors.push(format!(
+                "memberID:{} alarm:{} ",
+                alarm.member_id,
+                kind.as_str_name()
+            ));
         }
         let bytes = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         Ok(Response::new(StatusResponse {
@@ -87,7 +93,20 @@ impl Maintenance for Api {
         let reader = self.member.reader.clone();
         let started = std::time::Instant::now();
         let before = reader.sizes();
+        let stops_serving = self.member.gates.enabled(StopGRPCServiceOnDefrag);
+        if stops_serving {
+            self.member
+                .health
+                .set_service_status("", ServingStatus::NotServing)
+                .await;
+        }
         let done = tokio::task::spawn_blocking(move || reader.defragment()).await;
+        if stops_serving {
+            self.member
+                .health
+                .set_service_status("", ServingStatus::Serving)
+                .await;
+        }
         match done {
             Ok(Ok(())) => {
                 let after = self.member.reader.sizes();
@@ -106,10 +125,7 @@ impl Maintenance for Api {
         }
     }
 
-    async fn hash(
-        &self,
-        _request: Request<HashRequest>,
-    ) -> Result<Response<HashResponse>, Status> {
+    async fn hash(&self, _request: Request<HashRequest>) -> Result<Response<HashResponse>, Status> {
         let reader = self.member.reader.clone();
         let hashed = tokio::task::spawn_blocking(move || reader.hash()).await;
         let (hash, revision) = hashed
@@ -141,7 +157,10 @@ impl Maintenance for Api {
 
     type SnapshotStream = Blobs;
 
-    async fn snapshot(&self, _request: Request<SnapshotRequest>) -> Result<Response<Blobs>, Status> {
+    async fn snapshot(
+        &self,
+        _request: Request<SnapshotRequest>,
+    ) -> Result<Response<Blobs>, Status> {
         Ok(Response::new(Box::pin(self.snapshot_blobs())))
     }
 

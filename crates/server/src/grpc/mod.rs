@@ -6,6 +6,7 @@ mod lease;
 mod maintenance;
 mod snapshot;
 mod watch;
+mod watch_codec;
 
 use std::sync::Arc;
 
@@ -15,13 +16,15 @@ use portunus_proto::etcdserverpb::cluster_server::ClusterServer;
 use portunus_proto::etcdserverpb::kv_server::KvServer;
 use portunus_proto::etcdserverpb::lease_server::LeaseServer;
 use portunus_proto::etcdserverpb::maintenance_server::MaintenanceServer;
-use portunus_proto::etcdserverpb::watch_server::WatchServer;
 use portunus_proto::wire;
 use tonic::metadata::MetadataMap;
 use tonic::service::Routes;
 use tonic::{Code, Status};
+use tonic_health::pb::health_server::HealthServer;
+use tonic_health::server::HealthService;
 
 use crate::member::Member;
+use watch_codec::WatchService;
 
 /// Every service of this version. What is not here answers UNIMPLEMENTED.
 pub fn routes(member: &Arc<Member>) -> Routes {
@@ -36,15 +39,14 @@ pub fn routes(member: &Arc<Member>) -> Routes {
                 .max_encoding_message_size(wire::RESPONSE_BYTES_MAX)
         };
     }
-    let (health, health_service) = tonic_health::server::health_reporter();
-    // A member is serving from its first answer on; the empty name stands for all services.
-    drop(health);
     Routes::new(limited!(KvServer))
-        .add_service(limited!(WatchServer))
+        .add_service(WatchService { api: api.clone() })
         .add_service(limited!(LeaseServer))
         .add_service(limited!(MaintenanceServer))
         .add_service(limited!(ClusterServer))
-        .add_service(health_service)
+        .add_service(HealthServer::new(HealthService::from_health_reporter(
+            member.health.clone(),
+        )))
 }
 
 /// All services, over one member.

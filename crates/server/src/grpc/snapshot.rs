@@ -59,10 +59,12 @@ fn write_snapshot(api: &Api, mut sink: BlobSink<'_>) -> Result<u64, SnapshotErro
     let mut planner = Planner::new(BulkOptions::default());
     for bucket in Bucket::ALL {
         planner.bucket(bucket.name().as_bytes())?;
-        scan(&*snapshot, bucket, |key, value| planner.entry(key, value.len() as u64))?;
+        scan(&*snapshot, bucket, |key, value| {
+            planner.entry(key, value.len() as u64)
+        })?;
     }
     let layout = planner.finish()?;
-    let total_bytes = layout.file_bytes() + DIGEST_BYTES as u64;
+    let total_bytes = layout.file_bytes() + DIGEST_BYTES;
     sink.remaining_bytes = total_bytes;
     let mut writer = StreamWriter::new(layout, DigestWriter::new(sink))?;
     for bucket in Bucket::ALL {

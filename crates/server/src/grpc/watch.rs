@@ -5,24 +5,24 @@ use std::sync::Arc;
 
 use portunus_mvcc::watch::{Outlet, RequestError, StreamId, StreamOptions, Wake};
 use portunus_proto::EtcdError;
+use portunus_proto::etcdserverpb::WatchRequest;
 use portunus_proto::etcdserverpb::watch_request::RequestUnion;
-use portunus_proto::etcdserverpb::watch_server::Watch;
-use portunus_proto::etcdserverpb::{WatchRequest, WatchResponse};
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::Api;
+use super::watch_codec::Outgoing;
 use crate::member::Member;
 use crate::member::watches::Watches;
 
-type Responses = Pin<Box<dyn Stream<Item = Result<WatchResponse, Status>> + Send>>;
+/// What one client hears.
+pub type Responses = Pin<Box<dyn Stream<Item = Result<Outgoing, Status>> + Send>>;
 
-#[tonic::async_trait]
-impl Watch for Api {
-    type WatchStream = Responses;
-
-    async fn watch(
+impl Api {
+    /// Opens a stream.
+    pub(super) fn watch(
         &self,
         request: Request<Streaming<WatchRequest>>,
     ) -> Result<Response<Responses>, Status> {
@@ -37,25 +37,31 @@ impl Watch for Api {
             now: member.watches.now(),
             progress_interval: member.config.watch_progress_interval,
         };
-        let (id, outlet) = member.watches.lock().open_stream(options, Arc::clone(&bells) as _);
-        let guard = StreamGuard {
+        let wake: Arc<dyn Wake> = Arc::<Bells>::clone(&bells);
+        let (id, outlet) = member.watches.lock().open_stream(options, wake);
+        let mut way_out = WayOut {
             member: Arc::clone(&member),
             id,
-        };
-        let requests = tokio::spawn(read_requests(member, id, Arc::clone(&bells), request.into_inner()));
-        let responses = Outgoing {
-            member: Arc::clone(&self.member),
             outlet,
+            requests: Some(tokio::spawn(read_requests(
+                member,
+                id,
+                Arc::clone(&bells),
+                request.into_inner(),
+            ))),
             bells,
-            requests,
-            _guard: guard,
         };
-        let stream = tokio_stream::StreamExt::take_while(
-            futures_unfold(responses),
-            |item: &Option<Result<WatchResponse, Status>>| item.is_some(),
-        )
-        .filter_map(|item| item);
-        Ok(Response::new(Box::pin(stream)))
+        let responses = async_stream::stream! {
+            loop {
+                let item = way_out.next().await;
+                let is_last = item.is_err();
+                yield item;
+                if is_last {
+                    return;
+                }
+            }
+        };
+        Ok(Response::new(Box::pin(responses)))
     }
 }
 
@@ -74,18 +80,6 @@ impl Wake for Bells {
     fn drained(&self) {
         self.drained.notify_one();
         self.watches.ring();
-    }
-}
-
-/// Forgets a stream when its client is gone.
-struct StreamGuard {
-    member: Arc<Member>,
-    id: StreamId,
-}
-
-impl Drop for StreamGuard {
-    fn drop(&mut self) {
-        self.member.watches.lock().close_stream(self.id);
     }
 }
 
@@ -125,60 +119,58 @@ async fn read_requests(
     Ok(())
 }
 
-/// The way out of one stream.
-struct Outgoing {
+/// The way out of one stream. Dropped when the client is gone; then the hub forgets it.
+struct WayOut {
     member: Arc<Member>,
+    id: StreamId,
     outlet: Outlet,
     bells: Arc<Bells>,
-    requests: tokio::task::JoinHandle<Result<(), Status>>,
-    _guard: StreamGuard,
+    /// Absent once the client has no more requests.
+    requests: Option<JoinHandle<Result<(), Status>>>,
 }
 
-impl Drop for Outgoing {
+impl Drop for WayOut {
     fn drop(&mut self) {
-        self.requests.abort();
+        if let Some(requests) = &self.requests {
+            requests.abort();
+        }
+        self.member.watches.lock().close_stream(self.id);
     }
 }
 
-impl Outgoing {
-    /// The next response, or the end.
-    async fn next(&mut self) -> Option<Result<WatchResponse, Status>> {
+impl WayOut {
+    /// The next response; an error ends the stream.
+    async fn next(&mut self) -> Result<Outgoing, Status> {
         loop {
             if let Some(response) = self.outlet.take() {
                 let header = self.member.header(0);
-                return Some(
-                    response
-                        .to_message(&header)
-                        .map_err(|error| Status::internal(error.to_string())),
-                );
+                return Ok(Outgoing { header, response });
             }
             tokio::select! {
                 () = self.bells.readable.notified() => {}
-                ended = &mut self.requests, if !self.requests.is_finished() => match ended {
-                    // The client may close its side and go on listening.
-                    Ok(Ok(())) => {}
-                    Ok(Err(status)) => return Some(Err(status)),
-                    Err(_) => return None,
-                },
+                ended = ended(&mut self.requests) => {
+                    self.requests = None;
+                    match ended {
+                        // The client may close its side and go on listening.
+                        Ok(Ok(())) => {}
+                        Ok(Err(status)) => return Err(status),
+                        Err(_) => return Err(self.member.status(EtcdError::WatchCanceled)),
+                    }
+                }
                 () = self.member.stop.stopped() => {
-                    return Some(Err(self.member.status(EtcdError::Stopped)));
+                    return Err(self.member.status(EtcdError::Stopped));
                 }
             }
         }
     }
 }
 
-/// A stream of what `next` gives; `None` marks the end.
-fn futures_unfold(outgoing: Outgoing) -> impl Stream<Item = Option<Result<WatchResponse, Status>>> {
-    async_stream::stream! {
-        let mut outgoing = outgoing;
-        loop {
-            let item = outgoing.next().await;
-            let is_last = !matches!(item, Some(Ok(_)));
-            yield item;
-            if is_last {
-                return;
-            }
-        }
+/// Waits for the end of the requests; forever if they have ended before.
+async fn ended(
+    requests: &mut Option<JoinHandle<Result<(), Status>>>,
+) -> Result<Result<(), Status>, tokio::task::JoinError> {
+    match requests {
+        Some(requests) => requests.await,
+        None => std::future::pending().await,
     }
 }

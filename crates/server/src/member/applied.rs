@@ -41,6 +41,10 @@ impl Applied {
             return;
         }
         // The sender lives as long as the member, so this cannot end early.
-        let _ = self.index.subscribe().wait_for(|applied| *applied >= index).await;
+        let _ = self
+            .index
+            .subscribe()
+            .wait_for(|applied| *applied >= index)
+            .await;
     }
 }

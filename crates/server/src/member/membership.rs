@@ -14,6 +14,8 @@ use thiserror::Error;
 const CLUSTER_VERSION: &[u8] = b"clusterVersion";
 const DOWNGRADE: &[u8] = b"downgrade";
 const REMOVED: &[u8] = b"removed";
+/// The first version that writes down which version the data is for.
+const STORAGE_VERSION_SINCE: MajorMinor = MajorMinor::literal("3.6");
 
 /// A member as etcd stores and sends it: JSON with these names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,7 +26,11 @@ pub struct MemberRecord {
     #[serde(rename = "peerURLs", default)]
     pub peer_urls: Option<Vec<String>>,
     /// Whether it only learns.
-    #[serde(rename = "isLearner", default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(
+        rename = "isLearner",
+        default,
+        skip_serializing_if = "std::ops::Not::not"
+    )]
     pub is_learner: bool,
     /// Its name, once it has started.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -83,12 +89,11 @@ impl Membership {
             membership.cluster_version = Some(version);
         }
         if let Some(json) = store.get_raw(Bucket::Cluster, DOWNGRADE) {
-            membership.downgrade = serde_json::from_slice(json).map_err(|source| {
-                MembershipError::Record {
+            membership.downgrade =
+                serde_json::from_slice(json).map_err(|source| MembershipError::Record {
                     key: "downgrade".to_owned(),
                     source,
-                }
-            })?;
+                })?;
         }
         Ok(membership)
     }
@@ -135,13 +140,14 @@ impl Membership {
                 )?;
             }
             _ => {
-                let mut record: MemberRecord = serde_json::from_slice(&change.context)
-                    .map_err(|source| MembershipError::Record {
-                        key: hex(change.node_id),
-                        source,
+                let mut record: MemberRecord =
+                    serde_json::from_slice(&change.context).map_err(|source| {
+                        MembershipError::Record {
+                            key: hex(change.node_id),
+                            source,
+                        }
                     })?;
-                record.is_learner =
-                    change.r#type() == ConfChangeType::ConfChangeAddLearnerNode;
+                record.is_learner = change.r#type() == ConfChangeType::ConfChangeAddLearnerNode;
                 if let Some(known) = self.members.get(&record.id) {
                     // A promotion or an update says only what changes.
                     record.peer_urls = record.peer_urls.or_else(|| known.peer_urls.clone());
@@ -178,11 +184,19 @@ impl Membership {
         version: MajorMinor,
     ) -> Result<(), MembershipError> {
         self.cluster_version = Some(version);
+        let text = Bytes::from(format!("{version}.0"));
         store.put_raw(
             Bucket::Cluster,
             Bytes::from_static(CLUSTER_VERSION),
-            Bytes::from(format!("{version}.0")),
+            text.clone(),
         )?;
+        // The stored form follows the cluster version; 3.5 does not know the mark.
+        let mark = Bytes::from_static(meta::STORAGE_VERSION.as_bytes());
+        if version >= STORAGE_VERSION_SINCE {
+            store.put_raw(Bucket::Meta, mark, text)?;
+        } else {
+            store.delete_raw(Bucket::Meta, &mark)?;
+        }
         Ok(())
     }
 
@@ -218,10 +232,7 @@ struct ConfStateRecord {
 }
 
 /// Stores the configuration raft has after a change of membership.
-pub fn put_conf_state(
-    store: &mut Store,
-    state: &raftpb::ConfState,
-) -> Result<(), MembershipError> {
+pub fn put_conf_state(store: &mut Store, state: &raftpb::ConfState) -> Result<(), MembershipError> {
     let record = ConfStateRecord {
         voters: state.voters.clone(),
         learners: state.learners.clone(),
@@ -251,10 +262,12 @@ pub fn conf_state(store: &Store) -> Result<Option<raftpb::ConfState>, Membership
 }
 
 fn to_json(value: &impl Serialize) -> Result<Bytes, MembershipError> {
-    serde_json::to_vec(value).map(Bytes::from).map_err(|source| MembershipError::Record {
-        key: "a new record".to_owned(),
-        source,
-    })
+    serde_json::to_vec(value)
+        .map(Bytes::from)
+        .map_err(|source| MembershipError::Record {
+            key: "a new record".to_owned(),
+            source,
+        })
 }
 
 /// Ids are lowercase hex without padding everywhere in etcd.
@@ -274,10 +287,14 @@ pub enum MembershipError {
         source: serde_json::Error,
     },
     /// A key that is no id.
-    #[error("bucket members_removed holds {key:?}, which is no member id: restore this member from a snapshot")]
+    #[error(
+        "bucket members_removed holds {key:?}, which is no member id: restore this member from a snapshot"
+    )]
     RemovedKey { key: String },
     /// A version that is none.
-    #[error("the stored cluster version {text:?} is no version: restore this member from a snapshot")]
+    #[error(
+        "the stored cluster version {text:?} is no version: restore this member from a snapshot"
+    )]
     ClusterVersion { text: String },
     /// The store refused.
     #[error(transparent)]

@@ -31,6 +31,7 @@ use portunus_mvcc::Reader;
 use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::ResponseHeader;
 use tonic::Status;
+use tonic_health::server::HealthReporter;
 
 use crate::apply::alarms::Alarms;
 use crate::config::Config;
@@ -80,6 +81,9 @@ pub struct Member {
     pub started: Instant,
     /// What is counted.
     pub metrics: Metrics,
+    /// What the gRPC health service answers. The empty name stands for all services and is
+    /// serving from the start: nobody can ask before the member is ready.
+    pub health: HealthReporter,
     /// Ends the process.
     pub stop: Arc<StopSwitch>,
 }
@@ -97,7 +101,9 @@ impl Member {
 
     /// Completes the header the store made, which has only the revision.
     pub fn complete(&self, header: &mut Option<ResponseHeader>) {
-        let revision = header.as_ref().map_or_else(|| self.reader.revision(), |h| h.revision);
+        let revision = header
+            .as_ref()
+            .map_or_else(|| self.reader.revision(), |h| h.revision);
         *header = Some(self.header(revision));
     }
 
@@ -113,10 +119,14 @@ impl Member {
     pub async fn linearizable(&self) -> Result<(), EtcdError> {
         let timeout = request_timeout(self.config.election_timeout);
         let barrier = async {
-            let index = self.consensus.read_index().await.map_err(|error| match error {
-                portunus_consensus::ReadIndexError::LeaderChanged => EtcdError::LeaderChanged,
-                _ => EtcdError::Stopped,
-            })?;
+            let index = self
+                .consensus
+                .read_index()
+                .await
+                .map_err(|error| match error {
+                    portunus_consensus::ReadIndexError::LeaderChanged => EtcdError::LeaderChanged,
+                    _ => EtcdError::Stopped,
+                })?;
             self.applied.wait_for(index).await;
             Ok(())
         };

@@ -2,15 +2,16 @@
 
 use bytes::Bytes;
 use portunus_consensus::ProposeError;
+use portunus_mvcc::rules::quota;
 use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::{
     AlarmRequest, AlarmType, InternalRaftRequest, RequestHeader, alarm_request::AlarmAction,
 };
-use portunus_mvcc::rules::quota;
 use prost::Message;
 
 use super::{Member, request_timeout};
 use crate::apply::Response;
+use crate::gates::PriorityRequest;
 
 /// Committed entries that may wait to be applied before new requests are refused.
 pub const APPLY_BACKLOG_MAX: u64 = 5000;
@@ -19,7 +20,12 @@ impl Member {
     /// Proposes a request and waits until it is applied here.
     pub async fn propose(&self, mut request: InternalRaftRequest) -> Result<Response, EtcdError> {
         let status = self.consensus.status();
-        if status.commit.saturating_sub(self.applied.index()) > APPLY_BACKLOG_MAX {
+        let backlog_max = match &request.lease_revoke {
+            // Under overload, what frees resources goes first.
+            Some(_) if self.gates.enabled(PriorityRequest) => 2 * APPLY_BACKLOG_MAX,
+            _ => APPLY_BACKLOG_MAX,
+        };
+        if status.commit.saturating_sub(self.applied.index()) > backlog_max {
             return Err(EtcdError::TooManyRequests);
         }
         let id = self.request_ids.next();

@@ -16,6 +16,7 @@ use portunus_mvcc::watch::Limits;
 use portunus_mvcc::{OpenError, Store};
 use portunus_wal::WalOptions;
 use thiserror::Error;
+use tonic_health::server::HealthReporter;
 
 use super::applied::Applied;
 use super::leases::Leases;
@@ -54,7 +55,9 @@ pub enum StartError {
     #[error("--feature-gates cannot be applied")]
     Gates(#[from] SetErrors),
     /// Alpha features under strict emulation.
-    #[error("alpha feature {name} is on while {emulation} is emulated: turn it off or drop --strict-emulation")]
+    #[error(
+        "alpha feature {name} is on while {emulation} is emulated: turn it off or drop --strict-emulation"
+    )]
     AlphaUnderEmulation { name: String, emulation: String },
     /// No address to listen at.
     #[error(transparent)]
@@ -98,7 +101,9 @@ pub enum StartError {
 pub fn start(config: Config) -> Result<Running, StartError> {
     let started = Instant::now();
     let own = OwnFeatures::declared()?;
-    let gates = own.server.gates(config.version.versions(), &config.feature_gates)?;
+    let gates = own
+        .server
+        .gates(config.version.versions(), &config.feature_gates)?;
     check_emulation(&config, &gates)?;
     for warning in gates.warnings() {
         tracing::warn!("{warning}");
@@ -123,10 +128,15 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let boot = boot(&config, &store, conf_state.clone())?;
     let mut lessor = Lessor::new(LessorConfig {
         // As etcd: a lease outlives an election and a half.
-        min_ttl_s: (config.election_timeout * 3).as_secs_f64().div_euclid(2.0).ceil() as i64,
+        min_ttl_s: (config.election_timeout * 3)
+            .as_secs_f64()
+            .div_euclid(2.0)
+            .ceil() as i64,
         ..LessorConfig::default()
     });
-    let records = store.iter_raw(Bucket::Lease).map(|(_, value)| decode_record(value));
+    let records = store
+        .iter_raw(Bucket::Lease)
+        .map(|(_, value)| decode_record(value));
     lessor.recover(records.collect::<Result<Vec<_>, _>>()?);
 
     let (handle, committed) =
@@ -145,6 +155,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         request_ids: RequestIds::new(boot.identity.member_id, unix_ms()),
         started,
         metrics: Metrics::new()?,
+        health: HealthReporter::new(),
         stop,
         consensus: handle,
         config,
@@ -178,7 +189,10 @@ impl Running {
             // A panic ends the process anyway.
             let _ = thread.join();
         }
-        self.member.stop.reason().unwrap_or(StopReason::Requested("stopped"))
+        self.member
+            .stop
+            .reason()
+            .unwrap_or(StopReason::Requested("stopped"))
     }
 }
 
@@ -215,7 +229,10 @@ fn warn_about(config: &Config) {
     }
     let advised = u64::try_from(QUOTA_BYTES_ADVISED_MAX).unwrap_or(u64::MAX);
     if config.quota_bytes.is_some_and(|quota| quota > advised) {
-        tracing::warn!(quota_bytes = config.quota_bytes, "the quota is above the 8 GiB that etcd advises");
+        tracing::warn!(
+            quota_bytes = config.quota_bytes,
+            "the quota is above the 8 GiB that etcd advises"
+        );
     }
     tracing::info!("the peer port is not opened: this version runs clusters of one");
 }
@@ -237,7 +254,11 @@ fn store_hooks(stop: &Arc<StopSwitch>) -> portunus_mvcc::Hooks {
         .on_fault(move |fault| stop.fatal(fault))
         .on_progress(|progress| {
             if progress.records > 0 {
-                tracing::info!(records = progress.records, revision = progress.revision, "opening the store");
+                tracing::info!(
+                    records = progress.records,
+                    revision = progress.revision,
+                    "opening the store"
+                );
             }
         })
 }
@@ -289,7 +310,9 @@ fn boot(
     };
     let boot = match bootstrap::restart(&config.wal_dir, WalOptions::default(), &position) {
         Ok(boot) => boot,
-        Err(RestartError::NoLog { .. } | RestartError::Blank { .. }) if position.applied_index == 0 => {
+        Err(RestartError::NoLog { .. } | RestartError::Blank { .. })
+            if position.applied_index == 0 =>
+        {
             let own = InitialMember {
                 name: config.name.clone(),
                 peer_urls: config.advertise_peer_urls.clone(),
@@ -390,5 +413,7 @@ fn introduce(member: &Arc<Member>) -> Result<(), StartError> {
 fn unix_ms() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+        .map_or(0, |since| {
+            u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+        })
 }

@@ -61,7 +61,10 @@ impl StopSwitch {
 
     /// Why, once it is.
     pub fn reason(&self) -> Option<StopReason> {
-        self.reason.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.reason
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Waits until it is.

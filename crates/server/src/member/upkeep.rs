@@ -25,7 +25,7 @@ const SAMPLES_PER_INTERVAL: u32 = 10;
 const PERIODIC_INTERVAL_MAX: Duration = Duration::from_secs(3600);
 
 /// Publishes this member's attributes and, since it is the only one, the cluster version.
-/// Returns once both are applied.
+/// Returns once both are applied and reads can be answered.
 pub async fn announce(member: &Arc<Member>) {
     loop {
         let membership = member.membership.load_full();
@@ -34,9 +34,11 @@ pub async fn announce(member: &Arc<Member>) {
             own.name == member.config.name && own.client_urls == member.config.advertise_client_urls
         });
         let version = member.config.version.emulation();
-        let is_decided = membership.cluster_version.is_some_and(|current| current >= version);
+        let is_decided = membership
+            .cluster_version
+            .is_some_and(|current| current >= version);
         if is_known && is_decided {
-            return;
+            break;
         }
         let request = if is_known {
             InternalRaftRequest {
@@ -67,6 +69,10 @@ pub async fn announce(member: &Arc<Member>) {
             tracing::warn!(%error, "this member could not introduce itself yet; it tries again");
             tokio::time::sleep(ANNOUNCE_INTERVAL).await;
         }
+    }
+    // After a restart everything may be known already; the member still has to lead.
+    while !member.stop.is_stopping() && member.linearizable().await.is_err() {
+        tracing::warn!("there is no leader yet");
     }
 }
 

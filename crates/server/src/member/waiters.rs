@@ -82,7 +82,9 @@ pub struct Waiting<'a> {
 impl Waiting<'_> {
     /// Waits for the answer.
     pub async fn answer(mut self) -> Answer {
-        (&mut self.receiver).await.unwrap_or(Err(EtcdError::Stopped))
+        (&mut self.receiver)
+            .await
+            .unwrap_or(Err(EtcdError::Stopped))
     }
 }
 

@@ -57,10 +57,12 @@ impl History for StoreHistory<'_> {
 
     fn prev_kv(&self, key: &[u8], mod_revision: i64) -> Option<KeyValue> {
         let key = Bytes::copy_from_slice(key);
-        self.reader.version_before(&key, mod_revision).unwrap_or_else(|fault| {
-            self.stop.fatal(&fault);
-            None
-        })
+        self.reader
+            .version_before(&key, mod_revision)
+            .unwrap_or_else(|fault| {
+                self.stop.fatal(&fault);
+                None
+            })
     }
 }
 
@@ -130,7 +132,8 @@ impl Watches {
             if report.runnable > 0 {
                 continue;
             }
-            let until_tick = next_tick.map_or(SYNC_INTERVAL_MAX, |at| at.saturating_sub(self.now()));
+            let until_tick =
+                next_tick.map_or(SYNC_INTERVAL_MAX, |at| at.saturating_sub(self.now()));
             self.wait_for_bell(until_tick.clamp(Duration::from_millis(1), SYNC_INTERVAL_MAX));
         }
     }
