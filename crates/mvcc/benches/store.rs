@@ -2,7 +2,7 @@
 //!
 //! LMDB writes behind on its own thread in every case. Not shown: memory, the
 //! effect of other threads on a small machine, and reads of evicted values.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::{
     hint::black_box,

@@ -1,6 +1,6 @@
 //! Long random histories: the store must answer like the model, whatever is
 //! restarted, compacted in slices or evicted on the way.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod model;
 

@@ -1,5 +1,5 @@
 //! What every backend promises, and what only LMDB has.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::{ops::ControlFlow, path::Path, sync::Arc, thread};
 

@@ -1,5 +1,5 @@
 //! Readers beside the writer never see a transaction in part.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::{
     sync::{

@@ -1,5 +1,5 @@
 //! Hashes that a real etcd answered for a recorded history.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::{sync::Arc, time::Duration};
 

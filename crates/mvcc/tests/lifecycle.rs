@@ -1,5 +1,5 @@
 //! Opening, crashing, failing, closing.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::{
     sync::{Arc, mpsc},

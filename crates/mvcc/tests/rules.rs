@@ -1,5 +1,5 @@
 //! The rules of sections 2.1 to 2.4 and 2.8 of the specification, one by one.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::{sync::Arc, time::Duration};
 

@@ -19,7 +19,7 @@ use crate::{
         hash::{BucketsHasher, KeepSet, KvHasher},
         keep,
     },
-    store::shared::{Index, Shared},
+    store::{index::Index, shared::Shared},
     version::Version,
 };
 
@@ -195,7 +195,7 @@ fn kept(
     revision: i64,
     is_kept: impl Fn(&Version) -> bool,
 ) -> impl Iterator<Item = Revision> {
-    index.values().filter_map(move |slot| {
+    index.slots().filter_map(move |slot| {
         let versions = slot.versions();
         let version = versions.at(revision).filter(|version| is_kept(version))?;
         Some(version.revision)

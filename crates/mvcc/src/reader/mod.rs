@@ -54,8 +54,9 @@ impl Reader {
         self.shared.compact_revision()
     }
 
-    /// Answers a validated range, at the newest or a named revision. Counting
-    /// costs a step for every key of the range, also beyond the limit.
+    /// Answers a validated range, at the newest or a named revision. The count
+    /// of keys beyond the limit costs nothing at the newest revision, and a step
+    /// for each change since at an older one.
     pub fn range(&self, request: &RangeRequest) -> Result<RangeResponse, ReadError> {
         self.range_counting(request, Counting::All)
     }

@@ -95,9 +95,9 @@ impl KeyRange {
 /// Whether the answer needs the number of all keys in the range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counting {
-    /// `count` is exact. Costs one step per key of the range.
+    /// `count` is exact.
     All,
-    /// `count` is what was looked at; stops as soon as the answer is complete.
+    /// `count` is what was looked at.
     UntilLimit,
 }
 
@@ -124,19 +124,25 @@ pub fn evaluate(
     let range = KeyRange::new(&request.key, &request.range_end);
     let plan = Plan::of(request);
     let mut kvs = Vec::new();
-    let mut count = 0;
-    view.visit(&range, revision, |entry| {
-        count += 1;
-        if !plan.count_only && kvs.len() < plan.collect_max && plan.passes(&entry) {
-            kvs.push(entry.key_value(plan.with_values)?);
-        }
-        let complete =
-            counting == Counting::UntilLimit && !plan.count_only && kvs.len() >= plan.collect_max;
-        Ok(match complete {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        })
-    })?;
+    let mut visited = 0;
+    let mut reached_end = !plan.count_only;
+    if !plan.count_only {
+        view.visit(&range, revision, |entry| {
+            visited += 1;
+            if plan.passes(&entry) {
+                kvs.push(entry.key_value(plan.with_values)?);
+            }
+            reached_end = kvs.len() < plan.collect_max;
+            Ok(match reached_end {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            })
+        })?;
+    }
+    let count = match counting {
+        Counting::All if !reached_end => view.count(&range, revision),
+        _ => visited,
+    };
     plan.sort(&mut kvs);
     let more = plan.limit.is_some_and(|limit| kvs.len() > limit);
     if let Some(limit) = plan.limit {

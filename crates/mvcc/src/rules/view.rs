@@ -28,6 +28,9 @@ pub trait KeyView {
         visit: impl FnMut(Entry<'_>) -> Result<ControlFlow<()>, ReadError>,
     ) -> Result<(), ReadError>;
 
+    /// How many keys of the range exist at the revision.
+    fn count(&self, range: &KeyRange, revision: i64) -> i64;
+
     /// One key at the newest revision.
     fn get(&self, key: &Bytes, with_value: bool) -> Result<Option<KeyValue>, ReadError> {
         let mut found = None;

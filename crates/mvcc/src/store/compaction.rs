@@ -193,10 +193,10 @@ impl Store {
             // Another life of the key may have begun in a slot of its own.
             let is_indexed = self
                 .index
-                .get(&slot.key()[..])
-                .is_some_and(|indexed| Arc::ptr_eq(indexed, slot));
+                .get(slot.key())
+                .is_some_and(|indexed| Arc::ptr_eq(&indexed.slot, slot));
             if is_indexed {
-                self.index.remove(&slot.key()[..]);
+                self.index.remove(slot.key());
                 self.index_changed = true;
             }
         }

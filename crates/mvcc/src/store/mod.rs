@@ -5,6 +5,7 @@
 //! publishes them. So answer clients and tell watchers after `end`.
 
 mod compaction;
+pub(crate) mod index;
 mod log;
 mod raw;
 mod residency;
@@ -36,10 +37,11 @@ use crate::{
 };
 pub use compaction::CompactionStep;
 use compaction::Compactions;
+use index::Index;
 use raw::RawBuckets;
 use residency::Residency;
 pub use restore::{Hooks, RestoreProgress, Restored};
-use shared::{Index, LeasedKeys, Shared};
+use shared::{LeasedKeys, Shared};
 use slot::Slot;
 use transaction::Transaction;
 
@@ -191,7 +193,7 @@ impl Store {
     pub fn revoke_lease(&mut self, lease: i64) -> Result<Option<Arc<RevisionEvents>>, ApplyError> {
         let slots: Vec<_> = self
             .keys_of(lease)
-            .filter_map(|key| self.index.get(&key[..]).cloned())
+            .filter_map(|key| Some(Arc::clone(&self.index.get(key)?.slot)))
             .collect();
         let applied = self.transaction(|txn| {
             slots.iter().for_each(|slot| txn.delete_slot(slot));

@@ -13,10 +13,11 @@ use prost::Message;
 use super::{
     EntryId, Store,
     compaction::Compactions,
+    index::Index,
     log::{LogEntry, RevisionLog},
     raw::RawBuckets,
     residency::Residency,
-    shared::{Index, LeasedKeys, Shared, StoredValues, View},
+    shared::{LeasedKeys, Shared},
     slot::Slot,
 };
 use crate::{
@@ -147,12 +148,8 @@ impl Store {
         let write_behind = WriteBehind::start(Arc::clone(&backend), &config, revision, on_fault)
             .map_err(OpenError::Thread)?;
         let shared = Arc::new(Shared::new(
-            View {
-                revision,
-                compact_revision,
-                index: Arc::new(memory.index.clone()),
-                values: StoredValues::new(&*backend),
-            },
+            (revision, compact_revision),
+            memory.index.clone(),
             leased_keys.clone(),
             memory.log,
             Arc::clone(&backend),
@@ -199,7 +196,7 @@ struct Memory {
 impl Memory {
     fn new(compacted: i64, config: &Config) -> Self {
         Self {
-            index: Index::new(),
+            index: Index::default(),
             log: RevisionLog::default(),
             residency: Residency::new(config.resident_value_bytes_max),
             untrimmed: VecDeque::new(),
@@ -235,7 +232,7 @@ impl Memory {
                 value: Value::Resident(record.value),
             },
         };
-        let slot = self.slot_for(record.key);
+        let slot = self.slot_for(record.key, !tombstone, revision.main);
         let versions = slot.versions();
         let previous = versions.newest();
         if revision.main <= self.compacted
@@ -256,18 +253,22 @@ impl Memory {
         Ok(())
     }
 
-    fn slot_for(&mut self, key: Bytes) -> Arc<Slot> {
-        if let Some(slot) = self.index.get(&key[..]) {
-            return Arc::clone(slot);
+    fn slot_for(&mut self, key: Bytes, exists: bool, revision: i64) -> Arc<Slot> {
+        if let Some(indexed) = self.index.get(&key) {
+            let slot = Arc::clone(&indexed.slot);
+            if indexed.exists != exists {
+                self.index.set_exists(&key, exists, revision);
+            }
+            return slot;
         }
         let slot = Arc::new(Slot::new(key.clone()));
-        self.index.insert(key, Arc::clone(&slot));
+        self.index.insert(key, Arc::clone(&slot), exists, revision);
         slot
     }
 
     fn leased_keys(&self) -> LeasedKeys {
         self.index
-            .values()
+            .slots()
             .filter_map(|slot| {
                 let versions = slot.versions();
                 let lease = versions.newest()?.lease;

@@ -7,6 +7,7 @@
 
 use std::{
     cell::RefCell,
+    collections::HashSet,
     ops::ControlFlow,
     sync::{
         Arc,
@@ -16,22 +17,19 @@ use std::{
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use imbl::{OrdMap, OrdSet};
+use imbl::OrdSet;
 use portunus_proto::mvccpb::KeyValue;
 use prost::Message;
 
-use super::{log::RevisionLog, slot::Slot};
+use super::{index::Index, log::RevisionLog, slot::Slot};
 use crate::{
     backend::{Backend, Bucket, Snapshot, write_behind::Queue},
     error::ReadError,
     reader::HashCache,
-    revision::RecordKey,
+    revision::{RecordKey, Revision},
     rules::{Entry, KeyView, ValueSource, range::KeyRange},
     version::Version,
 };
-
-/// Slots by key. Changed only when a key is created or finally removed.
-pub(crate) type Index = OrdMap<Bytes, Arc<Slot>>;
 
 /// Keys by the lease they are attached to.
 pub(crate) type LeasedKeys = OrdSet<(i64, Bytes)>;
@@ -56,16 +54,17 @@ impl std::fmt::Debug for dyn Backend {
 
 impl Shared {
     pub(crate) fn new(
-        state: View<'_>,
+        (revision, compact_revision): (i64, i64),
+        index: Index,
         leased_keys: LeasedKeys,
         log: RevisionLog,
         backend: Arc<dyn Backend>,
         queue: Arc<Queue>,
     ) -> Self {
         Self {
-            revision: AtomicI64::new(state.revision),
-            compact_revision: AtomicI64::new(state.compact_revision),
-            index: ArcSwap::from(state.index),
+            revision: AtomicI64::new(revision),
+            compact_revision: AtomicI64::new(compact_revision),
+            index: ArcSwap::from_pointee(index),
             leased_keys: ArcSwap::from_pointee(leased_keys),
             log,
             backend,
@@ -115,6 +114,7 @@ impl Shared {
                 revision,
                 index: self.index.load_full(),
                 compact_revision: self.compact_revision(),
+                log: &self.log,
                 values: StoredValues::new(&*self.backend),
             };
             // Both moved on between the two loads; very rare.
@@ -156,7 +156,8 @@ pub(crate) struct View<'a> {
     pub(crate) revision: i64,
     pub(crate) compact_revision: i64,
     pub(crate) index: Arc<Index>,
-    pub(crate) values: StoredValues<'a>,
+    log: &'a RevisionLog,
+    values: StoredValues<'a>,
 }
 
 impl KeyView for View<'_> {
@@ -176,6 +177,10 @@ impl KeyView for View<'_> {
     ) -> Result<(), ReadError> {
         visit_index(&self.index, range, revision, &self.values, visit)
     }
+
+    fn count(&self, range: &KeyRange, revision: i64) -> i64 {
+        count_index(&self.index, self.log, range, revision)
+    }
 }
 
 /// Visits the keys of an index that exist at a revision.
@@ -186,29 +191,69 @@ pub(crate) fn visit_index(
     values: &dyn ValueSource,
     mut visit: impl FnMut(Entry<'_>) -> Result<ControlFlow<()>, ReadError>,
 ) -> Result<(), ReadError> {
-    let mut visit_slot = |slot: &Slot| {
-        let versions = slot.versions();
-        match versions.at(revision) {
+    let is_newest = revision >= index.changed_at();
+    let mut failed = None;
+    let _ = index.visit(range, &mut |indexed| {
+        if is_newest && !indexed.exists {
+            return ControlFlow::Continue(());
+        }
+        let versions = indexed.slot.versions();
+        let visited = match versions.at(revision) {
             Some(version) if !version.is_tombstone() => visit(Entry {
-                key: slot.key(),
+                key: &indexed.key,
                 version,
                 values,
             }),
             _ => Ok(ControlFlow::Continue(())),
-        }
+        };
+        visited.unwrap_or_else(|error| {
+            failed = Some(error);
+            ControlFlow::Break(())
+        })
+    });
+    failed.map_or(Ok(()), Err)
+}
+
+/// Counts the keys of an index that exist at a revision.
+///
+/// The index knows the answer for its newest revision. For one before, the
+/// changes in between are looked through; only if they are more than the keys
+/// of the range, the keys are.
+pub(crate) fn count_index(
+    index: &Index,
+    log: &RevisionLog,
+    range: &KeyRange,
+    revision: i64,
+) -> i64 {
+    const CHANGES_MIN: usize = 64;
+    let newest_count = index.count(range);
+    if revision >= index.changed_at() {
+        return newest_count as i64;
+    }
+    let exists_at_revision = |slot: &Slot| {
+        slot.versions()
+            .at(revision)
+            .is_some_and(|version| !version.is_tombstone())
     };
-    if let Some(key) = range.as_single() {
-        if let Some(slot) = index.get(&key[..]) {
-            let _ = visit_slot(slot)?;
-        }
-    } else if !range.is_empty() {
-        for (_, slot) in index.range::<_, [u8]>(range.bounds()) {
-            if visit_slot(slot)? == ControlFlow::Break(()) {
-                break;
-            }
+    let mut count = newest_count as i64;
+    let mut seen = HashSet::new();
+    let mut changes = log
+        .from(Revision::first_of(revision + 1))
+        .take_while(|entry| entry.revision.main <= index.changed_at());
+    for entry in changes.by_ref().take(newest_count.max(CHANGES_MIN)) {
+        if range.contains(entry.slot.key()) && seen.insert(Arc::as_ptr(&entry.slot)) {
+            let exists_now = index.get(entry.slot.key()).is_some_and(|key| key.exists);
+            count += i64::from(exists_at_revision(&entry.slot)) - i64::from(exists_now);
         }
     }
-    Ok(())
+    if changes.next().is_some() {
+        count = 0;
+        let _ = index.visit(range, &mut |indexed| {
+            count += i64::from(exists_at_revision(&indexed.slot));
+            ControlFlow::Continue(())
+        });
+    }
+    count
 }
 
 /// Values out of the backend. The snapshot is taken when first needed and kept

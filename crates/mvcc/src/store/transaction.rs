@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::{
     Store,
     log::LogEntry,
-    shared::{StoredValues, visit_index},
+    shared::{StoredValues, count_index, visit_index},
     slot::Slot,
 };
 use crate::{
@@ -60,6 +60,10 @@ impl<'a> Transaction<'a> {
     pub(super) fn delete_slot(&mut self, slot: &Arc<Slot>) {
         let revision = self.next_revision();
         let prev = self.record(slot, Version::tombstone(revision), NO_LEASE);
+        self.store
+            .index
+            .set_exists(slot.key(), false, revision.main);
+        self.store.index_changed = true;
         self.events.push(Event::after_delete(
             slot.key(),
             revision.main,
@@ -98,15 +102,24 @@ impl<'a> Transaction<'a> {
         prev
     }
 
+    /// The slot of a key that exists from now on.
     fn slot_for(&mut self, key: &Bytes) -> Arc<Slot> {
-        if let Some(slot) = self.store.index.get(&key[..]) {
-            return Arc::clone(slot);
+        let revision = self.store.revision + 1;
+        if let Some(indexed) = self.store.index.get(key) {
+            let slot = Arc::clone(&indexed.slot);
+            if !indexed.exists {
+                self.store.index.set_exists(key, true, revision);
+                self.store.index_changed = true;
+            }
+            return slot;
         }
         // Copied, so that the index does not keep the whole entry alive whose
         // value may be gone long before the key is.
         let key = Bytes::copy_from_slice(key);
         let slot = Arc::new(Slot::new(key.clone()));
-        self.store.index.insert(key, Arc::clone(&slot));
+        self.store
+            .index
+            .insert(key, Arc::clone(&slot), true, revision);
         self.store.index_changed = true;
         slot
     }
@@ -130,6 +143,10 @@ impl KeyView for Transaction<'_> {
         let values = StoredValues::new(&*self.store.shared.backend);
         visit_index(&self.store.index, range, revision, &values, visit)
     }
+
+    fn count(&self, range: &KeyRange, revision: i64) -> i64 {
+        count_index(&self.store.index, &self.store.shared.log, range, revision)
+    }
 }
 
 impl WriteView for Transaction<'_> {
@@ -152,26 +169,13 @@ impl WriteView for Transaction<'_> {
     }
 
     fn delete(&mut self, range: &KeyRange) -> i64 {
-        let is_live = |slot: &&Arc<Slot>| {
-            slot.versions()
-                .newest()
-                .is_some_and(|newest| !newest.is_tombstone())
-        };
-        let slots: Vec<Arc<Slot>> = match range.as_single() {
-            Some(key) => {
-                let slot = self.store.index.get(&key[..]);
-                slot.filter(is_live).cloned().into_iter().collect()
+        let mut slots = Vec::new();
+        let _ = self.store.index.visit(range, &mut |indexed| {
+            if indexed.exists {
+                slots.push(Arc::clone(&indexed.slot));
             }
-            None if range.is_empty() => Vec::new(),
-            None => {
-                let in_range = self.store.index.range::<_, [u8]>(range.bounds());
-                in_range
-                    .map(|(_, slot)| slot)
-                    .filter(is_live)
-                    .cloned()
-                    .collect()
-            }
-        };
+            ControlFlow::Continue(())
+        });
         for slot in &slots {
             self.delete_slot(slot);
         }
