@@ -1,0 +1,175 @@
+//! Coming back: log and backend together say where the member was.
+//!
+//! The log is ahead of the backend or level with it, never behind: an entry is
+//! applied only after it is durable here. If the log ends before what the
+//! backend has applied, the disk has lost what it had promised, and the member
+//! must not speak again: it could vote or commit against its own word.
+
+use std::path::{Path, PathBuf};
+
+use portunus_proto::{raftpb::HardState, walpb};
+use portunus_wal::{OpenError, ReadError, SnapshotPoint, WalOptions, valid_snapshots};
+use thiserror::Error;
+
+use super::{BackendPosition, Boot, Identity};
+use crate::core::InitialState;
+
+/// Why a member did not come back.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RestartError {
+    /// A first start, or the wrong directory.
+    #[error("{} holds no log; start as a new or joining member, or correct the directory", dir.display())]
+    NoLog {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// The first start was interrupted before anything was promised.
+    #[error("the log in {} is blank; start again as a new or joining member", dir.display())]
+    Blank {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// Nobody knows whose log this is.
+    #[error("the log in {} does not name its member; it was not written by an etcd or portunus server", dir.display())]
+    NoIdentity {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// The disk lost synced writes, or log and backend are of different age.
+    #[error(
+        "the log in {} ends at index {last_index}, but the backend has applied {applied_index}: \
+         synced writes are lost, or log and backend do not belong together. Do not start this \
+         member with this data: restore both from the same backup, or remove the member, delete \
+         its data and add it again", dir.display()
+    )]
+    LogBehindBackend {
+        /// The directory.
+        dir: PathBuf,
+        /// Where the log ends.
+        last_index: u64,
+        /// What the backend has.
+        applied_index: u64,
+    },
+    /// The backend is older than everything the log still has.
+    #[error(
+        "the backend has applied {applied_index}, but the log in {} starts after {first_snapshot}: \
+         the backend is an older copy. Restore both from the same backup, or remove the member, \
+         delete its data and add it again", dir.display()
+    )]
+    BackendBehindLog {
+        /// The directory.
+        dir: PathBuf,
+        /// What the backend has.
+        applied_index: u64,
+        /// The oldest point the log can be read from.
+        first_snapshot: u64,
+    },
+    /// Membership cannot be guessed.
+    #[error(
+        "the backend does not say who the members were at index {applied_index}, and the log has \
+         no snapshot there"
+    )]
+    MembersUnknown {
+        /// What the backend has applied.
+        applied_index: u64,
+    },
+    /// The log cannot be read.
+    #[error("the log cannot be read")]
+    Read(#[from] ReadError),
+    /// The log cannot be opened.
+    #[error("the log cannot be opened")]
+    Open(#[from] OpenError),
+}
+
+/// Opens the log of a member that ran before and works out where it was.
+/// Committed entries beyond the backend will be delivered again.
+///
+/// # Errors
+/// If there is no such member, or its log and backend do not fit together.
+pub fn restart(
+    wal_dir: &Path,
+    options: WalOptions,
+    backend: &BackendPosition,
+) -> Result<Boot, RestartError> {
+    let applied_index = backend.applied_index;
+    let snapshots = valid_snapshots(wal_dir).map_err(|error| match error {
+        ReadError::NoLog { dir } => RestartError::NoLog { dir },
+        ReadError::Io { path, source } if source.kind() == std::io::ErrorKind::NotFound => {
+            RestartError::NoLog { dir: path }
+        }
+        other => RestartError::Read(other),
+    })?;
+    // The newest from which the backend can go on.
+    let Some(from) = snapshots
+        .iter()
+        .rev()
+        .find(|snapshot| snapshot.index <= applied_index)
+    else {
+        return Err(RestartError::BackendBehindLog {
+            dir: wal_dir.to_owned(),
+            applied_index,
+            first_snapshot: snapshots.first().map_or(0, |snapshot| snapshot.index),
+        });
+    };
+    let from = SnapshotPoint {
+        index: from.index,
+        term: from.term,
+    };
+    let (wal, recovered) = options.open(wal_dir, from)?;
+    let identity =
+        Identity::decode(&recovered.metadata).ok_or_else(|| RestartError::NoIdentity {
+            dir: wal_dir.to_owned(),
+        })?;
+    let last_index = from.index + recovered.entries.len() as u64;
+    if applied_index > last_index {
+        return Err(RestartError::LogBehindBackend {
+            dir: wal_dir.to_owned(),
+            last_index,
+            applied_index,
+        });
+    }
+    if last_index == 0 && recovered.hard_state == HardState::default() {
+        return Err(RestartError::Blank {
+            dir: wal_dir.to_owned(),
+        });
+    }
+    let conf_state = members_at(applied_index, backend, &recovered.snapshot)?;
+    let mut hard_state = recovered.hard_state;
+    // The commit index reaches the log only together with later entries; but
+    // what was applied was committed.
+    hard_state.commit = hard_state.commit.max(applied_index);
+    Ok(Boot {
+        wal,
+        identity,
+        initial: InitialState {
+            member_id: identity.member_id,
+            hard_state,
+            conf_state,
+            applied_index,
+            base_index: from.index,
+            base_term: from.term,
+            entries: recovered.entries,
+        },
+        torn_tail: recovered.torn_tail,
+    })
+}
+
+fn members_at(
+    applied_index: u64,
+    backend: &BackendPosition,
+    snapshot: &walpb::Snapshot,
+) -> Result<portunus_proto::raftpb::ConfState, RestartError> {
+    if applied_index == 0 {
+        // The log's own first entries name them.
+        return Ok(Default::default());
+    }
+    let from_snapshot = (snapshot.index == applied_index)
+        .then(|| snapshot.conf_state.clone())
+        .flatten();
+    backend
+        .conf_state
+        .clone()
+        .or(from_snapshot)
+        .ok_or(RestartError::MembersUnknown { applied_index })
+}

@@ -1,0 +1,188 @@
+//! How the rest of the server talks to its consensus.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError, mpsc},
+    thread::{self, JoinHandle},
+};
+
+use bytes::Bytes;
+use portunus_proto::raftpb::{ConfChange, ConfState, Message};
+
+use super::{
+    compaction::Compacted,
+    errors::{CompactError, ProposeError},
+    inbox::{CompactionRequest, Phase, Proposal},
+    member::Member,
+    reads::ReadIndexFuture,
+    status::Status,
+};
+use crate::core::{ConfChangeError, StepError};
+
+/// A member's consensus, for everybody who uses it. When the last clone goes,
+/// the threads stop where they are, as in a crash; [`Self::stop`] is the
+/// orderly way.
+#[derive(Clone)]
+pub struct Handle {
+    member: Arc<Member>,
+    owner: Arc<Owner>,
+}
+
+/// Held by handles only, so that its end is the end of the last handle.
+struct Owner {
+    member: Arc<Member>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.member.end();
+    }
+}
+
+impl Handle {
+    pub(super) fn new(member: Arc<Member>, threads: Vec<JoinHandle<()>>) -> Self {
+        Self {
+            owner: Arc::new(Owner {
+                member: Arc::clone(&member),
+                threads: Mutex::new(threads),
+            }),
+            member,
+        }
+    }
+
+    /// Puts an entry into the log, here or at the leader. Never blocks. Whether
+    /// it is committed shows when it is applied, or never does: it may get lost
+    /// with its leader. Without a leader it waits for one.
+    ///
+    /// # Errors
+    /// If it was not even queued.
+    pub fn propose(&self, data: Bytes) -> Result<(), ProposeError> {
+        self.queue(Proposal::Normal(data))
+    }
+
+    /// Like [`Self::propose`], for a membership change. While another one is
+    /// not applied yet, an empty entry is committed in its place.
+    ///
+    /// # Errors
+    /// If it was not even queued.
+    pub fn propose_conf_change(&self, change: ConfChange) -> Result<(), ProposeError> {
+        self.queue(Proposal::ConfChange(change))
+    }
+
+    fn queue(&self, proposal: Proposal) -> Result<(), ProposeError> {
+        let member = &self.member;
+        member
+            .inbox
+            .propose(proposal, &member.config, member.status.is_alone())
+    }
+
+    /// An index such that a read is linearizable once that index is applied. A
+    /// sole voter answers on the spot.
+    pub fn read_index(&self) -> ReadIndexFuture {
+        if let Some(index) = self.member.status.lone_read_index() {
+            return ReadIndexFuture::answered(Ok(index));
+        }
+        let (future, is_first) = self.member.lock_reads().join();
+        if is_first {
+            self.member.inbox.call_clock();
+        }
+        future
+    }
+
+    /// Where the member stands. Costs a few loads.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.member.status.load()
+    }
+
+    /// Everything up to `index` is applied. Once per batch is enough.
+    pub fn applied(&self, index: u64) {
+        self.member.report_applied(index);
+    }
+
+    /// Makes a committed membership change take effect. The apply thread calls
+    /// it for each such entry, before it reports the index as applied. A change
+    /// that the state machine refuses goes in with `node_id` 0, which changes
+    /// nothing. Returns the members after the change.
+    ///
+    /// # Errors
+    /// If the change is impossible; the members stay as they were.
+    pub fn apply_conf_change(&self, change: &ConfChange) -> Result<ConfState, ConfChangeError> {
+        self.member.with_engine(|engine| {
+            let result = engine.core.apply_conf_change(change);
+            engine.conf_change_applying = true;
+            self.member.status.publish_membership(&engine.core);
+            result
+        })
+    }
+
+    /// Records in the log that the backend holds everything up to `index`
+    /// durably, and lets go of what is not needed any more. `conf_state` is
+    /// that of `index`. Blocks for a sync; call it from a background thread.
+    ///
+    /// # Errors
+    /// If `index` cannot be compacted. A failing disk is fatal as always.
+    pub fn compact_log(
+        &self,
+        index: u64,
+        conf_state: ConfState,
+    ) -> Result<Compacted, CompactError> {
+        let (reply, answer) = mpsc::sync_channel(1);
+        self.member.inbox.request_compaction(CompactionRequest {
+            index,
+            conf_state,
+            reply,
+        })?;
+        answer.recv().unwrap_or(Err(CompactError::Stopped))
+    }
+
+    /// Hands leadership to another voter, if this member leads.
+    pub fn transfer_leader(&self, to: u64) {
+        self.member
+            .with_engine(|engine| engine.core.transfer_leader(to));
+    }
+
+    /// Takes a message from a peer.
+    ///
+    /// # Errors
+    /// If it was not taken.
+    pub fn step(&self, message: Message) -> Result<(), StepError> {
+        if self.member.inbox.phase() != Phase::Running {
+            return Err(StepError::Stopped);
+        }
+        self.member.with_engine(|engine| engine.core.step(message))
+    }
+
+    /// A peer could not be reached.
+    pub fn report_unreachable(&self, id: u64) {
+        self.member
+            .with_engine(|engine| engine.core.report_unreachable(id));
+    }
+
+    /// A snapshot has or has not arrived at a peer.
+    pub fn report_snapshot(&self, id: u64, delivered: bool) {
+        self.member
+            .with_engine(|engine| engine.core.report_snapshot(id, delivered));
+    }
+
+    /// Writes what was taken, refuses everything new, and waits for the threads.
+    /// What is committed by then can still be received.
+    pub fn stop(&self) {
+        self.member.inbox.advance(Phase::Draining);
+        // The apply thread may be the one who stops; nobody makes room then.
+        self.member.apply.stop_waiting();
+        let threads = std::mem::take(
+            &mut *self
+                .owner
+                .threads
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        );
+        for thread in threads {
+            if thread.thread().id() != thread::current().id() {
+                // A panic was reported as fatal already.
+                let _ = thread.join();
+            }
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! Linearizable reads: one round for all who wait.
+//!
+//! ```text
+//!   readers ──▶ collecting ──(no round in flight)──▶ in flight ──▶ answered together
+//!                   ▲                                    │
+//!                   └──── readers that come now ─────────┘ wait for the next round
+//! ```
+//! A reader must not share a round that began before it came: the index might
+//! be too old. Joining a round costs a reference count; the first reader of a
+//! round is the only one who wakes the driver.
+
+use std::{
+    future::Future,
+    mem,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Wake, Waker},
+    thread::{self, Thread},
+};
+
+use super::errors::ReadIndexError;
+
+type Answer = Result<u64, ReadIndexError>;
+
+/// Ticks after which an unanswered round asks again: messages get lost. etcd's
+/// 500 ms at its default heartbeat.
+const RETRY_TICKS: u32 = 5;
+
+#[derive(Default)]
+struct RoundState {
+    answer: Option<Answer>,
+    wakers: Vec<Option<Waker>>,
+}
+
+/// Readers that share one answer.
+#[derive(Default)]
+pub(super) struct Round {
+    state: Mutex<RoundState>,
+}
+
+impl Round {
+    fn lock(&self) -> MutexGuard<'_, RoundState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn answer(&self, answer: Answer) {
+        let wakers = {
+            let mut state = self.lock();
+            state.answer = Some(answer);
+            mem::take(&mut state.wakers)
+        };
+        wakers.into_iter().flatten().for_each(Waker::wake);
+    }
+}
+
+/// Answers with an index: once that is applied, a read is linearizable.
+///
+/// Without a leader it waits; drop it when the time is up.
+#[must_use = "the index is the answer"]
+pub struct ReadIndexFuture(Waiting);
+
+enum Waiting {
+    Answered(Answer),
+    Round {
+        round: Arc<Round>,
+        slot: Option<usize>,
+    },
+}
+
+impl ReadIndexFuture {
+    pub(super) fn answered(answer: Answer) -> Self {
+        Self(Waiting::Answered(answer))
+    }
+
+    fn joining(round: Arc<Round>) -> Self {
+        Self(Waiting::Round { round, slot: None })
+    }
+
+    /// Waits on this thread.
+    ///
+    /// # Errors
+    /// If there is no index to read at.
+    pub fn wait(mut self) -> Result<u64, ReadIndexError> {
+        struct Unpark(Thread);
+        impl Wake for Unpark {
+            fn wake(self: Arc<Self>) {
+                self.0.unpark();
+            }
+        }
+        let waker = Arc::new(Unpark(thread::current())).into();
+        let mut context = Context::from_waker(&waker);
+        loop {
+            match Pin::new(&mut self).poll(&mut context) {
+                Poll::Ready(answer) => return answer,
+                Poll::Pending => thread::park(),
+            }
+        }
+    }
+}
+
+impl Future for ReadIndexFuture {
+    type Output = Answer;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer> {
+        let (round, slot) = match &mut self.0 {
+            Waiting::Answered(answer) => return Poll::Ready(*answer),
+            Waiting::Round { round, slot } => (round, slot),
+        };
+        let mut state = round.lock();
+        if let Some(answer) = state.answer {
+            return Poll::Ready(answer);
+        }
+        let place = *slot.get_or_insert_with(|| {
+            state.wakers.push(None);
+            state.wakers.len() - 1
+        });
+        match &mut state.wakers[place] {
+            Some(waker) => waker.clone_from(context.waker()),
+            empty => *empty = Some(context.waker().clone()),
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for ReadIndexFuture {
+    fn drop(&mut self) {
+        // A reader that gave up must not be woken later.
+        if let Waiting::Round {
+            round,
+            slot: Some(place),
+        } = &self.0
+            && let Some(waker) = round.lock().wakers.get_mut(*place)
+        {
+            *waker = None;
+        }
+    }
+}
+
+struct InFlight {
+    context: u64,
+    leader: u64,
+    ticks: u32,
+    round: Arc<Round>,
+}
+
+/// All rounds of a member.
+pub(super) struct Reads {
+    collecting: Option<Arc<Round>>,
+    in_flight: Option<InFlight>,
+    next_context: u64,
+    stopped: bool,
+}
+
+/// A round that has its answer; deliver it without holding a lock.
+#[must_use]
+pub(super) struct Answered(Arc<Round>, Answer);
+
+impl Answered {
+    pub(super) fn deliver(self) {
+        self.0.answer(self.1);
+    }
+}
+
+impl Reads {
+    pub(super) fn new(first_context: u64) -> Self {
+        Self {
+            collecting: None,
+            in_flight: None,
+            next_context: first_context,
+            stopped: false,
+        }
+    }
+
+    /// Joins the round that collects readers. True if the driver must hear of it.
+    pub(super) fn join(&mut self) -> (ReadIndexFuture, bool) {
+        if self.stopped {
+            return (
+                ReadIndexFuture::answered(Err(ReadIndexError::Stopped)),
+                false,
+            );
+        }
+        let is_first = self.collecting.is_none();
+        let round = self.collecting.get_or_insert_default();
+        (ReadIndexFuture::joining(Arc::clone(round)), is_first)
+    }
+
+    /// Begins the next round, if one waits and none is in flight. `ask` asks
+    /// the leader and says whether there is one.
+    pub(super) fn begin(&mut self, leader: u64, ask: impl FnOnce(u64) -> bool) {
+        if self.in_flight.is_some() || leader == 0 {
+            return;
+        }
+        let Some(round) = self.collecting.take() else {
+            return;
+        };
+        let context = self.fresh_context();
+        if ask(context) {
+            self.in_flight = Some(InFlight {
+                context,
+                leader,
+                ticks: 0,
+                round,
+            });
+        } else {
+            self.collecting = Some(round);
+        }
+    }
+
+    /// An answer came; not necessarily to the newest question.
+    pub(super) fn answer(&mut self, context: u64, index: u64) -> Option<Answered> {
+        let answered = self.in_flight.take_if(|round| round.context == context)?;
+        Some(Answered(answered.round, Ok(index)))
+    }
+
+    pub(super) fn leader_changed(&mut self, leader: u64) -> Option<Answered> {
+        let lost = self.in_flight.take_if(|round| round.leader != leader)?;
+        Some(Answered(lost.round, Err(ReadIndexError::LeaderChanged)))
+    }
+
+    /// Asks again if the answer is overdue, with a context never used before:
+    /// a late answer to the old one must not count.
+    pub(super) fn tick(&mut self, ask: impl FnOnce(u64) -> bool) {
+        let context = self.next_context;
+        let Some(in_flight) = &mut self.in_flight else {
+            return;
+        };
+        in_flight.ticks += 1;
+        if in_flight.ticks >= RETRY_TICKS && ask(context) {
+            in_flight.ticks = 0;
+            in_flight.context = context;
+            self.next_context = context.wrapping_add(1);
+        }
+    }
+
+    pub(super) fn stop(&mut self) -> Vec<Answered> {
+        self.stopped = true;
+        let in_flight = self.in_flight.take().map(|in_flight| in_flight.round);
+        [in_flight, self.collecting.take()]
+            .into_iter()
+            .flatten()
+            .map(|round| Answered(round, Err(ReadIndexError::Stopped)))
+            .collect()
+    }
+
+    fn fresh_context(&mut self) -> u64 {
+        let context = self.next_context;
+        self.next_context = context.wrapping_add(1);
+        context
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_never_joins_a_round_that_has_begun() {
+        let mut reads = Reads::new(1);
+        let (early, first) = reads.join();
+        assert!(first);
+        reads.begin(7, |context| context == 1);
+        let (late, first) = reads.join();
+        assert!(first, "the driver must hear of the second round");
+        reads.begin(7, |_| panic!("one round at a time"));
+        reads.answer(1, 10).unwrap().deliver();
+        assert_eq!(early.wait(), Ok(10));
+        reads.begin(7, |context| context == 2);
+        reads.answer(2, 20).unwrap().deliver();
+        assert_eq!(late.wait(), Ok(20));
+    }
+
+    #[test]
+    fn all_readers_of_a_round_share_one_question() {
+        let mut reads = Reads::new(1);
+        let readers: Vec<_> = (0..100).map(|_| reads.join()).collect();
+        assert_eq!(readers.iter().filter(|(_, first)| *first).count(), 1);
+        reads.begin(7, |_| true);
+        reads.answer(1, 5).unwrap().deliver();
+        for (reader, _) in readers {
+            assert_eq!(reader.wait(), Ok(5));
+        }
+    }
+
+    #[test]
+    fn without_a_leader_a_round_waits() {
+        let mut reads = Reads::new(1);
+        let (reader, _) = reads.join();
+        reads.begin(0, |_| panic!("nobody to ask"));
+        reads.begin(7, |_| false);
+        reads.begin(7, |_| true);
+        reads
+            .answer(3, 9)
+            .map_or_else(|| reads.answer(2, 9).unwrap().deliver(), Answered::deliver);
+        assert_eq!(reader.wait(), Ok(9));
+    }
+
+    #[test]
+    fn an_overdue_round_asks_anew_and_ignores_the_old_answer() {
+        let mut reads = Reads::new(1);
+        let (reader, _) = reads.join();
+        reads.begin(7, |_| true);
+        for _ in 1..RETRY_TICKS {
+            reads.tick(|_| panic!("too early"));
+        }
+        reads.tick(|context| context == 2);
+        assert!(reads.answer(1, 10).is_none());
+        reads.answer(2, 11).unwrap().deliver();
+        assert_eq!(reader.wait(), Ok(11));
+    }
+
+    #[test]
+    fn another_leader_fails_the_round_in_flight_but_not_the_next() {
+        let mut reads = Reads::new(1);
+        let (asked, _) = reads.join();
+        reads.begin(7, |_| true);
+        let (collected, _) = reads.join();
+        assert!(reads.leader_changed(7).is_none());
+        reads.leader_changed(8).unwrap().deliver();
+        assert_eq!(asked.wait(), Err(ReadIndexError::LeaderChanged));
+        reads.begin(8, |_| true);
+        reads.answer(2, 3).unwrap().deliver();
+        assert_eq!(collected.wait(), Ok(3));
+    }
+
+    #[test]
+    fn after_the_stop_nobody_waits() {
+        let mut reads = Reads::new(1);
+        let (asked, _) = reads.join();
+        reads.begin(7, |_| true);
+        let (collected, _) = reads.join();
+        reads.stop().into_iter().for_each(Answered::deliver);
+        let (late, wake) = reads.join();
+        assert!(!wake);
+        for reader in [asked, collected, late] {
+            assert_eq!(reader.wait(), Err(ReadIndexError::Stopped));
+        }
+    }
+}

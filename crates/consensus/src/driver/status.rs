@@ -1,0 +1,116 @@
+//! What everybody may ask at any time without waiting for anybody.
+//!
+//! The driver publishes after every turn; readers load. Each value is true at
+//! some moment, but two values may be of different moments.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+use crate::core::{Core, Role};
+
+/// Where a member stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Status {
+    /// The member.
+    pub id: u64,
+    /// The leader it knows; 0 for none.
+    pub leader: u64,
+    /// Its term.
+    pub term: u64,
+    /// The last index it knows to be committed.
+    pub commit: u64,
+    /// The last index reported as applied.
+    pub applied: u64,
+    /// The last index in its log.
+    pub last_index: u64,
+    /// What it is.
+    pub role: Role,
+    /// It does not vote.
+    pub is_learner: bool,
+    /// Syncs of the log since the start.
+    pub wal_syncs: u64,
+    /// Entries written to the log since the start.
+    pub wal_entries: u64,
+}
+
+#[derive(Default)]
+pub(super) struct StatusCell {
+    id: u64,
+    leader: AtomicU64,
+    term: AtomicU64,
+    commit: AtomicU64,
+    pub(super) applied: AtomicU64,
+    last_index: AtomicU64,
+    role: AtomicU8,
+    is_learner: AtomicBool,
+    /// A read may use `commit` as it is.
+    can_read_alone: AtomicBool,
+    pub(super) wal_syncs: AtomicU64,
+    pub(super) wal_entries: AtomicU64,
+}
+
+impl StatusCell {
+    pub(super) fn new(id: u64, applied: u64) -> Self {
+        Self {
+            id,
+            applied: applied.into(),
+            ..Default::default()
+        }
+    }
+
+    /// Before anything the core says is acted upon: whoever sees an effect of a
+    /// commit must find it published.
+    pub(super) fn publish(&self, core: &Core) {
+        let leadership = core.current_leadership();
+        if !core.can_read_alone() {
+            self.can_read_alone.store(false, Ordering::SeqCst);
+        }
+        self.leader.store(leadership.leader, Ordering::Release);
+        self.term.store(leadership.term, Ordering::Release);
+        self.role.store(leadership.role as u8, Ordering::Release);
+        self.last_index.store(core.last_index(), Ordering::Release);
+        self.commit
+            .store(core.hard_state().commit, Ordering::SeqCst);
+        if core.can_read_alone() {
+            self.can_read_alone.store(true, Ordering::SeqCst);
+        }
+    }
+
+    pub(super) fn publish_membership(&self, core: &Core) {
+        let is_learner = core.conf_state().learners.contains(&self.id);
+        self.is_learner.store(is_learner, Ordering::Release);
+    }
+
+    /// The committed index, if it answers a linearizable read that starts now.
+    pub(super) fn lone_read_index(&self) -> Option<u64> {
+        // In this order: what was committed when the flag was up is enough, and
+        // the index only grows.
+        self.can_read_alone
+            .load(Ordering::SeqCst)
+            .then(|| self.commit.load(Ordering::SeqCst))
+    }
+
+    /// The sole voter of its cluster, and its leader.
+    pub(super) fn is_alone(&self) -> bool {
+        self.can_read_alone.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn load(&self) -> Status {
+        Status {
+            id: self.id,
+            leader: self.leader.load(Ordering::Acquire),
+            term: self.term.load(Ordering::Acquire),
+            commit: self.commit.load(Ordering::Acquire),
+            applied: self.applied.load(Ordering::Acquire),
+            last_index: self.last_index.load(Ordering::Acquire),
+            role: match self.role.load(Ordering::Acquire) {
+                role if role == Role::Leader as u8 => Role::Leader,
+                role if role == Role::Candidate as u8 => Role::Candidate,
+                role if role == Role::PreCandidate as u8 => Role::PreCandidate,
+                _ => Role::Follower,
+            },
+            is_learner: self.is_learner.load(Ordering::Acquire),
+            wal_syncs: self.wal_syncs.load(Ordering::Acquire),
+            wal_entries: self.wal_entries.load(Ordering::Acquire),
+        }
+    }
+}

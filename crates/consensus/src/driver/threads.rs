@@ -1,0 +1,124 @@
+//! The two threads of a member: one for the disk, one for the clock.
+//!
+//! ```text
+//!  disk:   turn ─▶ batch ─▶ write, fdatasync ─▶ persisted, turn ─▶ batch ─▶ …
+//!  clock:  sleep until the next tick, or until called ─▶ tick, turn ─▶ …
+//! ```
+//! The clock never waits for the disk, so a slow disk delays writes but not
+//! heartbeats and elections. The disk thread is the only one that touches the
+//! log.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Instant,
+};
+
+use super::{
+    compaction::compact,
+    config::LogWriter,
+    engine::Batch,
+    errors::FatalError,
+    inbox::Phase,
+    member::{FailOnPanic, Member},
+};
+
+pub(super) fn run_disk(member: Arc<Member>, mut log: impl LogWriter) {
+    let _guard = FailOnPanic(Arc::clone(&member));
+    if let Err(error) = write_until_ended(&member, &mut log) {
+        member.fail(error);
+    }
+    member.end();
+}
+
+fn write_until_ended(member: &Member, log: &mut dyn LogWriter) -> Result<(), FatalError> {
+    let mut written: Option<Batch> = None;
+    loop {
+        // One lock for both: what the last batch committed goes out, and what
+        // gathered meanwhile becomes the next.
+        let mut engine = member.lock_engine();
+        if let Some(batch) = written.take() {
+            engine.finish_batch(batch, member);
+        }
+        let effects = engine.turn(member);
+        let batch = engine.take_batch();
+        drop(engine);
+        member.settle(effects);
+
+        if let Some(batch) = batch {
+            member
+                .apply
+                .wait_for_room(member.config.apply_backlog_entries_max);
+            if member.inbox.phase() == Phase::Ended {
+                return Ok(());
+            }
+            write(&batch, member, log)?;
+            written = Some(batch);
+            continue;
+        }
+        if let Some(request) = member.inbox.take_compaction() {
+            compact(member, log, request)?;
+            continue;
+        }
+        match member.inbox.phase() {
+            Phase::Running => {
+                member.inbox.wait_for_disk_call();
+            }
+            Phase::Draining => {
+                // Everything is written; the last commit index is not.
+                let Some(disk) = member.lock_engine().claim_idle_disk() else {
+                    continue;
+                };
+                if disk.unwritten_commit.is_some() {
+                    log.append(disk.unwritten_commit.as_ref(), &[])?;
+                    log.sync()?;
+                }
+                return Ok(());
+            }
+            Phase::Ended => return Ok(()),
+        }
+    }
+}
+
+fn write(batch: &Batch, member: &Member, log: &mut dyn LogWriter) -> Result<(), FatalError> {
+    let mut entry_count = 0;
+    let mut is_empty = true;
+    for (hard_state, entries) in batch.writes() {
+        log.append(hard_state, entries)?;
+        entry_count += entries.len() as u64;
+        is_empty = false;
+    }
+    if !is_empty {
+        log.sync()?;
+        let status = &member.status;
+        status.wal_syncs.fetch_add(1, Ordering::AcqRel);
+        status.wal_entries.fetch_add(entry_count, Ordering::AcqRel);
+    }
+    Ok(())
+}
+
+pub(super) fn run_clock(member: Arc<Member>) {
+    let _guard = FailOnPanic(Arc::clone(&member));
+    let interval = member.config.tick_interval;
+    let mut due = Instant::now() + interval;
+    loop {
+        if member.inbox.wait_for_clock_call(due) != Phase::Running {
+            return;
+        }
+        let now = Instant::now();
+        let is_due = now >= due;
+        if is_due {
+            // After a pause (a stopped process, a suspended machine) missed
+            // ticks are not made up for: they would all be election timeouts.
+            due = (due + interval).max(now);
+        }
+        member.with_engine(|engine| {
+            if is_due {
+                engine.core.tick();
+                let core = &mut engine.core;
+                member
+                    .lock_reads()
+                    .tick(|context| core.read_index(context).is_ok());
+            }
+        });
+    }
+}

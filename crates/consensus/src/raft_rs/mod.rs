@@ -1,0 +1,515 @@
+//! The raft engine, behind our own types.
+//!
+//! The engine is the `raft` crate, the Rust port of etcd's raft. Its types
+//! appear in this module and nowhere else, so that it can be replaced. [`Core`]
+//! adds what the engine leaves to its user: translation, refusal of messages
+//! that would make it panic, a seed instead of its own randomness, queued reads
+//! until a new leader knows what is committed, and a leader that steps down
+//! when it is removed.
+
+mod check;
+mod memory_log;
+mod translate;
+
+use bytes::Bytes;
+use portunus_proto::raftpb;
+use prost::Message as _;
+use raft::{Config, RawNode, SnapshotStatus, StateRole, Storage as _, eraftpb};
+
+use self::{check::check, memory_log::MemoryLog, translate::*};
+use crate::core::{
+    AppliedBeyondCommit, ConfChangeError, CoreConfig, DroppedError, InitialState, Leadership,
+    ReadState, Ready, StartError, StepError,
+};
+
+/// Reads that may wait for a new leader's first commit. More are dropped; their
+/// senders ask again.
+const WAITING_READS_MAX: usize = 1024;
+
+/// One member's raft. See the [module](crate::core).
+pub struct Core {
+    node: RawNode<MemoryLog>,
+    seed: u64,
+    /// Reads that arrived before an entry of this term was committed.
+    waiting_reads: Vec<eraftpb::Message>,
+    /// Newest ready that carries something to be written, and newest written.
+    last_to_persist: u64,
+    last_persisted: u64,
+    leadership: Leadership,
+}
+
+impl Core {
+    /// A member in the given state. It is a follower; nothing happens before
+    /// the first tick, unless it is told to [`Self::campaign_if_alone`].
+    ///
+    /// # Errors
+    /// If the state contradicts itself; starting would lose or break something.
+    pub fn new(config: &CoreConfig, initial: InitialState) -> Result<Self, StartError> {
+        let last_index = initial.last_index();
+        let commit = initial.hard_state.commit;
+        if commit > last_index || commit < initial.base_index {
+            return Err(StartError::CommitOutsideLog {
+                commit,
+                base_index: initial.base_index,
+                last_index,
+            });
+        }
+        if initial.applied_index < initial.base_index || initial.applied_index > commit {
+            return Err(StartError::AppliedOutsideLog {
+                applied_index: initial.applied_index,
+                base_index: initial.base_index,
+                commit,
+            });
+        }
+        let mut entries = std::collections::VecDeque::with_capacity(initial.entries.len());
+        for (entry, index) in initial.entries.into_iter().zip(initial.base_index + 1..) {
+            match entry_to_engine(entry) {
+                Some(entry) if entry.index == index => entries.push_back(entry),
+                _ => return Err(StartError::BrokenLog { index }),
+            }
+        }
+        let log = MemoryLog::new(
+            hard_state_to_engine(initial.hard_state),
+            conf_state_to_engine(initial.conf_state),
+            initial.base_index,
+            initial.base_term,
+            entries,
+        );
+        let engine_config = Config {
+            id: config.id,
+            election_tick: config.election_ticks,
+            heartbeat_tick: config.heartbeat_ticks,
+            applied: initial.applied_index,
+            max_size_per_msg: config.message_bytes_max,
+            max_inflight_msgs: config.inflight_messages_max,
+            check_quorum: true,
+            pre_vote: config.pre_vote,
+            max_committed_size_per_ready: config.committed_bytes_max,
+            ..Config::default()
+        };
+        engine_config
+            .validate()
+            .map_err(|error| StartError::Config(error.to_string()))?;
+        let silent = slog::Logger::root(slog::Discard, slog::o!());
+        let node = RawNode::new(&engine_config, log, &silent)
+            .map_err(|error| StartError::Config(error.to_string()))?;
+        let mut core = Self {
+            node,
+            seed: config.seed,
+            waiting_reads: Vec::new(),
+            last_to_persist: 0,
+            last_persisted: 0,
+            leadership: Leadership::default(),
+        };
+        core.settle();
+        Ok(core)
+    }
+
+    /// Time passes: one tick.
+    pub fn tick(&mut self) {
+        // The engine would make a sole voter leader on the spot, and it must
+        // not lead with entries that are not on disk yet.
+        if !(self.is_sole_voter() && self.has_unpersisted()) || self.is_leader() {
+            self.node.tick();
+        }
+        self.settle();
+    }
+
+    /// Puts entries with this content into the log, in order, or sends them to
+    /// the leader.
+    ///
+    /// # Errors
+    /// If there is no leader to take them. None of them was taken then.
+    pub fn propose(
+        &mut self,
+        payloads: impl IntoIterator<Item = Bytes>,
+    ) -> Result<(), DroppedError> {
+        let entries = payloads.into_iter().map(|data| eraftpb::Entry {
+            data,
+            ..Default::default()
+        });
+        self.propose_entries(entries.collect())
+    }
+
+    /// Puts a membership change into the log. If another is not applied yet, an
+    /// empty entry takes its place.
+    ///
+    /// # Errors
+    /// If there is no leader to take it.
+    pub fn propose_conf_change(&mut self, change: &raftpb::ConfChange) -> Result<(), DroppedError> {
+        let entry = eraftpb::Entry {
+            entry_type: eraftpb::EntryType::EntryConfChange,
+            data: change.encode_to_vec().into(),
+            ..Default::default()
+        };
+        self.propose_entries(vec![entry])
+    }
+
+    fn propose_entries(&mut self, entries: Vec<eraftpb::Entry>) -> Result<(), DroppedError> {
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let has_change = entries.iter().any(is_conf_change);
+        let result = if has_change && self.is_leader() {
+            self.append_with_changes(entries)
+        } else {
+            let message = eraftpb::Message {
+                msg_type: eraftpb::MessageType::MsgPropose,
+                from: self.node.raft.id,
+                entries: entries.into(),
+                ..Default::default()
+            };
+            let stepped = self.node.raft.step(message);
+            stepped.map_err(|_| DroppedError::NoLeader)
+        };
+        self.settle();
+        result
+    }
+
+    /// What the engine does with a leader's proposals, without looking into
+    /// membership changes: it knows no learner under etcd's number, and its
+    /// decoder has no limit on nesting.
+    fn append_with_changes(
+        &mut self,
+        mut entries: Vec<eraftpb::Entry>,
+    ) -> Result<(), DroppedError> {
+        let raft = &mut self.node.raft;
+        let is_member = raft.prs().get(raft.id).is_some();
+        if !is_member || raft.lead_transferee.is_some() {
+            return Err(DroppedError::NoLeader);
+        }
+        let first_index = raft.raft_log.last_index() + 1;
+        for (entry, index) in entries.iter_mut().zip(first_index..) {
+            if !is_conf_change(entry) {
+                continue;
+            }
+            if raft.has_pending_conf() {
+                *entry = eraftpb::Entry::default();
+            } else {
+                raft.pending_conf_index = index;
+            }
+        }
+        if !raft.append_entry(&mut entries) {
+            return Err(DroppedError::NoLeader);
+        }
+        raft.bcast_append();
+        Ok(())
+    }
+
+    /// Takes a message from a peer.
+    ///
+    /// # Errors
+    /// If it was not taken. A malformed one changes nothing.
+    pub fn step(&mut self, message: raftpb::Message) -> Result<(), StepError> {
+        check(&message)?;
+        let mut message = message_to_engine(message).ok_or(StepError::Malformed(
+            "a message of this type stays inside one process",
+        ))?;
+        let result = match message.msg_type {
+            eraftpb::MessageType::MsgPropose => {
+                let entries = message.take_entries().into_vec();
+                self.propose_entries(entries).map_err(StepError::Dropped)
+            }
+            eraftpb::MessageType::MsgReadIndex => {
+                self.take_read(message);
+                Ok(())
+            }
+            // See `tick`.
+            eraftpb::MessageType::MsgTimeoutNow
+                if self.is_sole_voter() && self.has_unpersisted() =>
+            {
+                Ok(())
+            }
+            _ => self.node.step(message).map_err(|error| match error {
+                raft::Error::StepPeerNotFound => StepError::UnknownPeer,
+                raft::Error::ProposalDropped => StepError::Dropped(DroppedError::NoLeader),
+                _ => StepError::Malformed("the raft engine refused it"),
+            }),
+        };
+        self.settle();
+        result
+    }
+
+    /// Asks for an index at which a read that starts now is linearizable. The
+    /// answer comes in [`Ready::reads`], or never: messages get lost. Ask again
+    /// then, with a context that no member has used before.
+    ///
+    /// # Errors
+    /// If there is no leader to ask.
+    pub fn read_index(&mut self, context: u64) -> Result<(), DroppedError> {
+        if self.node.raft.leader_id == 0 {
+            return Err(DroppedError::NoLeader);
+        }
+        let entry = eraftpb::Entry {
+            data: Bytes::copy_from_slice(&context.to_be_bytes()),
+            ..Default::default()
+        };
+        let message = eraftpb::Message {
+            msg_type: eraftpb::MessageType::MsgReadIndex,
+            entries: vec![entry].into(),
+            ..Default::default()
+        };
+        self.take_read(message);
+        self.settle();
+        Ok(())
+    }
+
+    /// The engine drops reads until the leader has committed in its own term,
+    /// as only then it knows what is committed. Keep them until then.
+    fn take_read(&mut self, message: eraftpb::Message) {
+        if self.is_leader() && !self.node.raft.commit_to_current_term() {
+            if self.waiting_reads.len() < WAITING_READS_MAX {
+                self.waiting_reads.push(message);
+            }
+        } else {
+            // A follower forwards it; nothing here can fail.
+            let _ = self.node.raft.step(message);
+        }
+    }
+
+    /// What is to be done, if anything.
+    pub fn ready(&mut self) -> Option<Ready> {
+        if !self.node.has_ready() && self.leadership == self.current_leadership() {
+            return None;
+        }
+        let mut from_engine = self.node.ready();
+        let entries = from_engine.take_entries();
+        let leadership = self.current_leadership();
+        let ready = Ready {
+            number: from_engine.number(),
+            hard_state: from_engine.hs().map(hard_state_from_engine),
+            must_sync: from_engine.must_sync(),
+            entries: entries.iter().cloned().map(entry_from_engine).collect(),
+            messages: messages(from_engine.take_messages()),
+            messages_after_persist: messages(from_engine.take_persisted_messages()),
+            committed: from_engine
+                .take_committed_entries()
+                .into_iter()
+                .map(entry_from_engine)
+                .collect(),
+            reads: from_engine
+                .take_read_states()
+                .into_iter()
+                .filter_map(read_state)
+                .collect(),
+            leadership: (leadership != self.leadership).then_some(leadership),
+        };
+        self.leadership = leadership;
+        if ready.must_sync {
+            self.last_to_persist = ready.number;
+        }
+        self.node.mut_store().append(entries);
+        self.node.advance_append_async(from_engine);
+        Some(ready)
+    }
+
+    /// Everything up to and including this ready is on disk.
+    pub fn persisted(&mut self, number: u64) {
+        self.last_persisted = self.last_persisted.max(number);
+        self.node.on_persist_ready(number);
+        self.settle();
+    }
+
+    /// Everything up to `index` is applied.
+    ///
+    /// # Errors
+    /// If that cannot be.
+    pub fn applied(&mut self, index: u64) -> Result<(), AppliedBeyondCommit> {
+        let log = &self.node.raft.raft_log;
+        if index > log.committed {
+            return Err(AppliedBeyondCommit {
+                applied_index: index,
+                commit: log.committed,
+            });
+        }
+        if index > log.applied() {
+            self.node.advance_apply_to(index);
+            self.settle();
+        }
+        Ok(())
+    }
+
+    /// Makes a committed membership change take effect. Call it when applying
+    /// the entry, before [`Self::applied`]. A change that the state machine
+    /// refuses is passed with member 0 and changes nothing.
+    ///
+    /// # Errors
+    /// If the change is impossible; the members stay as they were.
+    pub fn apply_conf_change(
+        &mut self,
+        change: &raftpb::ConfChange,
+    ) -> Result<raftpb::ConfState, ConfChangeError> {
+        if let Some(change) = conf_change_to_engine(change) {
+            self.node
+                .apply_conf_change(&change)
+                .map_err(|error| ConfChangeError::Impossible(error.to_string()))?;
+            // The engine leaves a removed leader in office, and then fails when
+            // that one's own progress is gone.
+            if self.is_leader() && !self.node.raft.promotable() {
+                let term = self.node.raft.term;
+                self.node.raft.become_follower(term, 0);
+            }
+            self.settle();
+        }
+        Ok(self.conf_state())
+    }
+
+    /// Hands leadership to another voter, if this member leads.
+    pub fn transfer_leader(&mut self, to: u64) {
+        self.node.transfer_leader(to);
+        self.settle();
+    }
+
+    /// A peer could not be reached.
+    pub fn report_unreachable(&mut self, id: u64) {
+        self.node.report_unreachable(id);
+        self.settle();
+    }
+
+    /// A snapshot has or has not arrived at a peer.
+    pub fn report_snapshot(&mut self, id: u64, delivered: bool) {
+        let status = if delivered {
+            SnapshotStatus::Finish
+        } else {
+            SnapshotStatus::Failure
+        };
+        self.node.report_snapshot(id, status);
+        self.settle();
+    }
+
+    /// If this member is the only voter and does not lead, it becomes leader
+    /// now instead of after an election timeout. Not before it has applied the
+    /// membership changes it knows to be committed.
+    pub fn campaign_if_alone(&mut self) {
+        if self.is_sole_voter() && !self.is_leader() && !self.has_unpersisted() {
+            // The engine has no reason to refuse besides those above, and the
+            // next tick tries again.
+            let _ = self.node.campaign();
+            self.settle();
+        }
+    }
+
+    /// Lets go of the entries up to `index`, or up to what is applied if that
+    /// is less. Returns the index the log starts after.
+    pub fn compact(&mut self, index: u64) -> u64 {
+        let index = index.min(self.applied_index());
+        if index > self.node.store().base_index() {
+            self.node.mut_store().compact(index);
+        }
+        self.node.store().base_index()
+    }
+
+    /// Term of the entry at this index, while the log has it.
+    #[must_use]
+    pub fn term_of(&self, index: u64) -> Option<u64> {
+        self.node.store().term(index).ok()
+    }
+
+    /// The member.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.node.raft.id
+    }
+
+    /// Term, vote and committed index as of now.
+    #[must_use]
+    pub fn hard_state(&self) -> raftpb::HardState {
+        hard_state_from_engine(&self.node.raft.hard_state())
+    }
+
+    /// Members as of now.
+    #[must_use]
+    pub fn conf_state(&self) -> raftpb::ConfState {
+        conf_state_from_engine(self.node.raft.prs().conf().to_conf_state())
+    }
+
+    /// Who leads, as of now.
+    #[must_use]
+    pub fn current_leadership(&self) -> Leadership {
+        Leadership {
+            leader: self.node.raft.leader_id,
+            role: role_from_engine(self.node.raft.state),
+            term: self.node.raft.term,
+        }
+    }
+
+    /// The last index in the log.
+    #[must_use]
+    pub fn last_index(&self) -> u64 {
+        self.node.raft.raft_log.last_index()
+    }
+
+    /// The last index reported as applied.
+    #[must_use]
+    pub fn applied_index(&self) -> u64 {
+        self.node.raft.raft_log.applied()
+    }
+
+    /// Every vote that counts is this member's.
+    #[must_use]
+    pub fn is_sole_voter(&self) -> bool {
+        self.node.raft.promotable() && self.node.raft.prs().is_singleton()
+    }
+
+    /// A read may be answered at the committed index without asking anybody:
+    /// this member leads, cannot have been replaced without its own vote, and
+    /// has committed in its own term.
+    #[must_use]
+    pub fn can_read_alone(&self) -> bool {
+        self.is_leader() && self.is_sole_voter() && self.node.raft.commit_to_current_term()
+    }
+
+    fn is_leader(&self) -> bool {
+        self.node.raft.state == StateRole::Leader
+    }
+
+    fn has_unpersisted(&self) -> bool {
+        self.last_persisted < self.last_to_persist
+            || !self.node.raft.raft_log.unstable_entries().is_empty()
+    }
+
+    /// After every input: replace the engine's own dice by ours, and let reads
+    /// go that may go now.
+    fn settle(&mut self) {
+        let election_ticks = self.node.raft.election_timeout();
+        let dice = spread(self.seed, self.node.raft.term) % election_ticks as u64;
+        let timeout = election_ticks + usize::try_from(dice).unwrap_or(0);
+        self.node.raft.set_randomized_election_timeout(timeout);
+
+        if self.waiting_reads.is_empty() {
+            return;
+        }
+        if !self.is_leader() {
+            // Whoever asked asks again.
+            self.waiting_reads.clear();
+        } else if self.node.raft.commit_to_current_term() {
+            for read in std::mem::take(&mut self.waiting_reads) {
+                let _ = self.node.raft.step(read);
+            }
+        }
+    }
+}
+
+fn is_conf_change(entry: &eraftpb::Entry) -> bool {
+    entry.entry_type != eraftpb::EntryType::EntryNormal
+}
+
+fn messages(from_engine: Vec<eraftpb::Message>) -> Vec<raftpb::Message> {
+    from_engine.into_iter().map(message_from_engine).collect()
+}
+
+fn read_state(from_engine: raft::ReadState) -> Option<ReadState> {
+    let context = from_engine.request_ctx.as_slice().try_into().ok()?;
+    Some(ReadState {
+        context: u64::from_be_bytes(context),
+        index: from_engine.index,
+    })
+}
+
+/// A number that looks random, the same for the same arguments (splitmix64).
+fn spread(seed: u64, term: u64) -> u64 {
+    let mut mixed = seed ^ term.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ (mixed >> 31)
+}

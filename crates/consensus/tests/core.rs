@@ -1,0 +1,528 @@
+//! What one raft core promises, told with cores in one loop.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
+
+mod support;
+
+use portunus_consensus::{
+    InitialState, Role,
+    core::{Core, CoreConfig, StartError, StepError},
+};
+use portunus_proto::raftpb::{
+    ConfChangeType, ConfState, Entry, EntryType, HardState, Message, MessageType,
+};
+use support::{Cluster, conf_change};
+
+#[test]
+fn a_sole_voter_leads_at_once_and_commits_what_is_on_disk() {
+    let mut cluster = Cluster::new(1, 1);
+    cluster.settle();
+    assert_eq!(cluster.leader(), None);
+    cluster.act(1, Core::campaign_if_alone);
+    assert_eq!(cluster.leader(), Some(1), "without a single tick");
+
+    assert!(cluster.propose(1, "a"));
+    assert!(cluster.values(1).is_empty(), "not on disk, not committed");
+    cluster.settle();
+    assert_eq!(cluster.values(1), ["a"]);
+    let status = cluster.node(1).core.hard_state();
+    assert_eq!((status.term, status.vote, status.commit), (2, 1, 3));
+}
+
+#[test]
+fn a_sole_voter_never_leads_before_its_log_is_on_disk() {
+    // Two members; the leader leaves, and what makes the other sole voter is
+    // committed but still being written.
+    let mut cluster = Cluster::new(2, 3);
+    let leader = cluster.elect();
+    let other = 3 - leader;
+    let removal = conf_change(ConfChangeType::ConfChangeRemoveNode, leader);
+    cluster
+        .act(leader, |core| core.propose_conf_change(&removal))
+        .unwrap();
+    for _ in 0..20 {
+        cluster.act(other, Core::tick);
+        cluster.act(other, Core::campaign_if_alone);
+    }
+    cluster.settle();
+    for _ in 0..30 {
+        cluster.act(other, Core::tick);
+        cluster.settle();
+    }
+    assert_eq!(
+        cluster.node(other).core.current_leadership().role,
+        Role::Leader
+    );
+    assert_eq!(
+        cluster.node(leader).core.current_leadership().role,
+        Role::Follower,
+        "a removed leader steps down"
+    );
+}
+
+#[test]
+fn three_members_elect_one_and_agree() {
+    let mut cluster = Cluster::new(3, 7);
+    let leader = cluster.elect();
+    assert!(cluster.propose(leader, "a"));
+    let follower = leader % 3 + 1;
+    assert!(cluster.propose(follower, "b"), "forwarded to the leader");
+    cluster.settle();
+    for id in 1..=3 {
+        assert_eq!(cluster.values(id), ["a", "b"]);
+    }
+}
+
+#[test]
+fn a_leader_may_send_before_its_own_disk_and_a_follower_only_after() {
+    let mut cluster = Cluster::new(3, 7);
+    let leader = cluster.elect();
+    cluster.propose(leader, "a");
+    let appends: Vec<Message> = cluster.network.drain(..).collect();
+    assert_eq!(appends.len(), 2, "sent before the leader wrote");
+    for append in &appends {
+        cluster.deliver(append);
+    }
+    assert!(cluster.network.is_empty(), "no answer before the disk");
+    for append in &appends {
+        while cluster.write(append.to) {}
+    }
+    for answer in cluster.network.drain(..).collect::<Vec<_>>() {
+        cluster.deliver(&answer);
+    }
+    // Two of three have it: committed, though the leader's disk lags.
+    assert!(cluster.values(leader).is_empty(), "but not applied there");
+    cluster.settle();
+    assert_eq!(cluster.values(leader), ["a"]);
+}
+
+#[test]
+fn leadership_can_be_handed_over() {
+    let mut cluster = Cluster::new(3, 11);
+    let leader = cluster.elect();
+    let next = leader % 3 + 1;
+    cluster.act(leader, |core| core.transfer_leader(next));
+    cluster.settle();
+    assert_eq!(cluster.leader(), Some(next), "without a single tick");
+    assert!(cluster.propose(next, "a"));
+    cluster.settle();
+    assert_eq!(cluster.values(leader), ["a"]);
+}
+
+#[test]
+fn while_handing_over_a_leader_takes_no_proposals() {
+    let mut cluster = Cluster::new(3, 11);
+    let leader = cluster.elect();
+    cluster.act(leader, |core| core.transfer_leader(leader % 3 + 1));
+    assert!(!cluster.propose(leader, "a"));
+}
+
+#[test]
+fn reads_are_answered_by_leader_and_follower_after_a_round() {
+    let mut cluster = Cluster::new(3, 5);
+    let leader = cluster.elect();
+    cluster.propose(leader, "a");
+    cluster.settle();
+    let committed = cluster.committed_len() as u64;
+    for id in 1..=3 {
+        let read = cluster.begin_read(id).unwrap();
+        assert_eq!(cluster.read_answer(id, read), None, "needs a round");
+        cluster.settle();
+        assert_eq!(cluster.read_answer(id, read), Some(committed));
+    }
+}
+
+#[test]
+fn a_read_before_the_leaders_first_commit_waits_for_it() {
+    let mut cluster = Cluster::new(1, 1);
+    cluster.settle();
+    assert_eq!(cluster.begin_read(1), None, "no leader");
+    cluster.act(1, Core::campaign_if_alone);
+    let read = cluster.begin_read(1).unwrap();
+    assert_eq!(cluster.read_answer(1, read), None);
+    assert!(!cluster.node(1).core.can_read_alone());
+    cluster.settle();
+    assert_eq!(cluster.read_answer(1, read), Some(2));
+    assert!(cluster.node(1).core.can_read_alone());
+    let read = cluster.begin_read(1).unwrap();
+    assert_eq!(
+        cluster.read_answer(1, read),
+        Some(2),
+        "now without the disk"
+    );
+}
+
+#[test]
+fn a_leader_that_was_replaced_answers_no_read() {
+    let mut cluster = Cluster::new(3, 5);
+    let old = cluster.elect();
+    cluster.cut_off.insert(old);
+    let read = cluster.begin_read(old).unwrap();
+    cluster.settle();
+    let new = cluster.elect();
+    assert_ne!(old, new);
+    cluster.propose(new, "a");
+    cluster.settle();
+    cluster.cut_off.clear();
+    cluster.elect();
+    assert_eq!(cluster.read_answer(old, read), None);
+}
+
+#[test]
+fn a_learner_catches_up_and_is_promoted() {
+    let mut cluster = Cluster::new(3, 13);
+    let leader = cluster.elect();
+    cluster.propose(leader, "a");
+    cluster.settle();
+
+    let add = conf_change(ConfChangeType::ConfChangeAddLearnerNode, 4);
+    cluster
+        .act(leader, |core| core.propose_conf_change(&add))
+        .unwrap();
+    cluster.settle();
+    let with_learner = ConfState {
+        voters: vec![1, 2, 3],
+        learners: vec![4],
+        ..Default::default()
+    };
+    assert_eq!(cluster.node(leader).core.conf_state(), with_learner);
+    cluster.join(4);
+    for _ in 0..5 {
+        cluster.tick_all();
+    }
+    assert_eq!(cluster.values(4), ["a"]);
+    assert_eq!(cluster.node(4).core.conf_state(), with_learner);
+
+    let promote = conf_change(ConfChangeType::ConfChangeAddNode, 4);
+    cluster
+        .act(leader, |core| core.propose_conf_change(&promote))
+        .unwrap();
+    cluster.settle();
+    for id in 1..=4 {
+        assert_eq!(cluster.node(id).core.conf_state().voters, [1, 2, 3, 4]);
+        assert!(cluster.node(id).core.conf_state().learners.is_empty());
+    }
+}
+
+#[test]
+fn a_second_change_has_to_wait_for_the_first() {
+    let mut cluster = Cluster::new(1, 1);
+    cluster.settle();
+    cluster.act(1, Core::campaign_if_alone);
+    cluster.settle();
+    for id in [8, 9] {
+        let add = conf_change(ConfChangeType::ConfChangeAddLearnerNode, id);
+        cluster
+            .act(1, |core| core.propose_conf_change(&add))
+            .unwrap();
+    }
+    cluster.settle();
+    assert_eq!(cluster.node(1).core.conf_state().learners, [8]);
+    let last = cluster.node(1).applied.last().unwrap().clone();
+    assert_eq!(last.r#type(), EntryType::EntryNormal);
+    assert!(last.data.is_empty(), "an empty entry took its place");
+}
+
+#[test]
+fn a_follower_can_propose_a_change() {
+    let mut cluster = Cluster::new(3, 7);
+    let leader = cluster.elect();
+    let add = conf_change(ConfChangeType::ConfChangeAddLearnerNode, 9);
+    cluster
+        .act(leader % 3 + 1, |core| core.propose_conf_change(&add))
+        .unwrap();
+    cluster.settle();
+    for id in 1..=3 {
+        assert_eq!(cluster.node(id).core.conf_state().learners, [9]);
+    }
+}
+
+#[test]
+fn changes_that_mean_nothing_to_raft_change_nothing() {
+    let mut cluster = Cluster::new(1, 1);
+    cluster.settle();
+    let before = cluster.node(1).core.conf_state();
+    let update = conf_change(ConfChangeType::ConfChangeUpdateNode, 1);
+    let refused = conf_change(ConfChangeType::ConfChangeAddNode, 0);
+    for change in [update, refused] {
+        let after = cluster.act(1, |core| core.apply_conf_change(&change));
+        assert_eq!(after, Ok(before.clone()));
+    }
+    let suicide = conf_change(ConfChangeType::ConfChangeRemoveNode, 1);
+    assert!(
+        cluster
+            .act(1, |core| core.apply_conf_change(&suicide))
+            .is_err()
+    );
+    assert_eq!(cluster.node(1).core.conf_state(), before);
+}
+
+#[test]
+fn the_log_carries_membership_changes_with_etcds_numbers() {
+    let mut cluster = Cluster::new(1, 1);
+    cluster.settle();
+    cluster.act(1, Core::campaign_if_alone);
+    cluster.settle();
+    let add = conf_change(ConfChangeType::ConfChangeAddLearnerNode, 9);
+    cluster
+        .act(1, |core| core.propose_conf_change(&add))
+        .unwrap();
+    cluster.settle();
+    let entry = cluster.node(1).applied.last().unwrap().clone();
+    assert_eq!(entry.r#type(), EntryType::EntryConfChange);
+    // Field 2 (type) is 3, field 3 (member) is 9.
+    assert_eq!(entry.data, [0x10, 3, 0x18, 9].as_slice());
+}
+
+#[test]
+fn a_leader_that_crashes_before_its_disk_loses_nothing_that_was_committed() {
+    let mut cluster = Cluster::new(3, 17);
+    let leader = cluster.elect();
+    cluster.propose(leader, "a");
+    // Both followers get and write it; the leader's disk never does.
+    for append in cluster.network.drain(..).collect::<Vec<_>>() {
+        cluster.deliver(&append);
+        while cluster.write(append.to) {}
+    }
+    for answer in cluster.network.drain(..).collect::<Vec<_>>() {
+        cluster.deliver(&answer);
+    }
+    cluster.crash(leader);
+    cluster.elect();
+    cluster.settle();
+    for id in 1..=3 {
+        assert_eq!(cluster.values(id), ["a"], "member {id}");
+    }
+}
+
+#[test]
+fn a_leader_that_crashes_after_its_disk_may_bring_the_entry_back() {
+    let mut cluster = Cluster::new(3, 17);
+    let leader = cluster.elect();
+    cluster.propose(leader, "a");
+    cluster.network.clear();
+    while cluster.write(leader) {}
+    cluster.crash(leader);
+    // It has the longest log, so nobody else can win.
+    assert_eq!(cluster.elect(), leader);
+    for id in 1..=3 {
+        assert_eq!(cluster.values(id), ["a"], "member {id}");
+    }
+}
+
+#[test]
+fn what_was_never_written_anywhere_is_gone() {
+    let mut cluster = Cluster::new(3, 17);
+    let leader = cluster.elect();
+    cluster.propose(leader, "a");
+    cluster.network.clear();
+    cluster.crash(leader);
+    let leader = cluster.elect();
+    cluster.propose(leader, "b");
+    cluster.settle();
+    for id in 1..=3 {
+        assert_eq!(cluster.values(id), ["b"], "member {id}");
+    }
+}
+
+/// Anything may happen: reordering, loss, repetition, crashes, cuts, reads,
+/// slow disks. The bus checks the safety of every step; afterwards the cluster
+/// must come together again.
+#[test]
+fn under_any_order_of_events_members_agree() {
+    const SEEDS: u64 = 60;
+    for seed in 0..SEEDS {
+        let mut cluster = Cluster::new(3, seed);
+        for _ in 0..1500 {
+            let id = cluster.dice(3) as u64 + 1;
+            match cluster.dice(100) {
+                0..40 => {
+                    if !cluster.network.is_empty() {
+                        let place = cluster.dice(cluster.network.len());
+                        let message = cluster.network.remove(place).unwrap();
+                        match cluster.dice(20) {
+                            0 => {}
+                            1 => {
+                                cluster.deliver(&message);
+                                cluster.network.push_back(message);
+                            }
+                            _ => cluster.deliver(&message),
+                        }
+                    }
+                }
+                40..65 => drop(cluster.write(id)),
+                65..85 => cluster.act(id, Core::tick),
+                85..92 => drop(cluster.propose(id, "x")),
+                92..95 => drop(cluster.begin_read(id)),
+                95..97 => cluster.act(id, |core| core.transfer_leader(id % 3 + 1)),
+                97 => cluster.crash(id),
+                98 => drop(cluster.cut_off.insert(id)),
+                _ => cluster.cut_off.clear(),
+            }
+        }
+        cluster.cut_off.clear();
+        cluster.elect();
+        let leader = cluster.elect();
+        assert!(cluster.propose(leader, "last"), "seed {seed}");
+        for _ in 0..20 {
+            cluster.tick_all();
+        }
+        for id in 1..=3 {
+            assert_eq!(
+                cluster.nodes[&id].applied.len(),
+                cluster.committed_len(),
+                "member {id} is behind; seed {seed}"
+            );
+        }
+    }
+}
+
+/// The same events give the same result, or no failure could be replayed.
+#[test]
+fn a_run_depends_on_its_seed_only() {
+    let run = |seed| {
+        let mut cluster = Cluster::new(3, seed);
+        let leader = cluster.elect();
+        (leader, cluster.nodes[&1].core.hard_state())
+    };
+    for seed in 0..20 {
+        assert_eq!(run(seed), run(seed));
+    }
+    let leaders: std::collections::BTreeSet<_> = (0..20).map(|seed| run(seed).0).collect();
+    assert_eq!(leaders.len(), 3, "and seeds differ");
+}
+
+#[test]
+fn a_state_that_contradicts_itself_is_refused_and_not_a_panic() {
+    let entry = |index| Entry {
+        term: 1,
+        index,
+        ..Default::default()
+    };
+    let start = |initial| Core::new(&CoreConfig::new(1), initial).err().unwrap();
+    let commit = |commit| HardState {
+        term: 1,
+        vote: 0,
+        commit,
+    };
+    let beyond = InitialState {
+        hard_state: commit(2),
+        entries: vec![entry(1)],
+        ..Default::default()
+    };
+    assert!(matches!(
+        start(beyond),
+        StartError::CommitOutsideLog { commit: 2, .. }
+    ));
+    let applied_beyond = InitialState {
+        hard_state: commit(1),
+        applied_index: 2,
+        entries: vec![entry(1), entry(2)],
+        ..Default::default()
+    };
+    assert!(matches!(
+        start(applied_beyond),
+        StartError::AppliedOutsideLog { .. }
+    ));
+    let hole = InitialState {
+        entries: vec![entry(1), entry(3)],
+        ..Default::default()
+    };
+    assert!(matches!(start(hole), StartError::BrokenLog { index: 2 }));
+}
+
+#[test]
+fn malformed_messages_are_refused_and_change_nothing() {
+    let mut cluster = Cluster::new(3, 7);
+    let leader = cluster.elect();
+    let before = cluster.node(leader).core.hard_state();
+    let message = |message_type: MessageType, term| Message {
+        r#type: message_type.into(),
+        from: leader % 3 + 1,
+        to: leader,
+        term,
+        ..Default::default()
+    };
+    let with_entries = |message_type, entries| Message {
+        entries,
+        ..message(message_type, before.term)
+    };
+    let entry = |index, entry_type: EntryType, data: &'static [u8]| Entry {
+        r#type: entry_type.into(),
+        term: 1,
+        index,
+        data: data.into(),
+    };
+    let malformed = [
+        Message {
+            r#type: 99,
+            ..message(MessageType::MsgApp, 1)
+        },
+        Message {
+            from: 0,
+            ..message(MessageType::MsgApp, 1)
+        },
+        message(MessageType::MsgApp, 0),
+        message(MessageType::MsgVote, 0),
+        message(MessageType::MsgHup, 1),
+        message(MessageType::MsgStorageAppend, 1),
+        message(MessageType::MsgProp, 0),
+        message(MessageType::MsgReadIndex, 0),
+        with_entries(
+            MessageType::MsgApp,
+            vec![entry(9, EntryType::EntryNormal, b"")],
+        ),
+        with_entries(
+            MessageType::MsgProp,
+            vec![entry(0, EntryType::EntryConfChange, b"\xff")],
+        ),
+        with_entries(
+            MessageType::MsgProp,
+            vec![entry(0, EntryType::EntryConfChangeV2, b"")],
+        ),
+    ];
+    for message in malformed {
+        let result = cluster.act(leader, |core| core.step(message.clone()));
+        assert!(
+            matches!(result, Err(StepError::Malformed(_))),
+            "{message:?}: {result:?}"
+        );
+    }
+    let snapshot = message(MessageType::MsgSnap, before.term);
+    assert_eq!(
+        cluster.act(leader, |core| core.step(snapshot)),
+        Err(StepError::SnapshotUnsupported)
+    );
+    let stranger = Message {
+        from: 77,
+        ..message(MessageType::MsgAppResp, before.term)
+    };
+    assert_eq!(
+        cluster.act(leader, |core| core.step(stranger)),
+        Err(StepError::UnknownPeer)
+    );
+    assert_eq!(cluster.node(leader).core.hard_state(), before);
+    assert!(cluster.network.is_empty());
+}
+
+#[test]
+fn compaction_keeps_what_is_not_applied() {
+    let mut cluster = Cluster::new(1, 1);
+    cluster.settle();
+    cluster.act(1, Core::campaign_if_alone);
+    for _ in 0..10 {
+        cluster.propose(1, "x");
+    }
+    cluster.settle();
+    let core = &mut cluster.node(1).core;
+    assert_eq!(core.applied_index(), 12);
+    assert_eq!(core.compact(5), 5);
+    assert_eq!(core.compact(3), 5, "never back");
+    assert_eq!(core.term_of(4), None);
+    assert_eq!(core.term_of(5), Some(2));
+    assert_eq!(core.compact(100), 12);
+    assert!(cluster.propose(1, "after"));
+    cluster.settle();
+    assert_eq!(cluster.values(1).last().unwrap(), "after");
+    assert!(cluster.node(1).core.applied(99).is_err());
+}

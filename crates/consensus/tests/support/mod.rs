@@ -1,0 +1,318 @@
+//! Several cores in one loop, with a network and disks that obey the test.
+//!
+//! Every message and every write waits until the test lets it through. Three
+//! things are checked all the time: one leader per term, the same entry at the
+//! same committed index everywhere, and reads that see what was committed
+//! before they began.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use bytes::Bytes;
+use portunus_consensus::{
+    InitialState, Role,
+    core::{Core, CoreConfig, Ready},
+};
+use portunus_proto::raftpb::{ConfChange, ConfChangeType, Entry, EntryType, HardState, Message};
+use prost::Message as _;
+
+/// What survives a crash.
+#[derive(Default)]
+struct Disk {
+    hard_state: HardState,
+    entries: Vec<Entry>,
+}
+
+pub struct Node {
+    pub core: Core,
+    disk: Disk,
+    unwritten: VecDeque<Ready>,
+    /// What the state machine has; lost in a crash, as there is no backend here.
+    pub applied: Vec<Entry>,
+    pub reads: BTreeMap<u64, u64>,
+}
+
+pub struct Cluster {
+    pub nodes: BTreeMap<u64, Node>,
+    pub network: VecDeque<Message>,
+    /// Members whose messages are lost in both directions.
+    pub cut_off: BTreeSet<u64>,
+    pub seed: u64,
+    random: u64,
+    leaders: BTreeMap<u64, u64>,
+    committed: Vec<Entry>,
+    /// Per read: what was committed when it began.
+    floors: BTreeMap<u64, u64>,
+    next_read: u64,
+}
+
+impl Cluster {
+    /// Founders 1 to n, all following.
+    pub fn new(founders: u64, seed: u64) -> Self {
+        let entries: Vec<Entry> = (1..=founders)
+            .map(|id| Entry {
+                r#type: EntryType::EntryConfChange.into(),
+                term: 1,
+                index: id,
+                data: conf_change(ConfChangeType::ConfChangeAddNode, id)
+                    .encode_to_vec()
+                    .into(),
+            })
+            .collect();
+        let mut cluster = Self {
+            nodes: BTreeMap::new(),
+            network: VecDeque::new(),
+            cut_off: BTreeSet::new(),
+            seed,
+            random: seed,
+            leaders: BTreeMap::new(),
+            committed: Vec::new(),
+            floors: BTreeMap::new(),
+            next_read: 1,
+        };
+        for id in 1..=founders {
+            let disk = Disk {
+                hard_state: HardState {
+                    term: 1,
+                    vote: 0,
+                    commit: founders,
+                },
+                entries: entries.clone(),
+            };
+            cluster.boot(id, disk);
+        }
+        cluster
+    }
+
+    /// A member with an empty log, that was not a founder.
+    pub fn join(&mut self, id: u64) {
+        self.boot(id, Disk::default());
+    }
+
+    fn boot(&mut self, id: u64, disk: Disk) {
+        let config = CoreConfig {
+            seed: self.seed.wrapping_mul(31) + id,
+            ..CoreConfig::new(id)
+        };
+        let initial = InitialState {
+            member_id: id,
+            hard_state: disk.hard_state,
+            entries: disk.entries.clone(),
+            ..Default::default()
+        };
+        let node = Node {
+            core: Core::new(&config, initial).unwrap(),
+            disk,
+            unwritten: VecDeque::new(),
+            applied: Vec::new(),
+            reads: BTreeMap::new(),
+        };
+        self.nodes.insert(id, node);
+        self.drain(id);
+    }
+
+    /// Everything not on disk is lost; the member comes back at once.
+    pub fn crash(&mut self, id: u64) {
+        let disk = self.nodes.remove(&id).unwrap().disk;
+        self.network.retain(|message| message.from != id);
+        self.boot(id, disk);
+    }
+
+    pub fn node(&mut self, id: u64) -> &mut Node {
+        self.nodes.get_mut(&id).unwrap()
+    }
+
+    /// Does something to a core, then takes what it wants done.
+    pub fn act<R>(&mut self, id: u64, act: impl FnOnce(&mut Core) -> R) -> R {
+        let result = act(&mut self.node(id).core);
+        self.drain(id);
+        result
+    }
+
+    fn drain(&mut self, id: u64) {
+        while let Some(mut ready) = self.nodes.get_mut(&id).unwrap().core.ready() {
+            if let Some(leadership) = ready.leadership
+                && leadership.role == Role::Leader
+            {
+                let leader = *self.leaders.entry(leadership.term).or_insert(id);
+                assert_eq!(leader, id, "two leaders in term {}", leadership.term);
+            }
+            for read in &ready.reads {
+                let floor = self.floors[&read.context];
+                assert!(read.index >= floor, "stale read: {} < {floor}", read.index);
+                self.node(id).reads.insert(read.context, read.index);
+            }
+            self.network.extend(ready.messages.drain(..));
+            let committed = std::mem::take(&mut ready.committed);
+            self.node(id).unwritten.push_back(ready);
+            for entry in committed {
+                self.apply(id, entry);
+            }
+        }
+    }
+
+    fn apply(&mut self, id: u64, entry: Entry) {
+        let place = usize::try_from(entry.index).unwrap() - 1;
+        match self.committed.get(place) {
+            Some(known) => assert_eq!(*known, entry, "members disagree at {}", entry.index),
+            None => {
+                assert_eq!(place, self.committed.len(), "committed with a gap");
+                self.committed.push(entry.clone());
+            }
+        }
+        let node = self.node(id);
+        assert_eq!(node.applied.len(), place, "applied with a gap");
+        if entry.r#type() == EntryType::EntryConfChange {
+            let change = ConfChange::decode(entry.data.clone()).unwrap();
+            node.core.apply_conf_change(&change).unwrap();
+        }
+        node.core.applied(entry.index).unwrap();
+        node.applied.push(entry);
+        // Whatever the change set off comes with the next ready.
+    }
+
+    /// One write of this member reaches its disk. False if there was none.
+    pub fn write(&mut self, id: u64) -> bool {
+        let node = self.node(id);
+        let Some(ready) = node.unwritten.pop_front() else {
+            return false;
+        };
+        if let Some(first) = ready.entries.first() {
+            let kept = usize::try_from(first.index).unwrap() - 1;
+            assert!(kept <= node.disk.entries.len(), "a hole in the log");
+            node.disk.entries.truncate(kept);
+            node.disk.entries.extend(ready.entries);
+        }
+        if let Some(hard_state) = ready.hard_state {
+            assert!(hard_state.commit <= node.disk.entries.len() as u64);
+            node.disk.hard_state = hard_state;
+        }
+        node.core.persisted(ready.number);
+        self.network.extend(ready.messages_after_persist);
+        self.drain(id);
+        true
+    }
+
+    /// Delivers one message, through its encoding, as the real wire would.
+    pub fn deliver(&mut self, message: &Message) {
+        let lost = [message.from, message.to]
+            .iter()
+            .any(|id| self.cut_off.contains(id) || !self.nodes.contains_key(id));
+        if lost {
+            return;
+        }
+        let message = Message::decode(Bytes::from(message.encode_to_vec())).unwrap();
+        self.act(message.to, |core| {
+            // Refusals are part of the game: proposals without a leader,
+            // answers from members that were removed.
+            let _ = core.step(message);
+        });
+    }
+
+    /// Lets everything through, in order, until nothing moves.
+    pub fn settle(&mut self) {
+        loop {
+            let ids: Vec<u64> = self.nodes.keys().copied().collect();
+            let mut moved = false;
+            for id in ids {
+                while self.write(id) {
+                    moved = true;
+                }
+            }
+            while let Some(message) = self.network.pop_front() {
+                self.deliver(&message);
+                moved = true;
+            }
+            if !moved {
+                return;
+            }
+        }
+    }
+
+    pub fn tick_all(&mut self) {
+        let ids: Vec<u64> = self.nodes.keys().copied().collect();
+        for id in ids {
+            self.act(id, Core::tick);
+        }
+        self.settle();
+    }
+
+    /// The member that leads the newest term, if it is reachable.
+    pub fn leader(&self) -> Option<u64> {
+        self.nodes
+            .values()
+            .map(|node| (node.core.current_leadership(), node.core.id()))
+            .filter(|(leadership, id)| {
+                leadership.role == Role::Leader && !self.cut_off.contains(id)
+            })
+            .max_by_key(|(leadership, _)| leadership.term)
+            .map(|(_, id)| id)
+    }
+
+    /// Ticks until there is a leader that all reachable members follow.
+    pub fn elect(&mut self) -> u64 {
+        for _ in 0..500 {
+            self.settle();
+            if let Some(leader) = self.leader() {
+                let followed = self.nodes.values().all(|node| {
+                    self.cut_off.contains(&node.core.id())
+                        || !node.core.conf_state().voters.contains(&node.core.id())
+                        || node.core.current_leadership().leader == leader
+                });
+                if followed {
+                    return leader;
+                }
+            }
+            self.tick_all();
+        }
+        panic!("no leader after 500 ticks; seed {}", self.seed);
+    }
+
+    pub fn propose(&mut self, id: u64, data: &'static str) -> bool {
+        self.act(id, |core| core.propose([data.into()])).is_ok()
+    }
+
+    /// Begins a linearizable read; see [`Self::read_answer`].
+    pub fn begin_read(&mut self, id: u64) -> Option<u64> {
+        let context = self.next_read;
+        self.next_read += 1;
+        self.floors.insert(context, self.committed.len() as u64);
+        self.act(id, |core| core.read_index(context))
+            .ok()
+            .map(|()| context)
+    }
+
+    pub fn read_answer(&mut self, id: u64, context: u64) -> Option<u64> {
+        self.node(id).reads.get(&context).copied()
+    }
+
+    /// The content of the normal entries a member has applied.
+    pub fn values(&self, id: u64) -> Vec<String> {
+        self.nodes[&id]
+            .applied
+            .iter()
+            .filter(|entry| entry.r#type() == EntryType::EntryNormal && !entry.data.is_empty())
+            .map(|entry| String::from_utf8(entry.data.to_vec()).unwrap())
+            .collect()
+    }
+
+    pub fn committed_len(&self) -> usize {
+        self.committed.len()
+    }
+
+    /// A number below `bound`, the same in every run with this seed.
+    pub fn dice(&mut self, bound: usize) -> usize {
+        self.random = self
+            .random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.random >> 33).unwrap() % bound
+    }
+}
+
+pub fn conf_change(change_type: ConfChangeType, node_id: u64) -> ConfChange {
+    ConfChange {
+        r#type: change_type.into(),
+        node_id,
+        ..Default::default()
+    }
+}
