@@ -1,4 +1,9 @@
 //! Which versions survive a compaction, and which a hash counts.
+//!
+//! etcd decides by the lives of a key and takes the first that ends at or after
+//! the revision. Looking at the newest version at or below it comes to the same,
+//! except where one transaction deletes a key and writes it again: there etcd
+//! forgets the new life, and this does not.
 
 use crate::version::Version;
 

@@ -18,8 +18,9 @@ use bytes::Bytes;
 use super::slot::Slot;
 use crate::rules::range::KeyRange;
 
-/// Entries of a node before it is split.
-const NODE_ENTRIES_MAX: usize = 64;
+/// Entries of a node before it is split. Creating a key copies a path of nodes,
+/// so they are small.
+const NODE_ENTRIES_MAX: usize = 16;
 
 /// A node with fewer is merged with a neighbour if both fit in one.
 const NODE_ENTRIES_MIN: usize = NODE_ENTRIES_MAX / 4;

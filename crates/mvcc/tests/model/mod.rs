@@ -208,8 +208,19 @@ impl Model {
                 }
             }
             let last = generations.len() - 1;
+            // A transaction that deletes a key and writes it again makes two
+            // generations of one revision. etcd would look at the first and lose
+            // the second; that is not copied.
+            let is_rewritten = |g: usize, main: i64| {
+                generations[g + 1]
+                    .first()
+                    .is_some_and(|next| next.main == main)
+            };
             let chosen = (0..last)
-                .find(|&g| generations[g].last().unwrap().main >= revision)
+                .find(|&g| {
+                    let tombstone = generations[g].last().unwrap().main;
+                    tombstone > revision || (tombstone == revision && !is_rewritten(g, tombstone))
+                })
                 .unwrap_or(last);
             let newest = generations[chosen]
                 .iter()
