@@ -52,7 +52,8 @@ impl Default for Config {
 
 /// Whom the driver calls. It holds its lock while it does: none of these may
 /// block, or call anything of the [`Handle`](crate::Handle) besides `propose`,
-/// `propose_conf_change`, `read_index` and `status`.
+/// `propose_conf_change`, `read_index` and `status`. A hook that keeps a handle
+/// keeps the member alive.
 pub struct Hooks {
     /// Takes messages for peers.
     pub peers: Box<dyn PeerSink>,

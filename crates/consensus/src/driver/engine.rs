@@ -22,6 +22,9 @@ use crate::core::{Core, Ready, Role};
 /// Proposals that go to the disk in one write, in bytes. More wait for the next.
 const WRITE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
+/// What an entry counts for besides its content: small ones have a limit too.
+const ENTRY_BYTES: usize = 64;
+
 /// One ready's share of a write.
 struct Job {
     number: u64,
@@ -198,7 +201,8 @@ impl Engine {
         }
         if ready.must_sync {
             job.hard_state = self.unwritten_commit.take();
-            self.job_bytes += job.entries.iter().map(|e| e.data.len()).sum::<usize>();
+            let entry_bytes = |entry: &Entry| entry.data.len() + ENTRY_BYTES;
+            self.job_bytes += job.entries.iter().map(entry_bytes).sum::<usize>();
         } else if self.jobs.is_empty() && !self.write_in_flight {
             // Nothing to write and nothing being written: it is on disk.
             self.finish([job].into(), member);
