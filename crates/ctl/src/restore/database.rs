@@ -17,10 +17,13 @@ const KEY_BUCKET: &[u8] = b"key";
 const MEMBERS_BUCKET: &[u8] = b"members";
 const MEMBERS_REMOVED_BUCKET: &[u8] = b"members_removed";
 const META_BUCKET: &[u8] = b"meta";
-/// Version and parameters the old cluster had agreed on; the new one decides again.
+/// What the old cluster had agreed on. The new one decides again, except that it starts at the
+/// old one's version: a cluster without any begins at 3.0 and stays there until every member is
+/// up, below what its data may need.
 const CLUSTER_BUCKET: &[u8] = b"cluster";
+const CLUSTER_VERSION_KEY: &[u8] = b"clusterVersion";
 
-/// Buckets whose contents are made here, the last one on top of what it had.
+/// Buckets whose contents are made here, the last two on top of what they had.
 const OWN_BUCKETS: [&[u8]; 4] = [
     MEMBERS_BUCKET,
     MEMBERS_REMOVED_BUCKET,
@@ -117,9 +120,11 @@ fn copy(
         let pairs = bucket.iter().flat_map(Bucket::iter);
         if OWN_BUCKETS.contains(&name) {
             let mut kept = BTreeMap::new();
-            for pair in pairs.take_while(|_| name == META_BUCKET) {
+            for pair in pairs {
                 let (key, value) = pair?;
-                kept.insert(key.to_vec(), value.to_vec());
+                if survives(name, key) {
+                    kept.insert(key.to_vec(), value.to_vec());
+                }
             }
             write_own(&mut writer, name, kept, cluster, position, bumped)?;
             continue;
@@ -135,6 +140,11 @@ fn copy(
     }
     let (out, _) = writer.finish()?;
     Ok(out)
+}
+
+/// Whether an entry of one of our own buckets is true for the new cluster, too.
+fn survives(bucket: &[u8], key: &[u8]) -> bool {
+    bucket == META_BUCKET || (bucket == CLUSTER_BUCKET && key == CLUSTER_VERSION_KEY)
 }
 
 /// Writes a bucket whose contents belong to the cluster and the member, not to the keys.
@@ -204,4 +214,112 @@ fn bumped_revision(reader: &Reader, bump: RevisionBump) -> Result<i64, DatabaseE
 /// A revision as the history's keys are written: main, `_`, sub.
 fn revision_key(main: i64) -> Vec<u8> {
     [&main.to_be_bytes()[..], b"_", &0_i64.to_be_bytes()].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Cursor;
+
+    type Contents<'a> = [(&'a str, &'a [(&'a [u8], &'a [u8])])];
+
+    fn snapshot(contents: &Contents<'_>) -> Vec<u8> {
+        let mut writer = FileWriter::new(BulkOptions::default(), Cursor::new(Vec::new())).unwrap();
+        for (bucket, entries) in contents {
+            writer.bucket(bucket.as_bytes()).unwrap();
+            for (key, value) in *entries {
+                writer.entry(key, value).unwrap();
+            }
+        }
+        writer.finish().unwrap().0.into_inner()
+    }
+
+    fn restored(contents: &Contents<'_>, bump: Option<RevisionBump>) -> Reader {
+        let directory = tempfile::tempdir().unwrap();
+        let (source, target) = (directory.path().join("s"), directory.path().join("db"));
+        fs::write(&source, snapshot(contents)).unwrap();
+        let cluster = InitialCluster::new("m1=http://h:1", "token", "m1", "http://h:1").unwrap();
+        let position = LogPosition { index: 1, term: 1 };
+        write(&source, &target, &cluster, position, bump).unwrap();
+        assert!(!directory.path().join("db.part").exists());
+        Reader::from_bytes(fs::read(&target).unwrap().into()).unwrap()
+    }
+
+    fn keys(reader: &Reader, bucket: &str) -> Vec<Vec<u8>> {
+        let bucket = reader.bucket(bucket.as_bytes()).unwrap().unwrap();
+        bucket.iter().map(|pair| pair.unwrap().0.to_vec()).collect()
+    }
+
+    fn value<'r>(reader: &'r Reader, bucket: &str, key: &str) -> Option<&'r [u8]> {
+        let bucket = reader.bucket(bucket.as_bytes()).unwrap().unwrap();
+        bucket.get(key.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn keys_stay_and_the_old_cluster_goes() {
+        let history = revision_key(7);
+        let reader = restored(
+            &[
+                (
+                    "cluster",
+                    &[
+                        (b"clusterParams", b"{}"),
+                        (b"clusterVersion", b"3.7.0"),
+                        (b"downgrade", b"{}"),
+                    ],
+                ),
+                ("key", &[(&history, b"record")]),
+                ("lease", &[(b"12345678", b"lease")]),
+                ("members", &[(b"abc", b"{}")]),
+                ("members_removed", &[(b"def", b"removed")]),
+                (
+                    "meta",
+                    &[
+                        (b"confState", b"old"),
+                        (b"consistent_index", b"old"),
+                        (b"storageVersion", b"3.7.0"),
+                    ],
+                ),
+            ],
+            None,
+        );
+        assert_eq!(keys(&reader, "key"), [history]);
+        assert_eq!(value(&reader, "lease", "12345678"), Some(&b"lease"[..]));
+        assert_eq!(keys(&reader, "cluster"), [b"clusterVersion"]);
+        assert_eq!(keys(&reader, "members_removed"), [b""; 0]);
+        let member = keys(&reader, "members");
+        assert_eq!(member.len(), 1);
+        let id = String::from_utf8(member[0].clone()).unwrap();
+        assert_eq!(
+            value(&reader, "meta", "storageVersion"),
+            Some(&b"3.7.0"[..])
+        );
+        assert_eq!(
+            value(&reader, "meta", "consistent_index"),
+            Some(&1_u64.to_be_bytes()[..])
+        );
+        assert_eq!(
+            value(&reader, "meta", "term"),
+            Some(&1_u64.to_be_bytes()[..])
+        );
+        let voter = u64::from_str_radix(&id, 16).unwrap();
+        let conf_state = format!("{{\"voters\":[{voter}],\"auto_leave\":false}}");
+        assert_eq!(
+            value(&reader, "meta", "confState"),
+            Some(conf_state.as_bytes())
+        );
+        assert_eq!(value(&reader, "meta", "scheduledCompactRev"), None);
+    }
+
+    #[test]
+    fn a_bump_adds_an_empty_record_and_schedules_the_compaction_below_it() {
+        let history = revision_key(7);
+        let reader = restored(
+            &[("key", &[(&history, b"record")])],
+            Some(RevisionBump(100)),
+        );
+        assert_eq!(keys(&reader, "key"), [history, revision_key(107)]);
+        let scheduled = value(&reader, "meta", "scheduledCompactRev");
+        assert_eq!(scheduled, Some(&revision_key(107)[..]));
+    }
 }

@@ -9,9 +9,9 @@
 //!  <data-dir>/member/snap/db                   the keys; membership replaced; written last
 //! ```
 //!
-//! The old cluster is gone for good: its members, removed members, cluster version and
-//! parameters are dropped, so that a member of it and a member of the new one never mistake each
-//! other. It never writes into a directory that holds anything, and a run that was cut off leaves
+//! The old cluster is gone for good: its members, removed members, downgrade job and parameters
+//! are dropped, so that a member of it and a member of the new one never mistake each other. Only
+//! its version stays, as etcdutl leaves it. It never writes into a directory that holds anything, and a run that was cut off leaves
 //! a directory without `db`, which no server takes for a store.
 
 mod cluster;
