@@ -8,7 +8,7 @@ use portunus_proto::etcdserverpb::InternalRaftRequest;
 use portunus_proto::raftpb::{ConfChange, Entry, EntryType};
 use prost::Message;
 
-use super::{Applier, ApplyFault, Response};
+use super::{Applier, ApplyFaultError, Response};
 use crate::member::membership::put_conf_state;
 use crate::member::waiters::Answer;
 
@@ -33,7 +33,7 @@ impl Outcome {
 }
 
 impl Applier {
-    pub(super) fn apply_entry(&mut self, entry: Entry) -> Result<(), ApplyFault> {
+    pub(super) fn apply_entry(&mut self, entry: Entry) -> Result<(), ApplyFaultError> {
         let index = entry.index;
         let is_applied = self
             .store
@@ -43,7 +43,7 @@ impl Applier {
             // Raft has to hear of membership again after a restart; nothing else is repeated.
             return self.replay_conf_change(&entry);
         }
-        let store_fault = |source| ApplyFault::Store { index, source };
+        let store_fault = |source| ApplyFaultError::Store { index, source };
         let id = EntryId {
             index,
             term: entry.term,
@@ -60,7 +60,7 @@ impl Applier {
                 Outcome::silent()
             }
             EntryType::EntryConfChangeV2 => {
-                return Err(ApplyFault::Unsupported {
+                return Err(ApplyFaultError::Unsupported {
                     index,
                     what: "joint membership changes",
                 });
@@ -91,9 +91,9 @@ impl Applier {
         }
     }
 
-    fn apply_normal(&mut self, index: u64, data: Bytes) -> Result<Outcome, ApplyFault> {
+    fn apply_normal(&mut self, index: u64, data: Bytes) -> Result<Outcome, ApplyFaultError> {
         let request = InternalRaftRequest::decode(data)
-            .map_err(|source| ApplyFault::Decode { index, source })?;
+            .map_err(|source| ApplyFaultError::Decode { index, source })?;
         let request_id = request
             .header
             .as_ref()
@@ -101,15 +101,15 @@ impl Applier {
         self.apply_request(index, request_id, request)
     }
 
-    fn apply_conf_change(&mut self, index: u64, data: Bytes) -> Result<(), ApplyFault> {
+    fn apply_conf_change(&mut self, index: u64, data: Bytes) -> Result<(), ApplyFaultError> {
         let change =
-            ConfChange::decode(data).map_err(|source| ApplyFault::Decode { index, source })?;
+            ConfChange::decode(data).map_err(|source| ApplyFaultError::Decode { index, source })?;
         let state = self
             .member
             .consensus
             .apply_conf_change(&change)
-            .map_err(|source| ApplyFault::ConfChange { index, source })?;
-        let fault = |source| ApplyFault::Membership { index, source };
+            .map_err(|source| ApplyFaultError::ConfChange { index, source })?;
+        let fault = |source| ApplyFaultError::Membership { index, source };
         self.membership
             .apply(&mut self.store, &change)
             .map_err(fault)?;
@@ -121,17 +121,17 @@ impl Applier {
         Ok(())
     }
 
-    fn replay_conf_change(&mut self, entry: &Entry) -> Result<(), ApplyFault> {
+    fn replay_conf_change(&mut self, entry: &Entry) -> Result<(), ApplyFaultError> {
         if entry.r#type() != EntryType::EntryConfChange {
             return Ok(());
         }
         let index = entry.index;
         let change = ConfChange::decode(entry.data.clone())
-            .map_err(|source| ApplyFault::Decode { index, source })?;
+            .map_err(|source| ApplyFaultError::Decode { index, source })?;
         self.member
             .consensus
             .apply_conf_change(&change)
-            .map_err(|source| ApplyFault::ConfChange { index, source })?;
+            .map_err(|source| ApplyFaultError::ConfChange { index, source })?;
         Ok(())
     }
 }

@@ -18,7 +18,7 @@ use portunus_consensus::RecvTimeoutError;
 use portunus_mvcc::{ApplyError, CompactionStep, RevisionEvents, Store};
 use portunus_proto::etcdserverpb::{
     AlarmResponse, CompactionResponse, DeleteRangeResponse, LeaseGrantResponse,
-    LeaseRevokeResponse, PutResponse, RangeResponse, TxnResponse,
+    LeaseRevokeResponse, PutResponse, TxnResponse,
 };
 use portunus_proto::raftpb;
 use thiserror::Error;
@@ -31,15 +31,20 @@ use alarms::Alarms;
 
 /// What an applied request answers. Headers hold only the revision.
 #[derive(Debug)]
-#[allow(missing_docs)]
 pub enum Response {
-    Range(RangeResponse),
+    /// To a put.
     Put(PutResponse),
+    /// To a delete.
     DeleteRange(DeleteRangeResponse),
+    /// To a transaction.
     Txn(TxnResponse),
+    /// To a compaction, with its end if somebody wants to wait for it.
     Compaction(CompactionResponse, Option<CompactionDone>),
+    /// To a grant.
     LeaseGrant(LeaseGrantResponse),
+    /// To a revocation.
     LeaseRevoke(LeaseRevokeResponse),
+    /// To a question about alarms, or a change of one.
     Alarm(AlarmResponse),
     /// Nothing but "done".
     Done,
@@ -76,7 +81,7 @@ pub struct SnapshotOrder {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 #[allow(missing_docs)] // the fields are the ones the messages print
-pub enum ApplyFault {
+pub enum ApplyFaultError {
     /// The store cannot go on.
     #[error("entry {index} of the log could not be applied")]
     Store { index: u64, source: ApplyError },
@@ -152,7 +157,7 @@ impl Applier {
         }
     }
 
-    fn run_until_closed(&mut self) -> Result<(), ApplyFault> {
+    fn run_until_closed(&mut self) -> Result<(), ApplyFaultError> {
         let pause = self.member.config.compaction_sleep;
         let mut next_step: Option<Instant> = Some(Instant::now());
         loop {
@@ -177,7 +182,7 @@ impl Applier {
         }
     }
 
-    fn apply_batch(&mut self, entries: Vec<raftpb::Entry>) -> Result<(), ApplyFault> {
+    fn apply_batch(&mut self, entries: Vec<raftpb::Entry>) -> Result<(), ApplyFaultError> {
         let started = Instant::now();
         let mut last = None;
         let count = entries.len();
@@ -222,11 +227,11 @@ impl Applier {
     }
 
     /// One slice of compaction work; true if there is more.
-    fn compaction_step(&mut self) -> Result<bool, ApplyFault> {
+    fn compaction_step(&mut self) -> Result<bool, ApplyFaultError> {
         let step = self
             .store
             .compaction_step()
-            .map_err(|source| ApplyFault::Compaction { source })?;
+            .map_err(|source| ApplyFaultError::Compaction { source })?;
         match step {
             CompactionStep::Idle => {
                 self.member.metrics.compaction_pending.set(0);
@@ -272,7 +277,7 @@ impl Applier {
     }
 
     /// Tells watchers, after the change is visible.
-    fn publish(&mut self, events: &Arc<RevisionEvents>) -> Result<(), ApplyFault> {
+    fn publish(&mut self, events: &Arc<RevisionEvents>) -> Result<(), ApplyFaultError> {
         let history = StoreHistory {
             reader: &self.member.reader,
             stop: &self.member.stop,
@@ -287,7 +292,7 @@ impl Applier {
         }
         let lagging = {
             let mut hub = self.member.watches.lock();
-            hub.publish(events).map_err(|_| ApplyFault::Publish {
+            hub.publish(events).map_err(|_| ApplyFaultError::Publish {
                 revision: events.revision,
             })?;
             let stats = hub.stats();

@@ -18,7 +18,7 @@ use portunus_proto::etcdserverpb::{
 use tokio::sync::oneshot;
 
 use super::entry::Outcome;
-use super::{Applier, ApplyFault, Response};
+use super::{Applier, ApplyFaultError, Response};
 use crate::member::membership::DowngradeRecord;
 
 /// Bytes a lease is reckoned to take.
@@ -35,7 +35,7 @@ impl Applier {
         index: u64,
         request_id: u64,
         request: InternalRaftRequest,
-    ) -> Result<Outcome, ApplyFault> {
+    ) -> Result<Outcome, ApplyFaultError> {
         // These come before every guard.
         if let Some(result) = self.apply_cluster_request(index, &request)? {
             return Ok(Outcome {
@@ -69,7 +69,7 @@ impl Applier {
             // Only its proposer would answer it, and nobody proposes ranges here.
             Ok((Response::Done, None))
         } else {
-            return Err(ApplyFault::Unsupported {
+            return Err(ApplyFaultError::Unsupported {
                 index,
                 what: "authentication, or something newer",
             });
@@ -86,7 +86,7 @@ impl Applier {
                     answer: Err(refusal),
                     events: None,
                 }),
-                None => Err(ApplyFault::Store {
+                None => Err(ApplyFaultError::Store {
                     index,
                     source: error,
                 }),
@@ -237,13 +237,13 @@ impl Applier {
         &mut self,
         index: u64,
         request: &InternalRaftRequest,
-    ) -> Result<Option<Response>, ApplyFault> {
-        let fault = |source| ApplyFault::Membership { index, source };
+    ) -> Result<Option<Response>, ApplyFaultError> {
+        let fault = |source| ApplyFaultError::Membership { index, source };
         if let Some(set) = &request.cluster_version_set {
             let own = self.member.config.version.binary().major_minor();
             let version: MajorMinor = set.ver.parse().unwrap_or(MajorMinor::ZERO);
             if version > own {
-                return Err(ApplyFault::ClusterVersionTooHigh {
+                return Err(ApplyFaultError::ClusterVersionTooHigh {
                     cluster: set.ver.clone(),
                     own: own.to_string(),
                 });

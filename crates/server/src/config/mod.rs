@@ -125,11 +125,14 @@ pub struct LogConfig {
 
 /// Severities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum LogLevel {
+    /// Everything.
     Debug,
+    /// What an operator wants to know.
     Info,
+    /// What an operator should look at.
     Warn,
+    /// What ends the process.
     Error,
 }
 

@@ -1,0 +1,272 @@
+//! One connection at a time, to whichever endpoint answers.
+//!
+//! Every method of [`Client`] goes through [`Client::call`]; streams go through
+//! [`Client::connected`]. Nothing here knows what a call means.
+
+use std::error::Error;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use portunus_proto::wire::{self, metadata};
+use tokio::sync::Mutex;
+use tokio::time::{Instant, sleep, timeout_at};
+use tonic::metadata::MetadataValue;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Status};
+
+use crate::endpoint::check_endpoint;
+use crate::error::{ClientError, ConnectError};
+
+/// gRPC's own floor. A server disconnects clients that ping more often than every five
+/// seconds, so Go's library raises shorter intervals to this, and so do we.
+const KEEPALIVE_INTERVAL_MIN: Duration = Duration::from_secs(10);
+/// First pause after every endpoint refused.
+const RETRY_PAUSE_MIN: Duration = Duration::from_millis(25);
+/// Longest pause between two rounds over the endpoints.
+const RETRY_PAUSE_MAX: Duration = Duration::from_millis(500);
+/// What a request may be unless told otherwise; etcd's Go client has the same.
+const REQUEST_BYTES_MAX_DEFAULT: usize = 2 * 1024 * 1024;
+/// The API version this client was written for; a label in the server's metrics.
+const CLIENT_API_VERSION: &str = "3.8";
+
+/// How to reach a cluster. `Default` has etcdctl's defaults.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// `host:port` or `http://host:port`, tried in this order.
+    pub endpoints: Vec<String>,
+    /// Longest wait for one endpoint to accept.
+    pub dial_timeout: Duration,
+    /// Longest wait for one answer, connecting included; `None` waits for ever.
+    pub command_timeout: Option<Duration>,
+    /// Silence on an active connection after which it is probed.
+    pub keepalive_time: Duration,
+    /// Wait for the answer to a probe.
+    pub keepalive_timeout: Duration,
+    /// Largest request sent.
+    pub request_bytes_max: usize,
+    /// Largest response accepted.
+    pub response_bytes_max: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            endpoints: vec!["127.0.0.1:2379".to_owned()],
+            dial_timeout: Duration::from_secs(2),
+            command_timeout: Some(Duration::from_secs(5)),
+            keepalive_time: Duration::from_secs(2),
+            keepalive_timeout: Duration::from_secs(6),
+            request_bytes_max: REQUEST_BYTES_MAX_DEFAULT,
+            response_bytes_max: wire::RESPONSE_BYTES_MAX,
+        }
+    }
+}
+
+/// Whether a call may be repeated on another endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    /// Reads and other calls that change nothing.
+    Safe,
+    /// The first try may have been applied although no answer came.
+    Never,
+}
+
+/// A client of one cluster. Clones share the connection.
+#[derive(Debug, Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    options: Options,
+    targets: Vec<Endpoint>,
+    /// Held while connecting, so that concurrent calls share the attempt.
+    current: Mutex<Current>,
+}
+
+#[derive(Debug, Default)]
+struct Current {
+    /// Index into `targets` of `channel`, or of the next one to try.
+    target: usize,
+    channel: Option<Channel>,
+    /// Counts connections, so that a late failure does not drop its successor.
+    generation: u64,
+}
+
+impl Client {
+    /// Checks the options. The connection itself is made by the first call, so that the call's
+    /// deadline covers it.
+    ///
+    /// # Errors
+    /// If an endpoint is unusable or there is none.
+    pub fn connect(options: Options) -> Result<Self, ConnectError> {
+        if options.endpoints.is_empty() {
+            return Err(ConnectError::NoEndpoints);
+        }
+        let targets = options
+            .endpoints
+            .iter()
+            .map(|text| target(text, &options))
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            shared: Arc::new(Shared {
+                options,
+                targets,
+                current: Mutex::new(Current::default()),
+            }),
+        })
+    }
+
+    /// The endpoints, as given.
+    #[must_use]
+    pub fn endpoints(&self) -> &[String] {
+        &self.shared.options.endpoints
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.shared.options
+    }
+
+    /// Runs one call with the command's deadline.
+    pub(crate) async fn call<T, F, Fut>(&self, repeat: Repeat, call: F) -> Result<T, ClientError>
+    where
+        F: Fn(Channel) -> Fut,
+        Fut: Future<Output = Result<tonic::Response<T>, Status>>,
+    {
+        let deadline = self
+            .shared
+            .options
+            .command_timeout
+            .map(|timeout| Instant::now() + timeout);
+        let mut last_attempt = None;
+        let attempts = self.attempts(repeat, call, &mut last_attempt);
+        let outcome = match deadline {
+            None => Ok(attempts.await),
+            Some(deadline) => timeout_at(deadline, attempts).await,
+        };
+        outcome.unwrap_or(Err(ClientError::DeadlineExceeded { last_attempt }))
+    }
+
+    async fn attempts<T, F, Fut>(
+        &self,
+        repeat: Repeat,
+        call: F,
+        last_attempt: &mut Option<Box<dyn Error + Send + Sync>>,
+    ) -> Result<T, ClientError>
+    where
+        F: Fn(Channel) -> Fut,
+        Fut: Future<Output = Result<tonic::Response<T>, Status>>,
+    {
+        let mut pause = RETRY_PAUSE_MIN;
+        loop {
+            let (channel, generation) = self.connected_noting(last_attempt).await;
+            match call(channel).await {
+                Ok(response) => return Ok(response.into_inner()),
+                Err(status) => {
+                    let error = ClientError::from(status);
+                    if !error.is_unavailable() {
+                        return Err(error);
+                    }
+                    self.disconnect(generation).await;
+                    if repeat == Repeat::Never {
+                        return Err(error);
+                    }
+                    *last_attempt = Some(Box::new(error));
+                    sleep(pause).await;
+                    pause = (pause * 2).min(RETRY_PAUSE_MAX);
+                }
+            }
+        }
+    }
+
+    /// A connection to some endpoint; waits until there is one.
+    pub(crate) async fn connected(&self) -> (Channel, u64) {
+        self.connected_noting(&mut None).await
+    }
+
+    async fn connected_noting(
+        &self,
+        last_attempt: &mut Option<Box<dyn Error + Send + Sync>>,
+    ) -> (Channel, u64) {
+        let mut current = self.shared.current.lock().await;
+        let mut pause = RETRY_PAUSE_MIN;
+        loop {
+            if let Some(channel) = &current.channel {
+                return (channel.clone(), current.generation);
+            }
+            for _ in 0..self.shared.targets.len() {
+                // The index is always taken modulo the length, which is not zero.
+                let target = &self.shared.targets[current.target];
+                match target.connect().await {
+                    Ok(channel) => {
+                        current.channel = Some(channel);
+                        current.generation += 1;
+                        break;
+                    }
+                    Err(error) => {
+                        let endpoint = &self.shared.options.endpoints[current.target];
+                        *last_attempt = Some(unreachable_endpoint(endpoint, &error).into());
+                        current.target = (current.target + 1) % self.shared.targets.len();
+                    }
+                }
+            }
+            if current.channel.is_none() {
+                sleep(pause).await;
+                pause = (pause * 2).min(RETRY_PAUSE_MAX);
+            }
+        }
+    }
+
+    /// Gives up a connection that failed, in favour of the next endpoint.
+    pub(crate) async fn disconnect(&self, generation: u64) {
+        let mut current = self.shared.current.lock().await;
+        if current.generation == generation && current.channel.take().is_some() {
+            current.target = (current.target + 1) % self.shared.targets.len();
+        }
+    }
+
+    /// A request with the headers every call carries.
+    pub(crate) fn request<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        request.metadata_mut().insert(
+            metadata::CLIENT_API_VERSION,
+            MetadataValue::from_static(CLIENT_API_VERSION),
+        );
+        request
+    }
+
+    /// A request that a member without a leader refuses instead of letting it wait.
+    pub(crate) fn request_with_leader<T>(&self, message: T) -> Request<T> {
+        let mut request = self.request(message);
+        request.metadata_mut().insert(
+            metadata::HAS_LEADER,
+            MetadataValue::from_static(metadata::HAS_LEADER_TRUE),
+        );
+        request
+    }
+}
+
+fn target(text: &str, options: &Options) -> Result<Endpoint, ConnectError> {
+    let uri = check_endpoint(text)?;
+    let endpoint = Endpoint::from_shared(uri).map_err(|_| {
+        ConnectError::Endpoint(crate::EndpointError::Malformed {
+            endpoint: text.to_owned(),
+        })
+    })?;
+    Ok(endpoint
+        .connect_timeout(options.dial_timeout)
+        .http2_keep_alive_interval(options.keepalive_time.max(KEEPALIVE_INTERVAL_MIN))
+        .keep_alive_timeout(options.keepalive_timeout)
+        .tcp_nodelay(true))
+}
+
+/// The innermost cause is the one that tells a person something.
+fn unreachable_endpoint(endpoint: &str, error: &tonic::transport::Error) -> String {
+    let mut cause: &dyn Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    format!("cannot connect to {endpoint}: {cause}")
+}

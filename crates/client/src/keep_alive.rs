@@ -1,0 +1,149 @@
+//! Keeping a lease alive for as long as somebody wants it.
+//!
+//! One stream, one lease. A broken stream is opened again on the next endpoint while the lease
+//! can still be alive; nothing here runs in the background.
+
+use std::time::Duration;
+
+use portunus_proto::EtcdError;
+use portunus_proto::etcdserverpb::lease_client::LeaseClient;
+use portunus_proto::etcdserverpb::{LeaseKeepAliveRequest, LeaseKeepAliveResponse};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Streaming;
+
+use crate::connection::{Client, Repeat};
+use crate::error::ClientError;
+
+/// Renewals go out three times per lifetime, as etcd's Go client does.
+const RENEWALS_PER_TTL: u32 = 3;
+/// How long the first renewal may take before anything is known about the lease.
+const FIRST_RENEWAL_WITHIN: Duration = Duration::from_secs(10);
+
+/// A lease being kept alive; see [`Client::keep_alive`].
+#[derive(Debug)]
+pub struct KeepAlive {
+    client: Client,
+    id: i64,
+    stream: Option<RenewalStream>,
+    next_renewal: Instant,
+    /// The lease is gone by now if no renewal succeeded.
+    expires: Instant,
+}
+
+#[derive(Debug)]
+struct RenewalStream {
+    requests: mpsc::Sender<LeaseKeepAliveRequest>,
+    responses: Streaming<LeaseKeepAliveResponse>,
+    generation: u64,
+}
+
+impl Client {
+    /// Renews a lease once.
+    ///
+    /// # Errors
+    /// What the server answers; a lease that is gone is `LeaseNotFound`.
+    pub async fn keep_alive_once(&self, id: i64) -> Result<LeaseKeepAliveResponse, ClientError> {
+        let response = self
+            .call(Repeat::Safe, |channel| {
+                let requests = tokio_stream::once(LeaseKeepAliveRequest { id });
+                let request = self.request(requests);
+                async move {
+                    let mut lease = LeaseClient::new(channel);
+                    let mut stream = lease.lease_keep_alive(request).await?.into_inner();
+                    let first = stream.message().await?;
+                    Ok(tonic::Response::new(first))
+                }
+            })
+            .await?
+            .ok_or(ClientError::StreamEnded)?;
+        if response.ttl <= 0 {
+            return Err(ClientError::Etcd(EtcdError::LeaseNotFound));
+        }
+        Ok(response)
+    }
+
+    /// Renews a lease until it is gone; the caller asks for each renewal's answer.
+    #[must_use]
+    pub fn keep_alive(&self, id: i64) -> KeepAlive {
+        let now = Instant::now();
+        KeepAlive {
+            client: self.clone(),
+            id,
+            stream: None,
+            next_renewal: now,
+            expires: now + FIRST_RENEWAL_WITHIN,
+        }
+    }
+}
+
+impl KeepAlive {
+    /// Waits until the next renewal is due and gives its answer; `None` when the lease has
+    /// expired or was revoked.
+    ///
+    /// # Errors
+    /// What the server answers, except that it is unavailable: then it goes on while the lease
+    /// may still be alive.
+    pub async fn next(&mut self) -> Result<Option<LeaseKeepAliveResponse>, ClientError> {
+        sleep_until(self.next_renewal).await;
+        loop {
+            let Ok(renewed) = timeout_at(self.expires, self.renew()).await else {
+                return Ok(None);
+            };
+            match renewed {
+                Ok(response) if response.ttl <= 0 => return Ok(None),
+                Ok(response) => {
+                    let ttl = Duration::from_secs(response.ttl.unsigned_abs());
+                    let now = Instant::now();
+                    self.expires = now + ttl;
+                    self.next_renewal = now + ttl / RENEWALS_PER_TTL;
+                    return Ok(Some(response));
+                }
+                Err(error) if error.is_unavailable() => {
+                    if let Some(stream) = self.stream.take() {
+                        self.client.disconnect(stream.generation).await;
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn renew(&mut self) -> Result<LeaseKeepAliveResponse, ClientError> {
+        let request = LeaseKeepAliveRequest { id: self.id };
+        let stream = match &mut self.stream {
+            Some(stream) => {
+                if stream.requests.send(request).await.is_err() {
+                    return Err(ClientError::StreamEnded);
+                }
+                stream
+            }
+            None => self.stream.insert(open(&self.client, request).await?),
+        };
+        let response = stream.responses.message().await?;
+        response.ok_or(ClientError::StreamEnded)
+    }
+}
+
+/// The first renewal travels with the opening: a server sends nothing, not even headers, before
+/// it has something to answer.
+async fn open(client: &Client, first: LeaseKeepAliveRequest) -> Result<RenewalStream, ClientError> {
+    let (requests, outgoing) = mpsc::channel(1);
+    let (channel, generation) = client.connected().await;
+    // The queue is empty and its other end is alive in this function.
+    let _ = requests.send(first).await;
+    let request = client.request_with_leader(ReceiverStream::new(outgoing));
+    let responses = LeaseClient::new(channel).lease_keep_alive(request).await;
+    match responses {
+        Ok(responses) => Ok(RenewalStream {
+            requests,
+            responses: responses.into_inner(),
+            generation,
+        }),
+        Err(status) => {
+            client.disconnect(generation).await;
+            Err(status.into())
+        }
+    }
+}

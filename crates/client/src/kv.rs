@@ -1,0 +1,123 @@
+//! Keys: read, write, delete, transactions, compaction.
+
+use portunus_proto::etcdserverpb::kv_client::KvClient;
+use portunus_proto::etcdserverpb::{
+    CompactionRequest, CompactionResponse, DeleteRangeRequest, DeleteRangeResponse, PutRequest,
+    PutResponse, RangeRequest, RangeResponse, TxnRequest, TxnResponse, request_op,
+};
+use tonic::transport::Channel;
+
+use crate::connection::{Client, Repeat};
+use crate::error::ClientError;
+
+impl Client {
+    fn kv(&self, channel: Channel) -> KvClient<Channel> {
+        KvClient::new(channel)
+            .max_encoding_message_size(self.options().request_bytes_max)
+            .max_decoding_message_size(self.options().response_bytes_max)
+    }
+
+    /// Reads a key or a range.
+    ///
+    /// # Errors
+    /// What the server answers, or that none did in time.
+    pub async fn range(&self, request: RangeRequest) -> Result<RangeResponse, ClientError> {
+        self.call(Repeat::Safe, |channel| {
+            let (mut kv, request) = (self.kv(channel), self.request(request.clone()));
+            async move { kv.range(request).await }
+        })
+        .await
+    }
+
+    /// Reads a range in pieces and gives the whole, so that the server never holds all of it.
+    ///
+    /// # Errors
+    /// What the server answers, or that none did in time. A server before 3.7 does not know it.
+    pub async fn range_stream(&self, request: RangeRequest) -> Result<RangeResponse, ClientError> {
+        self.call(Repeat::Safe, |channel| {
+            let (mut kv, request) = (self.kv(channel), self.request(request.clone()));
+            async move {
+                let mut stream = kv.range_stream(request).await?.into_inner();
+                let mut whole = RangeResponse::default();
+                while let Some(piece) = stream.message().await? {
+                    let Some(mut piece) = piece.range_response else {
+                        continue;
+                    };
+                    whole.kvs.append(&mut piece.kvs);
+                    // Only the last piece carries these.
+                    whole.header = piece.header.or(whole.header);
+                    whole.more |= piece.more;
+                    whole.count = whole.count.max(piece.count);
+                }
+                Ok(tonic::Response::new(whole))
+            }
+        })
+        .await
+    }
+
+    /// Writes a key.
+    ///
+    /// # Errors
+    /// What the server answers, or that none did in time.
+    pub async fn put(&self, request: PutRequest) -> Result<PutResponse, ClientError> {
+        self.call(Repeat::Never, |channel| {
+            let (mut kv, request) = (self.kv(channel), self.request(request.clone()));
+            async move { kv.put(request).await }
+        })
+        .await
+    }
+
+    /// Deletes a key or a range.
+    ///
+    /// # Errors
+    /// What the server answers, or that none did in time.
+    pub async fn delete_range(
+        &self,
+        request: DeleteRangeRequest,
+    ) -> Result<DeleteRangeResponse, ClientError> {
+        self.call(Repeat::Never, |channel| {
+            let (mut kv, request) = (self.kv(channel), self.request(request.clone()));
+            async move { kv.delete_range(request).await }
+        })
+        .await
+    }
+
+    /// Runs a transaction. One that only reads moves to another endpoint like a read.
+    ///
+    /// # Errors
+    /// What the server answers, or that none did in time.
+    pub async fn txn(&self, request: TxnRequest) -> Result<TxnResponse, ClientError> {
+        let mut operations = request.success.iter().chain(&request.failure);
+        let only_reads = operations.all(|operation| {
+            matches!(
+                operation.request,
+                Some(request_op::Request::RequestRange(_))
+            )
+        });
+        let repeat = if only_reads {
+            Repeat::Safe
+        } else {
+            Repeat::Never
+        };
+        self.call(repeat, |channel| {
+            let (mut kv, request) = (self.kv(channel), self.request(request.clone()));
+            async move { kv.txn(request).await }
+        })
+        .await
+    }
+
+    /// Forgets history before a revision.
+    ///
+    /// # Errors
+    /// What the server answers, or that none did in time.
+    pub async fn compact(
+        &self,
+        request: CompactionRequest,
+    ) -> Result<CompactionResponse, ClientError> {
+        self.call(Repeat::Never, |channel| {
+            let (mut kv, request) = (self.kv(channel), self.request(request));
+            async move { kv.compact(request).await }
+        })
+        .await
+    }
+}

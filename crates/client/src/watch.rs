@@ -1,0 +1,180 @@
+//! One watch that survives the loss of its connection.
+//!
+//! ```text
+//!  Opening ──created──▶ Watching ──canceled──▶ over
+//!     ▲                    │
+//!     └── Unavailable ─────┘   resumes at the revision after the last one seen
+//! ```
+//!
+//! Each watch has a stream of its own; whoever wants many pays for many.
+
+use std::time::Duration;
+
+use portunus_proto::etcdserverpb::watch_client::WatchClient;
+use portunus_proto::etcdserverpb::{
+    WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse, watch_request,
+};
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Streaming;
+
+use crate::connection::Client;
+use crate::error::ClientError;
+
+/// Requests that wait to be sent on a watch stream.
+const REQUESTS_QUEUED_MAX: usize = 16;
+/// Pause before a broken stream is opened again.
+const RESUME_PAUSE: Duration = Duration::from_millis(100);
+
+/// A watch; see [`Client::watch`].
+#[derive(Debug)]
+pub struct Watcher {
+    client: Client,
+    create: WatchCreateRequest,
+    progress_asked: mpsc::Receiver<()>,
+    progress_asker: mpsc::Sender<()>,
+    stream: Option<OpenStream>,
+    canceled: bool,
+}
+
+#[derive(Debug)]
+struct OpenStream {
+    requests: mpsc::Sender<WatchRequest>,
+    responses: Streaming<WatchResponse>,
+    generation: u64,
+}
+
+/// Asks the server to say how far a watch has come.
+#[derive(Debug, Clone)]
+pub struct ProgressRequester(mpsc::Sender<()>);
+
+impl ProgressRequester {
+    /// Sends the request with the watch's next turn. Nothing happens if the watch is over.
+    pub async fn request(&self) {
+        // A watch that is over has nothing to report.
+        let _ = self.0.send(()).await;
+    }
+}
+
+impl Client {
+    /// Watches a key or range. The stream is opened by the first [`Watcher::next`].
+    #[must_use]
+    pub fn watch(&self, create: WatchCreateRequest) -> Watcher {
+        let (progress_asker, progress_asked) = mpsc::channel(REQUESTS_QUEUED_MAX);
+        Watcher {
+            client: self.clone(),
+            create,
+            progress_asked,
+            progress_asker,
+            stream: None,
+            canceled: false,
+        }
+    }
+}
+
+impl Watcher {
+    /// A handle that asks for progress while somebody else waits in [`Self::next`].
+    #[must_use]
+    pub fn progress_requester(&self) -> ProgressRequester {
+        ProgressRequester(self.progress_asker.clone())
+    }
+
+    /// The next events, progress notice or cancellation; `None` after a cancellation. The
+    /// server's confirmation that the watch exists is not shown.
+    ///
+    /// # Errors
+    /// What the server answers, except that it is unavailable: then the watch is resumed.
+    pub async fn next(&mut self) -> Result<Option<WatchResponse>, ClientError> {
+        while !self.canceled {
+            match self.receive().await {
+                Ok(response) => {
+                    self.canceled = response.canceled;
+                    if response.created && !response.canceled {
+                        self.resume_from_now(&response);
+                        continue;
+                    }
+                    self.note_position(&response);
+                    return Ok(Some(response));
+                }
+                Err(error) if error.is_unavailable() => {
+                    if let Some(stream) = self.stream.take() {
+                        self.client.disconnect(stream.generation).await;
+                    }
+                    sleep(RESUME_PAUSE).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    async fn receive(&mut self) -> Result<WatchResponse, ClientError> {
+        let stream = match &mut self.stream {
+            Some(stream) => stream,
+            None => self.stream.insert(open(&self.client, &self.create).await?),
+        };
+        loop {
+            tokio::select! {
+                message = stream.responses.message() => {
+                    return message?.ok_or(ClientError::StreamEnded);
+                }
+                Some(()) = self.progress_asked.recv() => {
+                    let request = watch_request::RequestUnion::ProgressRequest(WatchProgressRequest {});
+                    // If the stream is gone, the other branch finds out.
+                    let _ = stream.requests.send(wrapped(request)).await;
+                }
+            }
+        }
+    }
+
+    /// "From now on" is fixed by the first confirmation: a resumed watch must not skip what
+    /// happened while it was away.
+    fn resume_from_now(&mut self, created: &WatchResponse) {
+        if self.create.start_revision == 0 {
+            let now = created.header.as_ref().map_or(0, |header| header.revision);
+            self.create.start_revision = now + 1;
+        }
+    }
+
+    fn note_position(&mut self, response: &WatchResponse) {
+        let seen = match response.events.last().and_then(|event| event.kv.as_ref()) {
+            Some(kv) => kv.mod_revision,
+            // A progress notice: everything up to its revision was delivered.
+            None => response.header.as_ref().map_or(0, |header| header.revision),
+        };
+        // A fragment may end in the middle of a revision; then it is the next one's turn.
+        let next = if response.fragment { seen } else { seen + 1 };
+        self.create.start_revision = self.create.start_revision.max(next);
+    }
+}
+
+async fn open(client: &Client, create: &WatchCreateRequest) -> Result<OpenStream, ClientError> {
+    let (requests, outgoing) = mpsc::channel(REQUESTS_QUEUED_MAX);
+    let (channel, generation) = client.connected().await;
+    let create = watch_request::RequestUnion::CreateRequest(create.clone());
+    // The receiver is alive in this function, so the queue takes it.
+    let _ = requests.send(wrapped(create)).await;
+    let request = client.request_with_leader(ReceiverStream::new(outgoing));
+    let opened = WatchClient::new(channel)
+        .max_decoding_message_size(client.options().response_bytes_max)
+        .watch(request)
+        .await;
+    match opened {
+        Ok(responses) => Ok(OpenStream {
+            requests,
+            responses: responses.into_inner(),
+            generation,
+        }),
+        Err(status) => {
+            client.disconnect(generation).await;
+            Err(status.into())
+        }
+    }
+}
+
+fn wrapped(union: watch_request::RequestUnion) -> WatchRequest {
+    WatchRequest {
+        request_union: Some(union),
+    }
+}

@@ -1,0 +1,217 @@
+//! The command line as a whole: which commands there are, how flags are read, how it ends.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{Arg, ArgAction, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use crate::command;
+use crate::globals::{GlobalArgs, Globals};
+use crate::go::boolean;
+use crate::outcome::{ExitWith, Failure, write_err, write_out};
+
+/// Talks to Portunus and etcd clusters; takes etcdctl's and etcdutl's commands, flags and
+/// environment (PORTCTL_* before ETCDCTL_*).
+#[derive(Debug, Parser)]
+#[command(
+    name = "portctl",
+    version,
+    infer_subcommands = true,
+    args_override_self = true
+)]
+struct Portctl {
+    #[command(flatten)]
+    globals: GlobalArgs,
+    #[command(subcommand)]
+    command: PortctlCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum PortctlCommand {
+    /// Gets the key or a range of keys
+    Get(command::get::GetArgs),
+    /// Puts the given key into the store
+    Put(command::put::PutArgs),
+    /// Removes the specified key or range of keys [key, range_end)
+    Del(command::del::DelArgs),
+    /// Processes all the requests in one transaction
+    Txn(command::txn::TxnArgs),
+    /// Compacts the event history
+    Compaction(command::compaction::CompactionArgs),
+    /// Watches events on keys or prefixes
+    Watch(command::watch::WatchArgs),
+    /// Leases: grant, revoke, timetolive, list, keep-alive
+    #[command(subcommand)]
+    Lease(command::lease::LeaseCommand),
+    /// Members of the cluster
+    #[command(subcommand)]
+    Member(command::member::MemberCommand),
+    /// Health, status and hash of endpoints
+    Endpoint(command::endpoint::EndpointArgs),
+    /// Alarms: list, disarm
+    #[command(subcommand)]
+    Alarm(command::alarm::AlarmCommand),
+    /// Defragments the storage of the members with given endpoints
+    Defrag(command::defrag::DefragArgs),
+    /// Snapshots: save one from a member, look at one, restore one
+    #[command(subcommand)]
+    Snapshot(command::snapshot::SnapshotCommand),
+    /// Checks properties of the cluster
+    #[command(subcommand)]
+    Check(command::check::CheckCommand),
+    /// Prints the version of portctl
+    Version,
+    /// Generates a completion script
+    Completion(command::completion::CompletionArgs),
+}
+
+/// Runs the program: arguments and environment in, exit code out.
+#[must_use]
+pub fn run() -> ExitCode {
+    match run_command(std::env::args_os().collect()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if let Some(note) = failure.note {
+                write_err(format!("{note}\n").as_bytes());
+            }
+            if let Some(message) = failure.message {
+                write_err(format!("Error: {message}\n").as_bytes());
+            }
+            ExitCode::from(failure.exit as u8)
+        }
+    }
+}
+
+fn run_command(arguments: Vec<OsString>) -> Result<(), Failure> {
+    let matches = match go_style(Portctl::command()).try_get_matches_from(&arguments) {
+        Ok(matches) => matches,
+        Err(error) => return end_of_parsing(&error),
+    };
+    let portctl = match Portctl::from_arg_matches(&matches) {
+        Ok(portctl) => portctl,
+        Err(error) => return end_of_parsing(&error),
+    };
+    // These need neither server nor settings.
+    match &portctl.command {
+        PortctlCommand::Version => return command::version::run(),
+        PortctlCommand::Completion(args) => {
+            return command::completion::run(args, &mut go_style(Portctl::command()));
+        }
+        _ => {}
+    }
+    let globals = Globals::resolve(&portctl.globals)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    let outcome = runtime.block_on(dispatch(portctl.command, &globals, &arguments));
+    // A thread that waits for standard input must not keep the process.
+    runtime.shutdown_background();
+    outcome
+}
+
+async fn dispatch(
+    command: PortctlCommand,
+    globals: &Globals,
+    arguments: &[OsString],
+) -> Result<(), Failure> {
+    match command {
+        PortctlCommand::Get(args) => command::get::run(args, globals).await,
+        PortctlCommand::Put(args) => command::put::run(args, globals).await,
+        PortctlCommand::Del(args) => command::del::run(args, globals).await,
+        PortctlCommand::Txn(args) => command::txn::run(args, globals).await,
+        PortctlCommand::Compaction(args) => command::compaction::run(args, globals).await,
+        PortctlCommand::Watch(args) => command::watch::run(args, globals, arguments).await,
+        PortctlCommand::Lease(command) => command::lease::run(command, globals).await,
+        PortctlCommand::Member(command) => command::member::run(command, globals).await,
+        PortctlCommand::Endpoint(args) => command::endpoint::run(args, globals).await,
+        PortctlCommand::Alarm(command) => command::alarm::run(command, globals).await,
+        PortctlCommand::Defrag(args) => command::defrag::run(args, globals).await,
+        PortctlCommand::Snapshot(command) => command::snapshot::run(command, globals).await,
+        PortctlCommand::Check(command) => command::check::run(command, globals).await,
+        // Handled before there was a runtime.
+        PortctlCommand::Version | PortctlCommand::Completion(_) => Ok(()),
+    }
+}
+
+/// Makes flags read like Go's: a switch may be written `--prefix=true`, and a flag that takes a
+/// value takes whatever follows it.
+pub fn go_style(command: Command) -> Command {
+    command.mut_args(go_style_arg).mut_subcommands(go_style)
+}
+
+fn go_style_arg(arg: Arg) -> Arg {
+    if arg.is_positional() {
+        return arg;
+    }
+    match arg.get_action() {
+        ArgAction::SetTrue => arg
+            .action(ArgAction::Set)
+            .num_args(0..=1)
+            .require_equals(true)
+            .value_name("BOOL")
+            .value_parser(boolean::parse)
+            .default_value("false")
+            .hide_default_value(true)
+            .default_missing_value("true"),
+        ArgAction::Set | ArgAction::Append => arg.allow_hyphen_values(true),
+        _ => arg,
+    }
+}
+
+/// Help is an answer; anything else is etcdctl's exit code for a command line it cannot read.
+fn end_of_parsing(error: &clap::Error) -> Result<(), Failure> {
+    match error.kind() {
+        ErrorKind::DisplayHelp
+        | ErrorKind::DisplayVersion
+        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            write_out(error.render().to_string().as_bytes())
+        }
+        _ => {
+            write_err(error.render().to_string().as_bytes());
+            Err(Failure::reported(ExitWith::Error))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Portctl, clap::Error> {
+        let words = line.split(' ');
+        let matches = go_style(Portctl::command()).try_get_matches_from(words)?;
+        Portctl::from_arg_matches(&matches)
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        go_style(Portctl::command()).debug_assert();
+    }
+
+    #[test]
+    fn switches_take_an_optional_value_after_an_equals_sign() {
+        for (line, expected) in [
+            ("portctl get --prefix a", true),
+            ("portctl get --prefix=true a", true),
+            ("portctl get a --prefix=0", false),
+            ("portctl get a --prefix --prefix=false", false),
+            ("portctl get a", false),
+        ] {
+            let PortctlCommand::Get(args) = parse(line).unwrap().command else {
+                panic!("{line}");
+            };
+            assert_eq!(args.prefix, expected, "{line}");
+        }
+        assert!(parse("portctl get a --prefix=perhaps").is_err());
+    }
+
+    #[test]
+    fn commands_may_be_shortened_and_flags_repeated() {
+        let PortctlCommand::Get(args) = parse("portctl ge a --rev 1 --rev -2").unwrap().command
+        else {
+            panic!();
+        };
+        assert_eq!(args.rev, -2);
+    }
+}

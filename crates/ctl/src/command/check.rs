@@ -1,0 +1,255 @@
+//! `check perf`: whether a cluster carries a load it should carry, with etcdctl's loads and
+//! limits.
+
+use std::io::{self, IsTerminal};
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use portunus_client::{Client, Options};
+use portunus_proto::etcdserverpb::{CompactionRequest, DeleteRangeRequest, RangeRequest};
+
+use super::keys::prefix_end;
+use super::load::{self, Load, Summary};
+use crate::globals::Globals;
+use crate::go::quote::quote;
+use crate::outcome::{ExitWith, Failure, write_err, write_out};
+
+/// How long cleaning up may take.
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(30);
+/// Less than this share of the asked-for writes is a failure.
+const THROUGHPUT_SHARE_MIN: f64 = 0.9;
+/// No request may take longer.
+const SLOWEST_SECONDS_MAX: f64 = 0.5;
+/// Requests may not differ more.
+const STDDEV_SECONDS_MAX: f64 = 0.1;
+
+/// What to check.
+#[derive(Debug, Subcommand)]
+pub enum CheckCommand {
+    /// Checks the performance of the cluster
+    Perf(PerfArgs),
+}
+
+/// Flags of `check perf`.
+#[derive(Debug, Args)]
+pub struct PerfArgs {
+    /// Load: s(small), m(medium), l(large), xl(xLarge); differs in clients and throughput
+    #[arg(long, default_value = "s")]
+    load: String,
+    /// Prefix of the keys that are written, and deleted afterwards
+    #[arg(long, default_value = "/etcdctl-check-perf/")]
+    prefix: String,
+    /// Compact storage with last revision after test is finished
+    #[arg(long)]
+    auto_compact: bool,
+    /// Defragment storage after test is finished
+    #[arg(long)]
+    auto_defrag: bool,
+}
+
+/// Runs it.
+pub async fn run(command: CheckCommand, globals: &Globals) -> Result<(), Failure> {
+    let CheckCommand::Perf(args) = command;
+    let Some(load) = Load::named(&args.load) else {
+        let message = format!("unknown load option {}", args.load);
+        return Err(Failure::new(ExitWith::BadFeature, message));
+    };
+    let client = globals.connect()?;
+    refuse_used_prefix(&client, &args.prefix).await?;
+
+    let progress = |done_s: u64, all_s: u64| {
+        if io::stderr().is_terminal() {
+            write_err(format!("\r{done_s} / {all_s} s ").as_bytes());
+        }
+    };
+    let running = load::run(load, &globals.client, &args.prefix, progress);
+    let summary = tokio::select! {
+        summary = running => summary?,
+        _ = tokio::signal::ctrl_c() => {
+            clean_up(globals, &args.prefix, false).await?;
+            return Err(Failure::new(ExitWith::Interrupted, "interrupted; the keys were deleted"));
+        }
+    };
+    if io::stderr().is_terminal() {
+        write_err(b"\n");
+    }
+    clean_up(globals, &args.prefix, args.auto_compact).await?;
+    if args.auto_defrag {
+        defragment(globals).await?;
+    }
+    let (verdict, passed) = judge(&summary, load.writes_per_second);
+    write_out(verdict.as_bytes())?;
+    if passed {
+        Ok(())
+    } else {
+        Err(Failure::reported(ExitWith::Error))
+    }
+}
+
+async fn refuse_used_prefix(client: &Client, prefix: &str) -> Result<(), Failure> {
+    let request = RangeRequest {
+        key: prefix.as_bytes().to_vec().into(),
+        range_end: prefix_end(prefix.as_bytes()),
+        limit: 1,
+        ..RangeRequest::default()
+    };
+    if client.range(request).await?.kvs.is_empty() {
+        return Ok(());
+    }
+    let quoted = quote(prefix.as_bytes());
+    let message =
+        format!("prefix {quoted} has keys. Delete with 'portctl del --prefix {prefix}' first");
+    Err(Failure::new(ExitWith::InvalidInput, message))
+}
+
+fn patient(globals: &Globals, endpoints: Vec<String>) -> Result<Client, Failure> {
+    Ok(Client::connect(Options {
+        endpoints,
+        command_timeout: Some(CLEANUP_TIMEOUT),
+        ..globals.client.clone()
+    })?)
+}
+
+async fn clean_up(globals: &Globals, prefix: &str, compact: bool) -> Result<(), Failure> {
+    let client = patient(globals, globals.client.endpoints.clone())?;
+    let request = DeleteRangeRequest {
+        key: prefix.as_bytes().to_vec().into(),
+        range_end: prefix_end(prefix.as_bytes()),
+        prev_kv: false,
+    };
+    let deleted = match client.delete_range(request).await {
+        Ok(deleted) => deleted,
+        Err(error) => {
+            let line = format!("FAIL: Cleanup failed during key deletion: ERROR({error})\n");
+            return write_out(line.as_bytes());
+        }
+    };
+    if compact {
+        let revision = deleted.header.map_or(0, |header| header.revision);
+        write_out(format!("Compacting with revision {revision}\n").as_bytes())?;
+        let physical = true;
+        client
+            .compact(CompactionRequest { revision, physical })
+            .await?;
+        write_out(format!("Compacted with revision {revision}\n").as_bytes())?;
+    }
+    Ok(())
+}
+
+async fn defragment(globals: &Globals) -> Result<(), Failure> {
+    for endpoint in &globals.client.endpoints {
+        let quoted = quote(endpoint.as_bytes());
+        write_out(format!("Defragmenting {quoted}\n").as_bytes())?;
+        patient(globals, vec![endpoint.clone()])?
+            .defragment()
+            .await?;
+        write_out(format!("Defragmented {quoted}\n").as_bytes())?;
+    }
+    Ok(())
+}
+
+/// etcdctl's verdict, line by line, and whether it is a pass.
+fn judge(summary: &Summary, writes_per_second_wanted: u32) -> (String, bool) {
+    let mut lines = Vec::new();
+    let mut passed = true;
+    let mut check = |good: bool, pass: String, fail: String| {
+        passed &= good;
+        lines.push(if good { format!("PASS: {pass}") } else { fail });
+    };
+    let rate = summary.writes_per_second;
+    let rate_shown = rate as u64 + 1;
+    check(
+        rate / f64::from(writes_per_second_wanted) > THROUGHPUT_SHARE_MIN,
+        format!("Throughput is {rate_shown} writes/s"),
+        format!("FAIL: Throughput too low: {rate_shown} writes/s"),
+    );
+    let slowest = summary.slowest_seconds;
+    check(
+        slowest <= SLOWEST_SECONDS_MAX,
+        format!("Slowest request took {slowest:.6}s"),
+        format!("Slowest request took too long: {slowest:.6}s"),
+    );
+    let stddev = summary.stddev_seconds;
+    check(
+        stddev <= STDDEV_SECONDS_MAX,
+        format!("Stddev is {stddev:.6}s"),
+        format!("Stddev too high: {stddev:.6}s"),
+    );
+    if !summary.errors.is_empty() {
+        passed = false;
+        let errors = summary.errors.iter();
+        let errors = errors.map(|(error, count)| format!("FAIL: ERROR({error}) -> {count}"));
+        let errors: Vec<String> = errors.collect();
+        lines.splice(
+            0..0,
+            ["FAIL: too many errors".to_owned()]
+                .into_iter()
+                .chain(errors),
+        );
+    }
+    lines.push(if passed { "PASS" } else { "FAIL" }.to_owned());
+    (lines.join("\n") + "\n", passed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn summary(rate: f64, slowest: f64, stddev: f64) -> Summary {
+        Summary {
+            writes_per_second: rate,
+            slowest_seconds: slowest,
+            stddev_seconds: stddev,
+            errors: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn a_cluster_that_carries_the_load_passes() {
+        let (verdict, passed) = judge(&summary(149.2, 0.012_345, 0.001), 150);
+        assert_eq!(
+            verdict,
+            "PASS: Throughput is 150 writes/s\n\
+             PASS: Slowest request took 0.012345s\n\
+             PASS: Stddev is 0.001000s\n\
+             PASS\n"
+        );
+        assert!(passed);
+    }
+
+    #[test]
+    fn each_limit_fails_alone_in_etcdctls_words() {
+        for (summary, line) in [
+            (
+                summary(135.0, 0.1, 0.01),
+                "FAIL: Throughput too low: 136 writes/s\n",
+            ),
+            (
+                summary(150.0, 0.51, 0.01),
+                "\nSlowest request took too long: 0.510000s\n",
+            ),
+            (summary(150.0, 0.1, 0.11), "\nStddev too high: 0.110000s\n"),
+        ] {
+            let (verdict, passed) = judge(&summary, 150);
+            assert!(
+                verdict.contains(line) && verdict.ends_with("\nFAIL\n"),
+                "{verdict}"
+            );
+            assert!(!passed);
+        }
+    }
+
+    #[test]
+    fn errors_come_first_and_fail() {
+        let mut summary = summary(150.0, 0.1, 0.01);
+        summary
+            .errors
+            .insert("context deadline exceeded".to_owned(), 3);
+        let (verdict, passed) = judge(&summary, 150);
+        assert!(verdict.starts_with(
+            "FAIL: too many errors\nFAIL: ERROR(context deadline exceeded) -> 3\nPASS: Throughput"
+        ));
+        assert!(!passed);
+    }
+}

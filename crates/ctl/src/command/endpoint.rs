@@ -1,0 +1,141 @@
+//! `endpoint`: asks single members, one connection each.
+
+use std::time::Instant;
+
+use clap::{Args, Subcommand};
+use portunus_client::{Client, ClientError};
+use portunus_proto::EtcdError;
+use portunus_proto::etcdserverpb::{AlarmRequest, AlarmType, HashKvRequest, RangeRequest};
+use tokio::task::JoinSet;
+
+use super::members;
+use crate::globals::Globals;
+use crate::outcome::{ExitWith, Failure, write_err};
+use crate::print::{Answer, EndpointHashKv, EndpointHealth, EndpointStatus};
+
+/// Flags of `endpoint`.
+#[derive(Debug, Args)]
+pub struct EndpointArgs {
+    /// Use all endpoints from the cluster member list
+    #[arg(long, global = true)]
+    cluster: bool,
+    #[command(subcommand)]
+    command: EndpointCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum EndpointCommand {
+    /// Checks whether the endpoints commit
+    Health,
+    /// Prints the status of the endpoints
+    Status,
+    /// Prints the hash of the key history of each endpoint
+    Hashkv {
+        /// Maximum revision to hash; 0 is the latest
+        #[arg(long, default_value_t = 0)]
+        rev: i64,
+    },
+}
+
+/// Runs it.
+pub async fn run(args: EndpointArgs, globals: &Globals) -> Result<(), Failure> {
+    let endpoints = members::endpoints(args.cluster, globals).await?;
+    match args.command {
+        EndpointCommand::Health => health(endpoints, globals).await,
+        EndpointCommand::Status => status(endpoints, globals).await,
+        EndpointCommand::Hashkv { rev } => hash_kv(endpoints, rev, globals).await,
+    }
+}
+
+async fn health(endpoints: Vec<String>, globals: &Globals) -> Result<(), Failure> {
+    let mut checks = JoinSet::new();
+    for endpoint in endpoints {
+        let client = globals.connect_to(&endpoint)?;
+        checks.spawn(check_health(endpoint, client));
+    }
+    // In the order of their answers, as etcdctl lists them.
+    let list = checks.join_all().await;
+    globals.printer.print(&Answer::Health(&list))?;
+    if list.iter().any(|health| health.error.is_some()) {
+        return Err(Failure::new(ExitWith::Error, "unhealthy cluster"));
+    }
+    Ok(())
+}
+
+async fn check_health(endpoint: String, client: Client) -> EndpointHealth {
+    let started = Instant::now();
+    // Any key will do: a linearizable read needs a quorum.
+    let read = client
+        .range(RangeRequest {
+            key: "health".into(),
+            ..RangeRequest::default()
+        })
+        .await;
+    let took = started.elapsed();
+    let error = match read {
+        // Being denied took a quorum, too.
+        Ok(_) | Err(ClientError::Etcd(EtcdError::PermissionDenied)) => active_alarms(&client).await,
+        Err(error) => Some(error.to_string()),
+    };
+    EndpointHealth {
+        endpoint,
+        took,
+        error,
+    }
+}
+
+async fn active_alarms(client: &Client) -> Option<String> {
+    let Ok(response) = client.alarm(AlarmRequest::default()).await else {
+        return Some("Unable to fetch the alarm list".to_owned());
+    };
+    if response.alarms.is_empty() {
+        return None;
+    }
+    let names = response.alarms.iter().map(|alarm| match alarm.alarm() {
+        AlarmType::Nospace => "NOSPACE ",
+        AlarmType::Corrupt => "CORRUPT ",
+        AlarmType::None => "UNKNOWN ",
+    });
+    Some(format!("Active Alarm(s): {}", names.collect::<String>()))
+}
+
+async fn status(endpoints: Vec<String>, globals: &Globals) -> Result<(), Failure> {
+    let mut list = Vec::new();
+    let mut failed = false;
+    for endpoint in endpoints {
+        match globals.connect_to(&endpoint)?.status().await {
+            Ok(response) => list.push(EndpointStatus { endpoint, response }),
+            Err(error) => {
+                failed = true;
+                let line = format!("Failed to get the status of endpoint {endpoint} ({error})\n");
+                write_err(line.as_bytes());
+            }
+        }
+    }
+    globals.printer.print(&Answer::Status(&list))?;
+    if failed {
+        return Err(Failure::reported(ExitWith::Error));
+    }
+    Ok(())
+}
+
+async fn hash_kv(endpoints: Vec<String>, rev: i64, globals: &Globals) -> Result<(), Failure> {
+    let mut list = Vec::new();
+    let mut last_error = None;
+    for endpoint in endpoints {
+        let request = HashKvRequest { revision: rev };
+        match globals.connect_to(&endpoint)?.hash_kv(request).await {
+            Ok(response) => list.push(EndpointHashKv { endpoint, response }),
+            Err(error) => {
+                let line = format!("Failed to get the hash of endpoint {endpoint} ({error})\n");
+                write_err(line.as_bytes());
+                last_error = Some(error);
+            }
+        }
+    }
+    globals.printer.print(&Answer::HashKv(&list))?;
+    match last_error {
+        Some(error) => Err(Failure::new(ExitWith::Error, error)),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,210 @@
+//! A steady load of writes and what became of them, for `check perf`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use portunus_client::{Client, Options};
+use portunus_proto::etcdserverpb::PutRequest;
+use tokio::sync::{Mutex, mpsc};
+use tokio::task::JoinSet;
+
+use crate::outcome::Failure;
+
+const DURATION: Duration = Duration::from_secs(60);
+const KEY_BYTES: usize = 256;
+const VALUE_BYTES: usize = 1024;
+/// The clock that releases writes ticks this often; more than one may be due at a tick.
+const TICK: Duration = Duration::from_millis(1);
+/// Writes that were not released in time are not made up for beyond this: a tick may be late, but
+/// a cluster that was slow must not be hit by all it missed at once.
+const CATCH_UP_MAX: Duration = Duration::from_millis(100);
+
+/// How much to write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Load {
+    /// Released evenly over time.
+    pub writes_per_second: u32,
+    /// Connections that share them.
+    pub clients: usize,
+}
+
+impl Load {
+    /// The load with etcdctl's short or long name.
+    pub fn named(name: &str) -> Option<Self> {
+        let (writes_per_second, clients) = match name {
+            "s" | "small" => (150, 50),
+            "m" | "medium" => (1_000, 200),
+            "l" | "large" => (8_000, 500),
+            "xl" | "xLarge" => (15_000, 1_000),
+            _ => return None,
+        };
+        Some(Self {
+            writes_per_second,
+            clients,
+        })
+    }
+}
+
+/// What became of the writes.
+#[derive(Debug)]
+pub struct Summary {
+    /// Successful ones.
+    pub writes_per_second: f64,
+    /// Of the successful ones.
+    pub slowest_seconds: f64,
+    /// Of the successful ones.
+    pub stddev_seconds: f64,
+    /// Text and how often.
+    pub errors: BTreeMap<String, u64>,
+}
+
+/// Runs the load; `progress` hears of every second.
+pub async fn run(
+    load: Load,
+    options: &Options,
+    prefix: &str,
+    progress: impl Fn(u64, u64),
+) -> Result<Summary, Failure> {
+    let (requests, queue) = mpsc::channel::<PutRequest>(load.clients);
+    let queue = Arc::new(Mutex::new(queue));
+    let mut workers = JoinSet::new();
+    for _ in 0..load.clients {
+        // A write waits for its answer however long it takes: slowness is what is measured.
+        let client = Client::connect(Options {
+            command_timeout: None,
+            ..options.clone()
+        })?;
+        workers.spawn(work(client, Arc::clone(&queue)));
+    }
+    let started = Instant::now();
+    release(load, prefix, requests, progress).await;
+
+    let mut latencies = Vec::new();
+    let mut errors = BTreeMap::new();
+    for worker in workers.join_all().await {
+        latencies.extend(worker.latencies_seconds);
+        for error in worker.errors {
+            *errors.entry(error).or_default() += 1;
+        }
+    }
+    let writes_per_second = latencies.len() as f64 / started.elapsed().as_secs_f64();
+    Ok(Summary {
+        writes_per_second,
+        slowest_seconds: latencies.iter().copied().fold(0.0, f64::max),
+        stddev_seconds: standard_deviation(&latencies),
+        errors,
+    })
+}
+
+/// Hands out writes at an even pace until the time is up; then the queue closes.
+async fn release(
+    load: Load,
+    prefix: &str,
+    requests: mpsc::Sender<PutRequest>,
+    progress: impl Fn(u64, u64),
+) {
+    let between = Duration::from_secs(1) / load.writes_per_second;
+    let started = Instant::now();
+    let mut due = started;
+    let mut number = 0_u64;
+    let mut second_shown = 0;
+    let mut ticks = tokio::time::interval(TICK);
+    let value = Bytes::from(vec![0; VALUE_BYTES]);
+    while started.elapsed() < DURATION {
+        ticks.tick().await;
+        let now = Instant::now();
+        due = due.max(now.checked_sub(CATCH_UP_MAX).unwrap_or(now));
+        while due <= now {
+            due += between;
+            number += 1;
+            let request = PutRequest {
+                key: key(prefix, number),
+                value: value.clone(),
+                ..PutRequest::default()
+            };
+            if requests.send(request).await.is_err() {
+                return;
+            }
+        }
+        let second = started.elapsed().as_secs();
+        if second > second_shown {
+            second_shown = second;
+            progress(second, DURATION.as_secs());
+        }
+    }
+}
+
+/// Distinct keys in no order, so that writes fall all over the range.
+fn key(prefix: &str, number: u64) -> Bytes {
+    // An odd multiplier permutes the numbers.
+    let scattered = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+    let mut key = Vec::with_capacity(prefix.len() + KEY_BYTES);
+    key.extend_from_slice(prefix.as_bytes());
+    key.extend_from_slice(&scattered);
+    key.resize(prefix.len() + KEY_BYTES, 0);
+    key.into()
+}
+
+#[derive(Default)]
+struct Worked {
+    latencies_seconds: Vec<f64>,
+    errors: Vec<String>,
+}
+
+async fn work(client: Client, queue: Arc<Mutex<mpsc::Receiver<PutRequest>>>) -> Worked {
+    let mut worked = Worked::default();
+    loop {
+        let request = queue.lock().await.recv().await;
+        let Some(request) = request else {
+            return worked;
+        };
+        let started = Instant::now();
+        match client.put(request).await {
+            Ok(_) => worked
+                .latencies_seconds
+                .push(started.elapsed().as_secs_f64()),
+            Err(error) => worked.errors.push(error.to_string()),
+        }
+    }
+}
+
+fn standard_deviation(values: &[f64]) -> f64 {
+    if values.is_empty() {
+        return 0.0;
+    }
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (squares / count).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loads_have_etcdctls_names_and_sizes() {
+        assert_eq!(Load::named("s"), Load::named("small"));
+        let largest = Load::named("xLarge").unwrap();
+        assert_eq!(
+            (largest.writes_per_second, largest.clients),
+            (15_000, 1_000)
+        );
+        assert_eq!(Load::named("huge"), None);
+    }
+
+    #[test]
+    fn the_deviation_is_that_of_the_whole_population() {
+        assert_eq!(standard_deviation(&[1.0, 3.0]), 1.0);
+        assert_eq!(standard_deviation(&[]), 0.0);
+    }
+
+    #[test]
+    fn keys_are_distinct_and_of_one_size() {
+        let keys: std::collections::BTreeSet<Bytes> = (0..1000).map(|n| key("/p/", n)).collect();
+        assert_eq!(keys.len(), 1000);
+        assert!(keys.iter().all(|key| key.len() == 3 + KEY_BYTES));
+    }
+}

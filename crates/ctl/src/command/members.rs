@@ -1,0 +1,21 @@
+//! Which endpoints a command about single members goes to: the ones given, or with `--cluster`
+//! every client URL the members advertise.
+
+use portunus_proto::etcdserverpb::MemberListRequest;
+
+use crate::globals::Globals;
+use crate::outcome::{ExitWith, Failure};
+
+pub async fn endpoints(cluster: bool, globals: &Globals) -> Result<Vec<String>, Failure> {
+    if !cluster {
+        return Ok(globals.client.endpoints.clone());
+    }
+    let request = MemberListRequest { linearizable: true };
+    let members = globals.connect()?.member_list(request).await;
+    let members = members.map_err(|error| {
+        let doing = "failed to fetch endpoints from etcd cluster member list";
+        Failure::new(ExitWith::Error, format!("{doing}: {error}"))
+    })?;
+    let members = members.members.into_iter();
+    Ok(members.flat_map(|member| member.client_urls).collect())
+}

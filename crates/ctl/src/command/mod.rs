@@ -1,0 +1,26 @@
+//! One module per command: its flags, its checks in etcdctl's order and words, its calls.
+//!
+//! A command reads arguments, asks the client and hands the answer to the printer. It keeps no
+//! state and knows nothing of other commands, except that `txn` reads its requests as `get`,
+//! `put` and `del` read theirs.
+
+pub mod alarm;
+pub mod check;
+pub mod compaction;
+pub mod completion;
+pub mod defrag;
+pub mod del;
+pub mod endpoint;
+pub mod get;
+pub mod lease;
+pub mod member;
+pub mod put;
+pub mod snapshot;
+pub mod txn;
+pub mod version;
+pub mod watch;
+
+mod keys;
+mod load;
+mod members;
+mod watch_words;

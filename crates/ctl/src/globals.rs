@@ -1,0 +1,371 @@
+//! Flags every command has, and the environment variables that stand in for them.
+//!
+//! A flag beats `PORTCTL_<FLAG>`, which beats `ETCDCTL_<FLAG>`, which beats the default. What is
+//! known to etcdctl but not yet here (TLS, authentication, discovery) is refused wherever it is
+//! said, because a connection that silently lacks it is worse than none.
+
+use std::env;
+use std::time::Duration;
+
+use clap::Args;
+use portunus_client::{Client, Options};
+
+use crate::go::{boolean, duration};
+use crate::outcome::{ExitWith, Failure, write_err};
+use crate::print::{Format, Printer};
+
+/// Prefixes of environment variables, strongest first.
+const ENV_PREFIXES: [&str; 2] = ["PORTCTL_", "ETCDCTL_"];
+
+/// The flags as written.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Global options")]
+pub struct GlobalArgs {
+    /// gRPC endpoints, comma separated [default: 127.0.0.1:2379]
+    #[arg(long, global = true, value_name = "LIST")]
+    endpoints: Vec<String>,
+    /// Output format: fields, json, protobuf, simple or table [default: simple]
+    #[arg(short = 'w', long, global = true, value_name = "FORMAT")]
+    write_out: Option<String>,
+    /// Print byte strings as hex encoded strings
+    #[arg(long, global = true)]
+    hex: bool,
+    /// Say on standard error which settings are in force
+    #[arg(long, global = true)]
+    debug: bool,
+    /// Longest wait for a connection [default: 2s]
+    #[arg(long, global = true, value_name = "DURATION")]
+    dial_timeout: Option<String>,
+    /// Longest wait for the answer to a command [default: 5s]
+    #[arg(long, global = true, value_name = "DURATION")]
+    command_timeout: Option<String>,
+    /// Silence after which a connection is probed; less than 10s counts as 10s [default: 2s]
+    #[arg(long, global = true, value_name = "DURATION")]
+    keepalive_time: Option<String>,
+    /// Longest wait for the answer to a probe [default: 6s]
+    #[arg(long, global = true, value_name = "DURATION")]
+    keepalive_timeout: Option<String>,
+    /// Largest request in bytes; 0 is 2 MiB [default: 0]
+    #[arg(long, global = true, value_name = "BYTES")]
+    max_request_bytes: Option<String>,
+    /// Largest response in bytes; 0 is 2 GiB [default: 0]
+    #[arg(long, global = true, value_name = "BYTES")]
+    max_recv_bytes: Option<String>,
+
+    #[arg(long, global = true, hide = true)]
+    insecure_transport: Option<String>,
+    #[arg(long, global = true, hide = true)]
+    insecure_skip_tls_verify: Option<String>,
+    #[arg(long, global = true, hide = true)]
+    cert: Option<String>,
+    #[arg(long, global = true, hide = true)]
+    key: Option<String>,
+    #[arg(long, global = true, hide = true)]
+    cacert: Option<String>,
+    #[arg(long, global = true, hide = true)]
+    user: Option<String>,
+    #[arg(long, global = true, hide = true)]
+    password: Option<String>,
+    #[arg(long, global = true, hide = true)]
+    auth_jwt_token: Option<String>,
+    #[arg(short = 'd', long, global = true, hide = true)]
+    discovery_srv: Option<String>,
+    #[arg(long, global = true, hide = true)]
+    discovery_srv_name: Option<String>,
+    #[arg(long, global = true, hide = true)]
+    insecure_discovery: Option<String>,
+}
+
+/// The settings in force.
+#[derive(Debug, Clone)]
+pub struct Globals {
+    /// Where the cluster is.
+    pub client: Options,
+    /// How answers are printed.
+    pub printer: Printer,
+    /// Longest wait for an answer.
+    pub command_timeout: Duration,
+    /// Somebody asked for that, it is not just the default.
+    pub command_timeout_given: bool,
+}
+
+impl Globals {
+    /// Judges flags and environment.
+    pub fn resolve(args: &GlobalArgs) -> Result<Self, Failure> {
+        Self::resolve_with(args, &|name| env::var(name).ok())
+    }
+
+    fn resolve_with(
+        args: &GlobalArgs,
+        environment: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self, Failure> {
+        let said = Said { environment };
+        said.refuse_what_comes_later(args)?;
+
+        let endpoints = match args.endpoints.is_empty() {
+            false => args.endpoints.join(","),
+            true => said
+                .setting(None, "endpoints")
+                .map_or("127.0.0.1:2379".to_owned(), |setting| setting.text),
+        };
+        let endpoints: Vec<String> = endpoints
+            .split(',')
+            .map(|endpoint| endpoint.trim().to_owned())
+            .filter(|endpoint| !endpoint.is_empty())
+            .collect();
+        let format = said.setting(args.write_out.as_deref(), "write-out");
+        let format = Format::named(format.as_ref().map_or("simple", |setting| &setting.text))?;
+        let command_timeout = said.duration(args.command_timeout.as_deref(), "command-timeout")?;
+        let defaults = Options::default();
+        let client = Options {
+            endpoints,
+            dial_timeout: said
+                .duration(args.dial_timeout.as_deref(), "dial-timeout")?
+                .unwrap_or(defaults.dial_timeout),
+            command_timeout: Some(command_timeout.unwrap_or(COMMAND_TIMEOUT_DEFAULT)),
+            keepalive_time: said
+                .duration(args.keepalive_time.as_deref(), "keepalive-time")?
+                .unwrap_or(defaults.keepalive_time),
+            keepalive_timeout: said
+                .duration(args.keepalive_timeout.as_deref(), "keepalive-timeout")?
+                .unwrap_or(defaults.keepalive_timeout),
+            request_bytes_max: said
+                .bytes(args.max_request_bytes.as_deref(), "max-request-bytes")?
+                .unwrap_or(defaults.request_bytes_max),
+            response_bytes_max: said
+                .bytes(args.max_recv_bytes.as_deref(), "max-recv-bytes")?
+                .unwrap_or(defaults.response_bytes_max),
+        };
+        let globals = Self {
+            client,
+            printer: Printer {
+                format,
+                hex: args.hex || said.boolean("hex")?,
+                value_only: false,
+            },
+            command_timeout: command_timeout.unwrap_or(COMMAND_TIMEOUT_DEFAULT),
+            command_timeout_given: command_timeout.is_some(),
+        };
+        if args.debug || said.boolean("debug")? {
+            write_err(globals.described().as_bytes());
+        }
+        Ok(globals)
+    }
+
+    /// A client of the whole cluster.
+    pub fn connect(&self) -> Result<Client, Failure> {
+        Ok(Client::connect(self.client.clone())?)
+    }
+
+    /// A client of one endpoint only.
+    pub fn connect_to(&self, endpoint: &str) -> Result<Client, Failure> {
+        let options = Options {
+            endpoints: vec![endpoint.to_owned()],
+            ..self.client.clone()
+        };
+        Ok(Client::connect(options)?)
+    }
+
+    fn described(&self) -> String {
+        let shown = |duration: Duration| duration::format(duration);
+        format!(
+            "PORTCTL_ENDPOINTS={:?}\nPORTCTL_WRITE_OUT={:?}\nPORTCTL_HEX={}\nPORTCTL_DIAL_TIMEOUT={}\n\
+             PORTCTL_COMMAND_TIMEOUT={}\nPORTCTL_KEEPALIVE_TIME={}\nPORTCTL_KEEPALIVE_TIMEOUT={}\n\
+             PORTCTL_MAX_REQUEST_BYTES={}\nPORTCTL_MAX_RECV_BYTES={}\n",
+            self.client.endpoints,
+            self.printer.format,
+            self.printer.hex,
+            shown(self.client.dial_timeout),
+            shown(self.command_timeout),
+            shown(self.client.keepalive_time),
+            shown(self.client.keepalive_timeout),
+            self.client.request_bytes_max,
+            self.client.response_bytes_max,
+        )
+    }
+}
+
+const COMMAND_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
+
+/// A value and where it was said.
+struct Setting {
+    text: String,
+    said_in: String,
+}
+
+/// What was said outside the flags.
+struct Said<'e> {
+    environment: &'e dyn Fn(&str) -> Option<String>,
+}
+
+impl Said<'_> {
+    fn setting(&self, flag: Option<&str>, name: &str) -> Option<Setting> {
+        if let Some(text) = flag {
+            return Some(Setting {
+                text: text.to_owned(),
+                said_in: format!("--{name}"),
+            });
+        }
+        let variable = name.to_uppercase().replace('-', "_");
+        ENV_PREFIXES.iter().find_map(|prefix| {
+            let said_in = format!("{prefix}{variable}");
+            let text = (self.environment)(&said_in).filter(|text| !text.is_empty())?;
+            Some(Setting { text, said_in })
+        })
+    }
+
+    fn duration(&self, flag: Option<&str>, name: &str) -> Result<Option<Duration>, Failure> {
+        self.parsed(flag, name, |text| {
+            duration::parse(text).map_err(|error| error.to_string())
+        })
+    }
+
+    fn bytes(&self, flag: Option<&str>, name: &str) -> Result<Option<usize>, Failure> {
+        let bytes = self.parsed(flag, name, |text| {
+            text.parse::<usize>().map_err(|error| error.to_string())
+        })?;
+        Ok(bytes.filter(|bytes| *bytes > 0))
+    }
+
+    fn boolean(&self, name: &str) -> Result<bool, Failure> {
+        Ok(self.parsed(None, name, boolean::parse)?.unwrap_or(false))
+    }
+
+    fn parsed<T>(
+        &self,
+        flag: Option<&str>,
+        name: &str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Option<T>, Failure> {
+        let Some(setting) = self.setting(flag, name) else {
+            return Ok(None);
+        };
+        parse(&setting.text).map(Some).map_err(|problem| {
+            let Setting { text, said_in } = &setting;
+            Failure::new(
+                ExitWith::Error,
+                format!("invalid argument {text:?} for {said_in:?}: {problem}"),
+            )
+        })
+    }
+
+    fn refuse_what_comes_later(&self, args: &GlobalArgs) -> Result<(), Failure> {
+        const TLS: &str = "TLS comes later";
+        const AUTHENTICATION: &str = "authentication comes later";
+        const DISCOVERY: &str = "discovery by DNS comes later; list the --endpoints";
+        let refuse = |said_in: &str, what: &str| {
+            let message = format!("{said_in} is not supported yet: {what}");
+            Err(Failure::new(ExitWith::BadFeature, message))
+        };
+        for (flag, name, what) in [
+            (&args.cert, "cert", TLS),
+            (&args.key, "key", TLS),
+            (&args.cacert, "cacert", TLS),
+            (&args.user, "user", AUTHENTICATION),
+            (&args.password, "password", AUTHENTICATION),
+            (&args.auth_jwt_token, "auth-jwt-token", AUTHENTICATION),
+            (&args.discovery_srv, "discovery-srv", DISCOVERY),
+            (&args.discovery_srv_name, "discovery-srv-name", DISCOVERY),
+        ] {
+            if let Some(setting) = self.setting(flag.as_deref(), name) {
+                return refuse(&setting.said_in, what);
+            }
+        }
+        // Flags whose other value is what we do anyway.
+        for (flag, name, harmless, what) in [
+            (&args.insecure_transport, "insecure-transport", true, TLS),
+            (
+                &args.insecure_skip_tls_verify,
+                "insecure-skip-tls-verify",
+                false,
+                TLS,
+            ),
+            (
+                &args.insecure_discovery,
+                "insecure-discovery",
+                true,
+                DISCOVERY,
+            ),
+        ] {
+            let value = self.parsed(flag.as_deref(), name, boolean::parse)?;
+            if value.is_some_and(|value| value != harmless) {
+                return refuse(&format!("--{name}={}", !harmless), what);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolve(args: &GlobalArgs, environment: &[(&str, &str)]) -> Result<Globals, Failure> {
+        Globals::resolve_with(args, &|name| {
+            let found = environment.iter().find(|(key, _)| *key == name);
+            found.map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn a_flag_beats_our_variable_which_beats_etcdctls() {
+        let etcdctl = ("ETCDCTL_DIAL_TIMEOUT", "1s");
+        let ours = ("PORTCTL_DIAL_TIMEOUT", "2m");
+        let flag = GlobalArgs {
+            dial_timeout: Some("3h".to_owned()),
+            ..GlobalArgs::default()
+        };
+        let none = GlobalArgs::default();
+        let dial = |args, environment: &[(&str, &str)]| {
+            let globals = resolve(args, environment).unwrap();
+            globals.client.dial_timeout.as_secs()
+        };
+        assert_eq!(dial(&flag, &[etcdctl, ours]), 3 * 3600);
+        assert_eq!(dial(&none, &[etcdctl, ours]), 120);
+        assert_eq!(dial(&none, &[etcdctl]), 1);
+        assert_eq!(dial(&none, &[("PORTCTL_DIAL_TIMEOUT", ""), etcdctl]), 1);
+        assert_eq!(dial(&none, &[]), 2);
+    }
+
+    #[test]
+    fn endpoints_are_a_list_with_room_for_blanks() {
+        let environment = [("ETCDCTL_ENDPOINTS", "a:1, b:2")];
+        let globals = resolve(&GlobalArgs::default(), &environment).unwrap();
+        assert_eq!(globals.client.endpoints, ["a:1", "b:2"]);
+    }
+
+    #[test]
+    fn what_comes_later_is_refused_wherever_it_is_said() {
+        for (variable, what) in [
+            ("ETCDCTL_USER", "authentication comes later"),
+            ("PORTCTL_CACERT", "TLS comes later"),
+            ("ETCDCTL_DISCOVERY_SRV", "discovery by DNS comes later"),
+        ] {
+            let failure = resolve(&GlobalArgs::default(), &[(variable, "x")]).unwrap_err();
+            let message = failure.message.unwrap();
+            assert!(
+                message.contains(variable) && message.contains(what),
+                "{message}"
+            );
+        }
+    }
+
+    #[test]
+    fn saying_what_holds_anyway_is_fine() {
+        let environment = [("ETCDCTL_INSECURE_TRANSPORT", "true")];
+        assert!(resolve(&GlobalArgs::default(), &environment).is_ok());
+        let environment = [("ETCDCTL_INSECURE_TRANSPORT", "false")];
+        assert!(resolve(&GlobalArgs::default(), &environment).is_err());
+    }
+
+    #[test]
+    fn a_bad_value_names_the_place_it_was_said_in() {
+        let environment = [("ETCDCTL_KEEPALIVE_TIME", "1x")];
+        let failure = resolve(&GlobalArgs::default(), &environment).unwrap_err();
+        assert_eq!(
+            failure.message.unwrap(),
+            "invalid argument \"1x\" for \"ETCDCTL_KEEPALIVE_TIME\": \
+             time: unknown unit \"x\" in duration \"1x\""
+        );
+    }
+}

@@ -1,0 +1,27 @@
+//! `portctl`, the command line: etcdctl's and etcdutl's commands, flags, environment, exit codes
+//! and output formats, so that scripts written for them go on working.
+//!
+//! ```text
+//!  arguments, environment ──▶ cli, globals ──▶ command/* ──▶ client ──▶ server
+//!                                                 │ Answer
+//!                                                 ▼
+//!                                              print/* ──▶ text exactly as etcdctl prints it
+//!
+//!  snapshot file ──▶ restore/* ──▶ a data directory in etcd's layout (needs no server)
+//! ```
+//!
+//! `go/` holds how Go reads and writes values, because that is what "exactly" means here. Only
+//! [`run`] is called from outside; it never panics and never leaves a half-written file under its
+//! final name.
+
+mod cli;
+mod command;
+mod globals;
+mod go;
+mod outcome;
+mod print;
+mod restore;
+mod txn;
+mod words;
+
+pub use cli::run;

@@ -1,0 +1,7 @@
+//! The `portctl` binary.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    portunus_ctl::run()
+}

@@ -1,0 +1,246 @@
+//! The `json` format. etcdctl prints Go's structures, and those of its client library where they
+//! differ from the messages: leases and watches flatten the header or capitalise names.
+
+use portunus_proto::etcdserverpb::{
+    DeleteRangeResponse, Member, PutResponse, RangeResponse, ResponseHeader, ResponseOp,
+    StatusResponse, TxnResponse, WatchResponse, response_op,
+};
+use portunus_proto::mvccpb::{Event, KeyValue};
+
+use super::Answer;
+use crate::go::duration;
+use crate::go::json::{Object, array, array_or_null, base64};
+
+pub fn render(answer: &Answer<'_>, hex: bool) -> String {
+    match answer {
+        Answer::Put(response) => put(response),
+        Answer::Range(response) => range(response),
+        Answer::DeleteRange(response) => delete_range(response),
+        Answer::Txn(response) => txn(response),
+        Answer::Watch(response) => watch(response),
+        Answer::LeaseGrant(response) => header_fields(response.header.as_ref())
+            .raw("ID", response.id)
+            .raw("TTL", response.ttl)
+            .text("Error", &response.error)
+            .end(),
+        Answer::LeaseRevoke(_, response) => with_header(response.header.as_ref()).end(),
+        Answer::KeepAlive(response) => header_fields(response.header.as_ref())
+            .raw("ID", response.id)
+            .raw("TTL", response.ttl)
+            .end(),
+        Answer::TimeToLive { response, .. } => header_fields(response.header.as_ref())
+            .raw("id", response.id)
+            .raw("ttl", response.ttl)
+            .raw("granted-ttl", response.granted_ttl)
+            .raw(
+                "keys",
+                array_or_null(response.keys.iter().map(|key| base64(key))),
+            )
+            .end(),
+        Answer::Leases(response) => {
+            let leases = response.leases.iter();
+            let leases = leases.map(|lease| Object::default().raw("id", lease.id).end());
+            header_fields(response.header.as_ref())
+                .raw("leases", array(leases))
+                .end()
+        }
+        Answer::Members(response) if hex => Object::default()
+            .raw("header", hex_header(response.header.as_ref()))
+            .raw("members", array(response.members.iter().map(hex_member)))
+            .end(),
+        Answer::Members(response) => with_header(response.header.as_ref())
+            .list_or_nothing("members", response.members.iter().map(member))
+            .end(),
+        Answer::Alarms(response) => {
+            let alarms = response.alarms.iter().map(|alarm| {
+                Object::default()
+                    .number_or_nothing("memberID", alarm.member_id)
+                    .number_or_nothing("alarm", alarm.alarm)
+                    .end()
+            });
+            with_header(response.header.as_ref())
+                .list_or_nothing("alarms", alarms)
+                .end()
+        }
+        Answer::Health(list) => array_or_null(list.iter().map(|health| {
+            Object::default()
+                .text("endpoint", &health.endpoint)
+                .raw("health", health.error.is_none())
+                .text("took", &duration::format(health.took))
+                .text_or_nothing("error", health.error.as_deref().unwrap_or_default())
+                .end()
+        })),
+        Answer::Status(list) => array_or_null(list.iter().map(|status| {
+            Object::default()
+                .text("Endpoint", &status.endpoint)
+                .raw("Status", member_status(&status.response))
+                .end()
+        })),
+        Answer::HashKv(list) => array_or_null(list.iter().map(|hash| {
+            let response = &hash.response;
+            let inner = with_header(response.header.as_ref())
+                .number_or_nothing("hash", response.hash)
+                .number_or_nothing("compact_revision", response.compact_revision)
+                .number_or_nothing("hash_revision", response.hash_revision)
+                .end();
+            Object::default()
+                .text("Endpoint", &hash.endpoint)
+                .raw("HashKV", inner)
+                .end()
+        })),
+        Answer::Snapshot(status) => Object::default()
+            .raw("hash", status.hash)
+            .raw("revision", status.revision)
+            .raw("totalKey", status.total_keys)
+            .raw("totalSize", status.total_bytes)
+            .text("version", &status.version)
+            .end(),
+    }
+}
+
+fn header_fields(header: Option<&ResponseHeader>) -> Object {
+    let Some(header) = header else {
+        return Object::default();
+    };
+    Object::default()
+        .number_or_nothing("cluster_id", header.cluster_id)
+        .number_or_nothing("member_id", header.member_id)
+        .number_or_nothing("revision", header.revision)
+        .number_or_nothing("raft_term", header.raft_term)
+}
+
+fn with_header(header: Option<&ResponseHeader>) -> Object {
+    let header = header.map(|header| header_fields(Some(header)).end());
+    Object::default().raw_or_nothing("header", header)
+}
+
+fn hex_header(header: Option<&ResponseHeader>) -> String {
+    let Some(header) = header else {
+        return "null".to_owned();
+    };
+    Object::default()
+        .text("cluster_id", &format!("{:x}", header.cluster_id))
+        .text("member_id", &format!("{:x}", header.member_id))
+        .number_or_nothing("revision", header.revision)
+        .number_or_nothing("raft_term", header.raft_term)
+        .end()
+}
+
+fn key_value(kv: &KeyValue) -> String {
+    Object::default()
+        .bytes_or_nothing("key", &kv.key)
+        .number_or_nothing("create_revision", kv.create_revision)
+        .number_or_nothing("mod_revision", kv.mod_revision)
+        .number_or_nothing("version", kv.version)
+        .bytes_or_nothing("value", &kv.value)
+        .number_or_nothing("lease", kv.lease)
+        .end()
+}
+
+fn put(response: &PutResponse) -> String {
+    with_header(response.header.as_ref())
+        .raw_or_nothing("prev_kv", response.prev_kv.as_ref().map(key_value))
+        .end()
+}
+
+fn range(response: &RangeResponse) -> String {
+    with_header(response.header.as_ref())
+        .list_or_nothing("kvs", response.kvs.iter().map(key_value))
+        .true_or_nothing("more", response.more)
+        .number_or_nothing("count", response.count)
+        .end()
+}
+
+fn delete_range(response: &DeleteRangeResponse) -> String {
+    with_header(response.header.as_ref())
+        .number_or_nothing("deleted", response.deleted)
+        .list_or_nothing("prev_kvs", response.prev_kvs.iter().map(key_value))
+        .end()
+}
+
+fn txn(response: &TxnResponse) -> String {
+    with_header(response.header.as_ref())
+        .true_or_nothing("succeeded", response.succeeded)
+        .list_or_nothing("responses", response.responses.iter().map(operation))
+        .end()
+}
+
+fn operation(response: &ResponseOp) -> String {
+    let empty = Object::default();
+    let inner = match &response.response {
+        Some(response_op::Response::ResponseRange(inner)) => {
+            empty.raw("response_range", range(inner))
+        }
+        Some(response_op::Response::ResponsePut(inner)) => empty.raw("response_put", put(inner)),
+        Some(response_op::Response::ResponseDeleteRange(inner)) => {
+            empty.raw("response_delete_range", delete_range(inner))
+        }
+        Some(response_op::Response::ResponseTxn(inner)) => empty.raw("response_txn", txn(inner)),
+        None => empty,
+    };
+    Object::default().raw("Response", inner.end()).end()
+}
+
+fn watch(response: &WatchResponse) -> String {
+    Object::default()
+        .raw("Header", header_fields(response.header.as_ref()).end())
+        .raw("Events", array_or_null(response.events.iter().map(event)))
+        .raw("CompactRevision", response.compact_revision)
+        .raw("Canceled", response.canceled)
+        .raw("Created", response.created)
+        .text("CancelReason", &response.cancel_reason)
+        .end()
+}
+
+fn event(event: &Event) -> String {
+    Object::default()
+        .number_or_nothing("type", event.r#type)
+        .raw_or_nothing("kv", event.kv.as_ref().map(key_value))
+        .raw_or_nothing("prev_kv", event.prev_kv.as_ref().map(key_value))
+        .end()
+}
+
+fn texts(list: &[String]) -> impl Iterator<Item = String> + '_ {
+    list.iter().map(|text| crate::go::json::string(text))
+}
+
+fn member(member: &Member) -> String {
+    member_fields(Object::default().number_or_nothing("ID", member.id), member)
+}
+
+fn hex_member(member: &Member) -> String {
+    let id = format!("{:x}", member.id);
+    member_fields(Object::default().text("ID", &id), member)
+}
+
+fn member_fields(object: Object, member: &Member) -> String {
+    object
+        .text_or_nothing("name", &member.name)
+        .list_or_nothing("peerURLs", texts(&member.peer_urls))
+        .list_or_nothing("clientURLs", texts(&member.client_urls))
+        .true_or_nothing("isLearner", member.is_learner)
+        .end()
+}
+
+fn member_status(status: &StatusResponse) -> String {
+    let downgrade = status.downgrade_info.as_ref().map(|info| {
+        Object::default()
+            .true_or_nothing("enabled", info.enabled)
+            .text_or_nothing("targetVersion", &info.target_version)
+            .end()
+    });
+    with_header(status.header.as_ref())
+        .text_or_nothing("version", &status.version)
+        .number_or_nothing("dbSize", status.db_size)
+        .number_or_nothing("leader", status.leader)
+        .number_or_nothing("raftIndex", status.raft_index)
+        .number_or_nothing("raftTerm", status.raft_term)
+        .number_or_nothing("raftAppliedIndex", status.raft_applied_index)
+        .list_or_nothing("errors", texts(&status.errors))
+        .number_or_nothing("dbSizeInUse", status.db_size_in_use)
+        .true_or_nothing("isLearner", status.is_learner)
+        .text_or_nothing("storageVersion", &status.storage_version)
+        .number_or_nothing("dbSizeQuota", status.db_size_quota)
+        .raw_or_nothing("downgradeInfo", downgrade)
+        .end()
+}

@@ -1,0 +1,111 @@
+//! What the server said, in the format the user asked for.
+//!
+//! Commands hand an [`Answer`] to a [`Printer`]. Rendering is pure, so that tests compare whole
+//! texts with what etcdctl prints; only [`Printer::print`] writes.
+
+mod answer;
+mod fields;
+mod json;
+mod protobuf;
+mod simple;
+mod table;
+
+#[cfg(test)]
+mod golden_tests;
+
+pub use answer::{Answer, EndpointHashKv, EndpointHealth, EndpointStatus};
+
+use crate::outcome::{ExitWith, Failure, write_err, write_out};
+
+/// An output format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// For people; the default.
+    Simple,
+    /// One JSON value per line.
+    Json,
+    /// `"Name" : value` lines.
+    Fields,
+    /// A drawn table, for lists only.
+    Table,
+    /// The response as it was on the wire.
+    Protobuf,
+}
+
+impl Format {
+    /// The format with this name.
+    pub fn named(name: &str) -> Result<Self, Failure> {
+        match name {
+            "simple" => Ok(Self::Simple),
+            "json" => Ok(Self::Json),
+            "fields" => Ok(Self::Fields),
+            "table" => Ok(Self::Table),
+            "protobuf" => Ok(Self::Protobuf),
+            _ => Err(Failure::new(
+                ExitWith::BadFeature,
+                "unsupported output format",
+            )),
+        }
+    }
+}
+
+/// Renders answers.
+#[derive(Debug, Clone, Copy)]
+pub struct Printer {
+    /// How.
+    pub format: Format,
+    /// Keys, values and ids in hexadecimal where the format allows.
+    pub hex: bool,
+    /// Values without keys; `simple` only.
+    pub value_only: bool,
+}
+
+/// What goes where.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Printed {
+    /// For standard output.
+    pub out: Vec<u8>,
+    /// For standard error.
+    pub err: Vec<u8>,
+}
+
+impl From<String> for Printed {
+    fn from(out: String) -> Self {
+        Self {
+            out: out.into_bytes(),
+            err: Vec::new(),
+        }
+    }
+}
+
+impl Printer {
+    /// Renders and writes.
+    pub fn print(&self, answer: &Answer<'_>) -> Result<(), Failure> {
+        let printed = self.render(answer)?;
+        write_err(&printed.err);
+        write_out(&printed.out)
+    }
+
+    /// The texts.
+    pub fn render(&self, answer: &Answer<'_>) -> Result<Printed, Failure> {
+        match self.format {
+            Format::Simple => Ok(simple::render(answer, self)),
+            Format::Json => Ok(format!("{}\n", json::render(answer, self.hex)).into()),
+            Format::Fields => Ok(fields::render(answer, self.hex).into()),
+            Format::Table => table::render(answer)
+                .map(Printed::from)
+                .ok_or_else(|| unsupported("table")),
+            Format::Protobuf => protobuf::render(answer)
+                .map(|out| Printed {
+                    out,
+                    err: Vec::new(),
+                })
+                .ok_or_else(|| unsupported("protobuf")),
+        }
+    }
+}
+
+fn unsupported(format: &str) -> Failure {
+    let message = format!("{format} not supported as output format");
+    Failure::new(ExitWith::BadFeature, message)
+}

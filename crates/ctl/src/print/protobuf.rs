@@ -1,0 +1,36 @@
+//! The `protobuf` format: the response message, encoded. Answers that etcdctl builds itself, and
+//! some that its client library rewraps, have no such form; of those about leases only the
+//! header is left.
+
+use portunus_proto::etcdserverpb::ResponseHeader;
+use prost::Message;
+
+use super::Answer;
+
+pub fn render(answer: &Answer<'_>) -> Option<Vec<u8>> {
+    match answer {
+        Answer::Put(response) => Some(response.encode_to_vec()),
+        Answer::Range(response) => Some(response.encode_to_vec()),
+        Answer::DeleteRange(response) => Some(response.encode_to_vec()),
+        Answer::Txn(response) => Some(response.encode_to_vec()),
+        Answer::Members(response) => Some(response.encode_to_vec()),
+        Answer::Alarms(response) => Some(response.encode_to_vec()),
+        Answer::Watch(response) => {
+            // What the client library does not pass on.
+            let mut passed_on = (*response).clone();
+            passed_on.watch_id = 0;
+            passed_on.cancel_reason.clear();
+            passed_on.fragment = false;
+            Some(passed_on.encode_to_vec())
+        }
+        Answer::LeaseGrant(response) => Some(header(response.header.as_ref())),
+        Answer::KeepAlive(response) => Some(header(response.header.as_ref())),
+        Answer::TimeToLive { response, .. } => Some(header(response.header.as_ref())),
+        Answer::Leases(response) => Some(header(response.header.as_ref())),
+        _ => None,
+    }
+}
+
+fn header(header: Option<&ResponseHeader>) -> Vec<u8> {
+    header.map(Message::encode_to_vec).unwrap_or_default()
+}

@@ -1,0 +1,183 @@
+//! The `simple` format, for people. Keys and values go out as the bytes they are.
+
+use std::io::Write;
+
+use portunus_proto::etcdserverpb::{
+    AlarmMember, AlarmType, DeleteRangeResponse, LeaseTimeToLiveResponse, PutResponse,
+    RangeResponse, TxnResponse, response_op,
+};
+use portunus_proto::mvccpb::KeyValue;
+
+use super::fields::event_type;
+use super::{Answer, Printed, Printer, table};
+use crate::go::duration;
+
+/// Appends formatted text; writing to memory cannot fail.
+macro_rules! line {
+    ($out:expr, $($format:tt)*) => {{
+        let _ = writeln!($out, $($format)*);
+    }};
+}
+
+pub fn render(answer: &Answer<'_>, printer: &Printer) -> Printed {
+    let mut printed = Printed::default();
+    let out = &mut printed.out;
+    match answer {
+        Answer::Put(response) => put(out, response, printer),
+        Answer::Range(response) => range(out, response, printer),
+        Answer::DeleteRange(response) => delete_range(out, response, printer),
+        Answer::Txn(response) => txn(out, response, printer),
+        Answer::Watch(response) => {
+            for event in &response.events {
+                line!(out, "{}", event_type(event.r#type));
+                for kv in event.prev_kv.iter().chain(&event.kv) {
+                    key_value(out, kv, printer);
+                }
+            }
+        }
+        Answer::LeaseGrant(response) => {
+            line!(
+                out,
+                "lease {:016x} granted with TTL({}s)",
+                response.id,
+                response.ttl
+            );
+        }
+        Answer::LeaseRevoke(id, _) => line!(out, "lease {id:016x} revoked"),
+        Answer::KeepAlive(response) => {
+            line!(
+                out,
+                "lease {:016x} keepalived with TTL({})",
+                response.id,
+                response.ttl
+            );
+        }
+        Answer::TimeToLive { response, keys } => time_to_live(out, response, *keys),
+        Answer::Leases(response) => {
+            line!(out, "found {} leases", response.leases.len());
+            for lease in &response.leases {
+                line!(out, "{:016x}", lease.id);
+            }
+        }
+        Answer::Alarms(response) => {
+            for member in &response.alarms {
+                line!(out, "{}", alarm(member));
+            }
+        }
+        Answer::Health(list) => {
+            for health in *list {
+                let endpoint = &health.endpoint;
+                match &health.error {
+                    None => {
+                        let took = duration::format(health.took);
+                        line!(
+                            printed.out,
+                            "{endpoint} is healthy: successfully committed proposal: took = {took}"
+                        );
+                    }
+                    Some(error) => line!(
+                        printed.err,
+                        "{endpoint} is unhealthy: failed to commit proposal: {error}"
+                    ),
+                }
+            }
+        }
+        Answer::Members(_) | Answer::Status(_) | Answer::HashKv(_) | Answer::Snapshot(_) => {
+            let table = table::contents(answer).unwrap_or_default();
+            for row in table.rows {
+                line!(out, "{}", row.join(", "));
+            }
+        }
+    }
+    printed
+}
+
+fn put(out: &mut Vec<u8>, response: &PutResponse, printer: &Printer) {
+    line!(out, "OK");
+    if let Some(previous) = &response.prev_kv {
+        key_value(out, previous, printer);
+    }
+}
+
+fn range(out: &mut Vec<u8>, response: &RangeResponse, printer: &Printer) {
+    for kv in &response.kvs {
+        key_value(out, kv, printer);
+    }
+}
+
+fn delete_range(out: &mut Vec<u8>, response: &DeleteRangeResponse, printer: &Printer) {
+    line!(out, "{}", response.deleted);
+    for previous in &response.prev_kvs {
+        key_value(out, previous, printer);
+    }
+}
+
+fn txn(out: &mut Vec<u8>, response: &TxnResponse, printer: &Printer) {
+    line!(
+        out,
+        "{}",
+        if response.succeeded {
+            "SUCCESS"
+        } else {
+            "FAILURE"
+        }
+    );
+    for operation in &response.responses {
+        line!(out, "");
+        match &operation.response {
+            Some(response_op::Response::ResponseDeleteRange(inner)) => {
+                delete_range(out, inner, printer);
+            }
+            Some(response_op::Response::ResponsePut(inner)) => put(out, inner, printer),
+            Some(response_op::Response::ResponseRange(inner)) => range(out, inner, printer),
+            // No transaction this program can write has nested ones.
+            other => line!(out, "unexpected response {other:?}"),
+        }
+    }
+}
+
+fn key_value(out: &mut Vec<u8>, kv: &KeyValue, printer: &Printer) {
+    let mut bytes = |bytes: &[u8]| {
+        if printer.hex {
+            for byte in bytes {
+                out.extend_from_slice(format!("\\x{byte:02x}").as_bytes());
+            }
+        } else {
+            out.extend_from_slice(bytes);
+        }
+        out.push(b'\n');
+    };
+    if !printer.value_only {
+        bytes(&kv.key);
+    }
+    bytes(&kv.value);
+}
+
+fn time_to_live(out: &mut Vec<u8>, response: &LeaseTimeToLiveResponse, with_keys: bool) {
+    let (id, ttl, granted) = (response.id, response.ttl, response.granted_ttl);
+    if granted == 0 && ttl == -1 {
+        return line!(out, "lease {id:016x} already expired");
+    }
+    let start = format!("lease {id:016x} granted with TTL({granted}s), remaining({ttl}s)");
+    out.extend_from_slice(start.as_bytes());
+    if with_keys {
+        out.extend_from_slice(b", attached keys([");
+        out.extend_from_slice(&response.keys.join(&b' '));
+        out.extend_from_slice(b"])");
+    }
+    out.push(b'\n');
+}
+
+/// A message as Go prints it.
+fn alarm(member: &AlarmMember) -> String {
+    let mut parts = Vec::new();
+    if member.member_id != 0 {
+        parts.push(format!("memberID:{}", member.member_id));
+    }
+    match AlarmType::try_from(member.alarm) {
+        Ok(AlarmType::None) => {}
+        Ok(kind) => parts.push(format!("alarm:{}", kind.as_str_name())),
+        Err(_) => parts.push(format!("alarm:{}", member.alarm)),
+    }
+    parts.join(" ")
+}

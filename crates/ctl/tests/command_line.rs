@@ -1,0 +1,144 @@
+//! What `portctl` does with its arguments and environment before any server matters.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
+
+mod support;
+
+use support::{portctl, run};
+
+#[track_caller]
+fn refused(arguments: &[&str], environment: &[(&str, &str)], code: i32, message: &str) {
+    let mut command = portctl();
+    command.args(arguments).envs(environment.iter().copied());
+    let ran = run(&mut command, b"");
+    assert_eq!(ran.code, Some(code), "{ran:?}");
+    assert_eq!(ran.out, "");
+    assert!(ran.err.contains(message), "{ran:?}");
+}
+
+#[test]
+fn what_comes_later_is_refused_not_ignored() {
+    for flag in [
+        "--cert=x",
+        "--key=x",
+        "--cacert=x",
+        "--insecure-transport=false",
+    ] {
+        refused(&["get", "a", flag], &[], 4, "TLS comes later");
+    }
+    for flag in ["--user=root:x", "--password=x", "--auth-jwt-token=x"] {
+        refused(&["get", "a", flag], &[], 4, "authentication comes later");
+    }
+    refused(
+        &["get", "a", "-d", "example.com"],
+        &[],
+        4,
+        "discovery by DNS comes later",
+    );
+    refused(
+        &["get", "a"],
+        &[("ETCDCTL_USER", "root")],
+        4,
+        "ETCDCTL_USER",
+    );
+    let https = "https://127.0.0.1:2379";
+    refused(
+        &["get", "a", "--endpoints", https],
+        &[],
+        128,
+        "TLS comes later",
+    );
+}
+
+#[test]
+fn bad_arguments_have_etcdctls_words_and_exit_codes() {
+    for (arguments, code, message) in [
+        (
+            &["get"][..],
+            128,
+            "Error: get command needs one argument as key",
+        ),
+        (
+            &["get", "a", "--prefix", "--from-key"],
+            128,
+            "cannot be set at the same time",
+        ),
+        (
+            &["get", "a", "--order", "sideways"],
+            4,
+            "Error: bad sort order sideways",
+        ),
+        (
+            &["get", "a", "-w", "yaml"],
+            4,
+            "Error: unsupported output format",
+        ),
+        (
+            &["get", "a", "--dial-timeout", "1x"],
+            1,
+            "time: unknown unit \"x\" in duration \"1x\"",
+        ),
+        (
+            &["put"],
+            128,
+            "Error: put command needs 1 argument and input from stdin",
+        ),
+        (
+            &["lease", "revoke", "xyz"],
+            128,
+            "strconv.ParseInt: parsing \"xyz\": invalid syntax",
+        ),
+        (
+            &["snapshot", "restore"],
+            128,
+            "snapshot restore requires exactly one argument",
+        ),
+        (
+            &["snapshot", "restore", "x", "--bump-revision=5"],
+            128,
+            "--mark-compacted required",
+        ),
+        (
+            &["watch", "a", "--"],
+            128,
+            "found separator --, but no commands",
+        ),
+        (&["frobnicate"], 1, "unrecognized subcommand"),
+        (&["auth", "enable"], 1, "unrecognized subcommand"),
+        (&["get", "a", "--frobnicate"], 1, "unexpected argument"),
+    ] {
+        refused(arguments, &[], code, message);
+    }
+}
+
+#[test]
+fn no_server_is_reported_as_etcdctl_reports_it_and_says_where_it_looked() {
+    let endpoint = format!("127.0.0.1:{}", support::free_port());
+    let mut command = portctl();
+    command.args([
+        "get",
+        "a",
+        "--command-timeout=300ms",
+        "--endpoints",
+        &endpoint,
+    ]);
+    let ran = run(&mut command, b"");
+    assert_eq!(ran.code, Some(1));
+    assert!(
+        ran.err.ends_with("Error: context deadline exceeded\n"),
+        "{ran:?}"
+    );
+    assert!(
+        ran.err.contains(&format!("cannot connect to {endpoint}")),
+        "{ran:?}"
+    );
+}
+
+#[test]
+fn help_and_version_and_completion_need_no_server() {
+    let say = |arguments: &[&str]| run(portctl().args(arguments), b"").ok();
+    assert!(say(&["version"]).starts_with("portctl version: "));
+    assert!(say(&["version"]).ends_with("API version: 3.8\n"));
+    assert!(say(&["lease"]).contains("keep-alive"));
+    assert!(say(&["get", "--help"]).contains("--print-value-only"));
+    assert!(say(&["completion", "bash"]).contains("portctl"));
+}
