@@ -376,7 +376,7 @@ fn start_threads(
     ])
 }
 
-/// Waits until the member leads, is known and has a cluster version.
+/// Waits until the member leads, has applied its log, is known and has a cluster version.
 fn introduce(member: &Arc<Member>) -> Result<(), StartError> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
