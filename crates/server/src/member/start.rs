@@ -123,7 +123,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let boot = boot(&config, &store, conf_state.clone())?;
     let mut lessor = Lessor::new(LessorConfig {
         // As etcd: a lease outlives an election and a half.
-        min_ttl_s: (config.election_timeout * 3).as_secs_f64().div_euclid(2.0).ceil() as i64,
+        min_ttl_s: (config.election_timeout.as_secs_f64() * 1.5).ceil() as i64,
         ..LessorConfig::default()
     });
     let records = store.iter_raw(Bucket::Lease).map(|(_, value)| decode_record(value));
