@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Path, RawQuery, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use portunus_proto::etcdserverpb::{AlarmType, RangeRequest};
@@ -24,6 +24,18 @@ pub fn router(member: &Arc<Member>) -> Router {
         .route("/version", get(version))
         .route("/metrics", get(metrics))
         .with_state(Arc::clone(member))
+}
+
+/// What no service and no path takes: gRPC callers hear it in their own terms, all others
+/// as a plain 404, which probes and proxies understand.
+pub async fn unknown(headers: HeaderMap) -> Response {
+    let is_grpc = headers
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
+    if is_grpc {
+        return tonic::Status::unimplemented("").into_http();
+    }
+    (StatusCode::NOT_FOUND, "404 page not found\n").into_response()
 }
 
 type Shared = State<Arc<Member>>;

@@ -87,6 +87,8 @@ fn fail(error: &(dyn Error + 'static)) -> ExitCode {
         message.push_str(&format!(": {cause}"));
         source = cause.source();
     }
+    // Some errors are several, one per line.
+    let message = message.lines().collect::<Vec<_>>().join("; ");
     eprintln!("{message}");
     ExitCode::FAILURE
 }

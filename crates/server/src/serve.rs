@@ -137,7 +137,8 @@ fn accept(listener: &TcpListener, queues: &[mpsc::Sender<TcpStream>]) {
 async fn serve_connections(member: Arc<Member>, mut connections: mpsc::Receiver<TcpStream>) {
     let router = grpc::routes(&member)
         .into_axum_router()
-        .merge(http::router(&member));
+        .merge(http::router(&member))
+        .fallback(http::unknown);
     let tasks = tokio::task::LocalSet::new();
     tasks
         .run_until(async {

@@ -26,6 +26,7 @@ pub const FAMILIES: &[(&str, usize)] = &[
     ("S2-A", 15),
     ("X", 15),
     ("C", 40),
+    ("K", 39),
 ];
 
 /// How far the proof of a requirement has come.

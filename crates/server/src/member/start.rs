@@ -128,10 +128,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let boot = boot(&config, &store, conf_state.clone())?;
     let mut lessor = Lessor::new(LessorConfig {
         // As etcd: a lease outlives an election and a half.
-        min_ttl_s: (config.election_timeout * 3)
-            .as_secs_f64()
-            .div_euclid(2.0)
-            .ceil() as i64,
+        min_ttl_s: (config.election_timeout.as_secs_f64() * 1.5).ceil() as i64,
         ..LessorConfig::default()
     });
     let records = store
@@ -399,7 +396,7 @@ fn start_threads(
     ])
 }
 
-/// Waits until the member leads, is known and has a cluster version.
+/// Waits until the member leads, has applied its log, is known and has a cluster version.
 fn introduce(member: &Arc<Member>) -> Result<(), StartError> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -25,9 +25,23 @@ const SAMPLES_PER_INTERVAL: u32 = 10;
 const PERIODIC_INTERVAL_MAX: Duration = Duration::from_secs(3600);
 
 /// Publishes this member's attributes and, since it is the only one, the cluster version.
-/// Returns once both are applied and reads can be answered.
+/// Returns once both are applied, and with them everything that was in the log before: a
+/// restarted member may find both in its backend while acknowledged writes are still only
+/// in the log.
 pub async fn announce(member: &Arc<Member>) {
     loop {
+        let caught_up = tokio::select! {
+            caught_up = member.linearizable() => caught_up,
+            () = member.stop.stopped() => return,
+        };
+        if let Err(error) = caught_up {
+            tracing::warn!(
+                error = error.text(),
+                "the log is not applied yet; this member goes on waiting"
+            );
+            tokio::time::sleep(ANNOUNCE_INTERVAL).await;
+            continue;
+        }
         let membership = member.membership.load_full();
         let own = membership.get(member.identity.member_id);
         let is_known = own.is_some_and(|own| {
@@ -38,7 +52,7 @@ pub async fn announce(member: &Arc<Member>) {
             .cluster_version
             .is_some_and(|current| current >= version);
         if is_known && is_decided {
-            break;
+            return;
         }
         let request = if is_known {
             InternalRaftRequest {
@@ -69,10 +83,6 @@ pub async fn announce(member: &Arc<Member>) {
             tracing::warn!(%error, "this member could not introduce itself yet; it tries again");
             tokio::time::sleep(ANNOUNCE_INTERVAL).await;
         }
-    }
-    // After a restart everything may be known already; the member still has to lead.
-    while !member.stop.is_stopping() && member.linearizable().await.is_err() {
-        tracing::warn!("there is no leader yet");
     }
 }
 

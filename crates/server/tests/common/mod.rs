@@ -1,0 +1,306 @@
+//! Runs the real binary as a process on loopback, for tests that meet a member the way
+//! its clients and its operators do.
+//!
+//! A [`Server`] is a process that said it serves; it listens at a port the system chose and
+//! is killed when dropped, so no test leaves one behind. [`launch`] is for processes that
+//! are not expected to get that far.
+
+#![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+pub mod random;
+pub mod requests;
+pub mod watching;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use portunus_proto::etcdserverpb::auth_client::AuthClient;
+use portunus_proto::etcdserverpb::cluster_client::ClusterClient;
+use portunus_proto::etcdserverpb::kv_client::KvClient;
+use portunus_proto::etcdserverpb::lease_client::LeaseClient;
+use portunus_proto::etcdserverpb::maintenance_client::MaintenanceClient;
+use portunus_proto::etcdserverpb::watch_client::WatchClient;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Status};
+
+/// Longest wait for anything that must happen. Only a failing test waits this long.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What the process says when clients may come.
+pub const READY: &str = "ready to serve client requests";
+
+/// The binary under test, without whatever the tester's environment says about etcd.
+pub fn portunus() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_portunus"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("ETCD_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+/// Flags of a member that lives in `dir` and listens at a port the system chooses.
+pub fn member_flags(dir: &Path) -> Vec<String> {
+    vec![
+        format!("--data-dir={}", dir.display()),
+        "--listen-client-urls=http://127.0.0.1:0".to_owned(),
+        "--advertise-client-urls=http://127.0.0.1:2379".to_owned(),
+    ]
+}
+
+/// A process that may or may not come to serve.
+pub struct Process {
+    child: Child,
+    log: Arc<Log>,
+}
+
+/// Lines the process wrote to stderr so far.
+#[derive(Default)]
+struct Log {
+    lines: Mutex<(Vec<String>, bool)>,
+    changed: Condvar,
+}
+
+impl Log {
+    fn collect(&self, stderr: impl Read) {
+        for line in BufReader::new(stderr).lines() {
+            let Ok(line) = line else { break };
+            self.lines.lock().unwrap().0.push(line);
+            self.changed.notify_all();
+        }
+        self.lines.lock().unwrap().1 = true;
+        self.changed.notify_all();
+    }
+}
+
+/// Starts a member in `dir` and returns at once.
+pub fn launch(dir: &Path, flags: &[&str]) -> Process {
+    Process::spawn(portunus().args(member_flags(dir)).args(flags))
+}
+
+impl Process {
+    /// Runs any command line of the binary.
+    pub fn spawn(command: &mut Command) -> Process {
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary can be run");
+        let stderr = child.stderr.take().unwrap();
+        let log = Arc::new(Log::default());
+        let collector = Arc::clone(&log);
+        std::thread::spawn(move || collector.collect(stderr));
+        Process { child, log }
+    }
+
+    /// Waits for a line that contains `text`; `None` if the process ended without one.
+    pub fn find_line(&self, text: &str) -> Option<String> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut lines = self.log.lines.lock().unwrap();
+        loop {
+            if let Some(line) = lines.0.iter().find(|line| line.contains(text)) {
+                return Some(line.clone());
+            }
+            if lines.1 {
+                return None;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            assert!(
+                !left.is_zero(),
+                "no line with {text:?} in:\n{}",
+                lines.0.join("\n")
+            );
+            lines = self.log.changed.wait_timeout(lines, left).unwrap().0;
+        }
+    }
+
+    /// Everything it wrote to stderr so far.
+    pub fn log(&self) -> String {
+        self.log.lines.lock().unwrap().0.join("\n")
+    }
+
+    /// Waits until it ends by itself; returns how, and what it wrote.
+    pub fn ended(mut self) -> (ExitStatus, String) {
+        let deadline = Instant::now() + PATIENCE;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(Instant::now() < deadline, "still running:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let mut lines = self.log.lines.lock().unwrap();
+        while !lines.1 {
+            lines = self.log.changed.wait(lines).unwrap();
+        }
+        let text = lines.0.join("\n");
+        drop(lines);
+        (status, text)
+    }
+
+    /// Ends it as a power failure would, without any chance to tidy up.
+    pub fn kill(&mut self) {
+        // It may have ended already; then there is nothing to kill.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Asks it to stop and waits until it has.
+    pub fn terminate(self) -> (ExitStatus, String) {
+        self.signal(nix::sys::signal::Signal::SIGTERM);
+        self.ended()
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: nix::sys::signal::Signal) {
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(self.child.id()).unwrap());
+        nix::sys::signal::kill(pid, signal).unwrap();
+    }
+
+    /// Waits until it serves; a panic with its log if it does not.
+    pub fn ready(self) -> Server {
+        let Some(line) = self.find_line(READY) else {
+            panic!("the member did not start:\n{}", self.log());
+        };
+        let line: serde_json::Value = serde_json::from_str(&line).expect("log lines are JSON");
+        let addresses = line["addresses"].as_str().unwrap();
+        let first = addresses
+            .trim_matches(['[', ']'])
+            .split(',')
+            .next()
+            .unwrap();
+        Server {
+            address: first.trim().parse().unwrap(),
+            process: self,
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A member that serves clients.
+pub struct Server {
+    /// Where.
+    pub address: SocketAddr,
+    /// The process itself.
+    pub process: Process,
+}
+
+impl Server {
+    /// Starts a member in `dir` and waits until it serves.
+    pub fn start(dir: &Path, flags: &[&str]) -> Server {
+        launch(dir, flags).ready()
+    }
+
+    /// Its URL.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Ends it without warning.
+    pub fn kill(mut self) {
+        self.process.kill();
+    }
+
+    /// Stops it cleanly.
+    pub fn stop(self) {
+        let (status, log) = self.process.terminate();
+        assert!(status.success(), "{status}:\n{log}");
+    }
+
+    /// A new connection.
+    pub async fn connect(&self) -> Clients {
+        connect(self.address).await
+    }
+
+    /// Asks over HTTP/1.1 on a connection of its own.
+    pub fn http(&self, method: &str, path: &str) -> HttpAnswer {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
+            self.address
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").expect("an HTTP answer");
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        HttpAnswer {
+            status,
+            head: head.to_owned(),
+            body: body.to_owned(),
+        }
+    }
+
+    /// GET.
+    pub fn get(&self, path: &str) -> HttpAnswer {
+        self.http("GET", path)
+    }
+}
+
+/// What an HTTP request was answered with.
+#[derive(Debug)]
+pub struct HttpAnswer {
+    pub status: u16,
+    pub head: String,
+    pub body: String,
+}
+
+/// The clients of one connection.
+#[derive(Clone)]
+pub struct Clients {
+    pub channel: Channel,
+    pub kv: KvClient<Channel>,
+    pub watch: WatchClient<Channel>,
+    pub lease: LeaseClient<Channel>,
+    pub maintenance: MaintenanceClient<Channel>,
+    pub cluster: ClusterClient<Channel>,
+    pub auth: AuthClient<Channel>,
+}
+
+/// A new connection to a member.
+pub async fn connect(address: SocketAddr) -> Clients {
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
+    let channel = endpoint.connect().await.expect("the member can be reached");
+    let limit = usize::MAX;
+    Clients {
+        kv: KvClient::new(channel.clone()).max_decoding_message_size(limit),
+        watch: WatchClient::new(channel.clone()).max_decoding_message_size(limit),
+        lease: LeaseClient::new(channel.clone()),
+        maintenance: MaintenanceClient::new(channel.clone()).max_decoding_message_size(limit),
+        cluster: ClusterClient::new(channel.clone()),
+        auth: AuthClient::new(channel.clone()),
+        channel,
+    }
+}
+
+/// A data directory that is removed when the test ends.
+pub fn data_dir() -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("member.etcd");
+    (dir, path)
+}
+
+/// Waits for something that must come.
+pub async fn soon<T>(what: &str, event: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, event)
+        .await
+        .unwrap_or_else(|_| panic!("waited in vain for {what}"))
+}
+
+/// The code and text of a refusal.
+pub fn refusal<T: std::fmt::Debug>(result: Result<T, Status>) -> (Code, String) {
+    let status = result.expect_err("the request must be refused");
+    (status.code(), status.message().to_owned())
+}

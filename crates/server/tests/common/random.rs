@@ -1,0 +1,41 @@
+//! Random choices that can be repeated: the seed is printed, and taken from
+//! `PORTUNUS_TEST_SEED` where that is set.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A small generator (xorshift64*); good enough to choose moments and keys.
+#[derive(Debug, Clone)]
+pub struct Random(u64);
+
+impl Random {
+    /// From the environment, or from the clock.
+    pub fn seeded(test: &str) -> Random {
+        let seed = match std::env::var("PORTUNUS_TEST_SEED") {
+            Ok(text) => text.parse().expect("PORTUNUS_TEST_SEED is a number"),
+            Err(_) => {
+                let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+                u64::try_from(since.as_nanos() & u128::from(u64::MAX)).unwrap()
+            }
+        };
+        eprintln!("{test}: repeat with PORTUNUS_TEST_SEED={seed}");
+        Random(seed | 1)
+    }
+
+    /// An independent generator, for another task.
+    pub fn fork(&mut self) -> Random {
+        Random(self.next() | 1)
+    }
+
+    /// The next number.
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// A number below `end`.
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+}

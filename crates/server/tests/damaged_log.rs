@@ -1,0 +1,203 @@
+//! A log that was cut off by a crash is cut and said so; a log that is damaged in any other
+//! way stops the start, with the file and the place.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use common::{Server, data_dir, launch};
+use portunus_proto::etcdserverpb::{PutRequest, RangeRequest};
+use portunus_wal::{LocatedRecord, Record, read_records};
+
+/// The backend stays empty, so that the log is all there is.
+const LOG_ONLY: &[&str] = &[
+    "--backend-batch-interval=1h",
+    "--backend-batch-limit=1000000",
+];
+
+const PUTS: usize = 10;
+/// Several sectors, as a torn write loses whole ones.
+const VALUE_BYTES: usize = 3000;
+
+/// A directory with ten puts, whose member was killed.
+async fn killed_member() -> (tempfile::TempDir, PathBuf) {
+    let (guard, dir) = data_dir();
+    let server = Server::start(&dir, LOG_ONLY);
+    let mut clients = server.connect().await;
+    for number in 0..PUTS {
+        let request = PutRequest {
+            key: format!("k{number}").into(),
+            value: vec![b'v'; VALUE_BYTES].into(),
+            ..PutRequest::default()
+        };
+        clients.kv.put(request).await.unwrap();
+    }
+    server.kill();
+    (guard, dir)
+}
+
+fn wal_dir(dir: &Path) -> PathBuf {
+    dir.join("member").join("wal")
+}
+
+/// Where the puts are in the log.
+fn puts(dir: &Path) -> Vec<LocatedRecord> {
+    let records = read_records(&wal_dir(dir)).unwrap();
+    let is_put = |located: &LocatedRecord| matches!(&located.record, Record::Entry(entry) if entry.data.len() > VALUE_BYTES);
+    let puts: Vec<LocatedRecord> = records.map(Result::unwrap).filter(is_put).collect();
+    assert_eq!(puts.len(), PUTS);
+    puts
+}
+
+fn segment(located: &LocatedRecord) -> File {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&located.file)
+        .unwrap()
+}
+
+async fn keys(server: &Server) -> i64 {
+    let request = RangeRequest {
+        key: "k".into(),
+        range_end: "l".into(),
+        count_only: true,
+        ..RangeRequest::default()
+    };
+    let response = server.connect().await.kv.range(request).await.unwrap();
+    response.into_inner().count
+}
+
+/// Starts, says that the last record was torn, and has the other puts; a second start finds
+/// nothing more to repair.
+async fn assert_repaired(dir: &Path, expected_keys: i64) {
+    let server = Server::start(dir, LOG_ONLY);
+    let line = server
+        .process
+        .find_line("torn by a crash")
+        .expect("it says what it did");
+    let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(line["level"], "WARN");
+    assert!(line["file"].as_str().unwrap().ends_with(".wal"), "{line}");
+    assert!(line["offset"].as_u64().unwrap() > 0, "{line}");
+    assert_eq!(keys(&server).await, expected_keys);
+    let request = PutRequest {
+        key: "k-after".into(),
+        ..PutRequest::default()
+    };
+    server.connect().await.kv.put(request).await.unwrap();
+    server.kill();
+    let server = Server::start(dir, LOG_ONLY);
+    assert!(
+        !server.process.log().contains("torn by a crash"),
+        "{}",
+        server.process.log()
+    );
+    assert_eq!(keys(&server).await, expected_keys + 1);
+}
+
+/// Refuses with one line that names the file and the place.
+fn assert_refused(dir: &Path, file: &Path, offset: Option<u64>) {
+    let before: Vec<u8> = fs::read(file).unwrap();
+    let (status, log) = launch(dir, LOG_ONLY).ended();
+    assert_eq!(status.code(), Some(1), "{log}");
+    let line = log.lines().last().unwrap();
+    assert!(line.starts_with("portunus: "), "{line}");
+    assert!(line.contains(&file.display().to_string()), "{line}");
+    assert!(line.contains("damaged at byte"), "{line}");
+    if let Some(offset) = offset {
+        assert!(line.contains(&format!("at byte {offset}:")), "{line}");
+    }
+    assert!(
+        fs::read(file).unwrap() == before,
+        "damage must be left as it was found"
+    );
+}
+
+#[tokio::test]
+async fn a_file_that_ends_inside_its_last_record_is_cut_there() {
+    let (_guard, dir) = killed_member().await;
+    let last = puts(&dir).pop().unwrap();
+    segment(&last).set_len(last.offset + 1000).unwrap();
+    assert_repaired(&dir, PUTS as i64 - 1).await;
+}
+
+#[tokio::test]
+async fn sectors_that_were_never_written_are_a_torn_record() {
+    let (_guard, dir) = killed_member().await;
+    let last = puts(&dir).pop().unwrap();
+    // Some sectors of the record arrived, the rest of the file did not.
+    let from = (last.offset + 1024) / 512 * 512;
+    let file = segment(&last);
+    let zeros = vec![0; 1 << 20];
+    file.write_all_at(&zeros, from).unwrap();
+    assert_repaired(&dir, PUTS as i64 - 1).await;
+}
+
+#[tokio::test]
+async fn a_changed_byte_in_the_middle_stops_the_start() {
+    let (_guard, dir) = killed_member().await;
+    let middle = puts(&dir).swap_remove(PUTS / 2);
+    segment(&middle)
+        .write_all_at(b"X", middle.offset + 500)
+        .unwrap();
+    assert_refused(&dir, &middle.file, Some(middle.offset));
+}
+
+/// The last record was written whole, so a wrong byte in it is no torn write.
+#[tokio::test]
+async fn a_changed_byte_in_the_last_record_stops_the_start() {
+    let (_guard, dir) = killed_member().await;
+    let last = puts(&dir).pop().unwrap();
+    segment(&last)
+        .write_all_at(b"X", last.offset + 500)
+        .unwrap();
+    assert_refused(&dir, &last.file, Some(last.offset));
+}
+
+/// A crash leaves zeros behind the log, never anything else: whoever wrote this may have
+/// written over promises, too.
+#[tokio::test]
+async fn garbage_behind_the_end_stops_the_start() {
+    let (_guard, dir) = killed_member().await;
+    let last = puts(&dir).pop().unwrap();
+    let bytes = fs::read(&last.file).unwrap();
+    let end = bytes.iter().rposition(|byte| *byte != 0).unwrap() as u64 + 1;
+    let file = segment(&last);
+    file.write_all_at(&[0xab; 64], end.next_multiple_of(8) + 8)
+        .unwrap();
+    assert_refused(&dir, &last.file, None);
+}
+
+#[tokio::test]
+async fn a_missing_log_beside_a_filled_backend_stops_the_start() {
+    let (_guard, dir) = data_dir();
+    Server::start(&dir, &[]).stop();
+    fs::remove_dir_all(wal_dir(&dir)).unwrap();
+    let (status, log) = launch(&dir, &[]).ended();
+    assert_eq!(status.code(), Some(1), "{log}");
+    assert!(
+        log.lines().last().unwrap().contains("holds no log"),
+        "{log}"
+    );
+}
+
+/// Acknowledged writes that the backend has and the log has not: the disk lost them.
+#[tokio::test]
+async fn a_log_that_ends_before_the_backend_stops_the_start() {
+    let (_guard, dir) = killed_member().await;
+    let third = puts(&dir).swap_remove(3);
+    let server = Server::start(&dir, LOG_ONLY);
+    server.stop();
+    let file = segment(&third);
+    let bytes = file.metadata().unwrap().len();
+    file.set_len(third.offset).unwrap();
+    file.set_len(bytes).unwrap();
+    let (status, log) = launch(&dir, LOG_ONLY).ended();
+    assert_eq!(status.code(), Some(1), "{log}");
+    let line = log.lines().last().unwrap();
+    assert!(line.contains("but the backend has applied"), "{line}");
+}

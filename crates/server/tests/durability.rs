@@ -1,0 +1,305 @@
+//! What was acknowledged is there after any crash: the process is killed without warning,
+//! again and again, on one directory.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+mod writers;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::random::Random;
+use common::{Clients, Server, connect, data_dir, launch, refusal, soon};
+use portunus_proto::EtcdError;
+use portunus_proto::etcdserverpb::{
+    HashKvRequest, HashKvResponse, PutRequest, RangeRequest, StatusRequest,
+};
+use tokio::task::JoinSet;
+use writers::{Acknowledgements, Writer};
+
+/// Small enough that log snapshots, backend commits and compaction all happen within a round.
+const RESTLESS: &[&str] = &[
+    "--snapshot-count=100",
+    "--snapshot-catchup-entries=10",
+    "--backend-batch-interval=5ms",
+    "--backend-batch-limit=20",
+    "--compaction-batch-limit=10",
+    "--compaction-sleep-interval=1ms",
+];
+
+const WRITERS: usize = 4;
+
+/// Lets all writers write over connections of their own until `acknowledgements` requests
+/// are answered, kills the member in the middle of whatever it does, and starts it again.
+async fn crash_round(
+    server: Server,
+    restart: impl FnOnce() -> Server,
+    writers: Vec<Writer>,
+    acknowledgements: u64,
+) -> (Server, Vec<Writer>) {
+    let counter = Arc::new(Acknowledgements::default());
+    let mut tasks = JoinSet::new();
+    for mut writer in writers {
+        let clients = server.connect().await;
+        let counter = Arc::clone(&counter);
+        tasks.spawn(async move {
+            writer.write_until_refused(clients, &counter).await;
+            writer
+        });
+    }
+    soon("acknowledgements", counter.wait_for(acknowledgements)).await;
+    server.kill();
+    let mut writers: Vec<Writer> = soon("the writers to end", tasks.join_all()).await;
+    writers.sort_by_key(Writer::number);
+
+    let server = restart();
+    let mut clients = server.connect().await;
+    for writer in &mut writers {
+        writer.check_and_settle(&mut clients).await;
+    }
+    writers::check_revisions(&writers, &mut clients).await;
+    (server, writers)
+}
+
+async fn hash_kv(clients: &mut Clients, revision: i64) -> HashKvResponse {
+    let request = HashKvRequest { revision };
+    clients
+        .maintenance
+        .hash_kv(request)
+        .await
+        .unwrap()
+        .into_inner()
+}
+
+/// Puts, deletes, transactions, leases and compactions from several connections; the log is
+/// shortened and the backend commits all the time.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_acknowledged_is_lost_by_kills_at_any_moment() {
+    let (_guard, dir) = data_dir();
+    let mut random = Random::seeded("durability");
+    let mut writers: Vec<Writer> = (0..WRITERS)
+        .map(|number| Writer::new(number, random.fork()))
+        .collect();
+    let mut server = Server::start(&dir, RESTLESS);
+    for _ in 0..6 {
+        let acknowledgements = 1 + random.below(600);
+        let restart = || Server::start(&dir, RESTLESS);
+        (server, writers) = crash_round(server, restart, writers, acknowledgements).await;
+    }
+
+    // What is on disk is the same as what was in memory.
+    let before = hash_kv(&mut server.connect().await, 0).await;
+    server.stop();
+    let server = Server::start(&dir, RESTLESS);
+    let after = hash_kv(&mut server.connect().await, 0).await;
+    assert_eq!(
+        after.header.unwrap().revision,
+        before.header.unwrap().revision
+    );
+    assert_eq!(
+        (after.hash, after.compact_revision, after.hash_revision),
+        (before.hash, before.compact_revision, before.hash_revision)
+    );
+    // And the same whether it was stopped or killed.
+    server.kill();
+    let server = Server::start(&dir, RESTLESS);
+    let killed = hash_kv(&mut server.connect().await, 0).await;
+    assert_eq!(
+        (killed.hash, killed.hash_revision),
+        (before.hash, before.hash_revision)
+    );
+}
+
+/// The backend holds nothing: everything comes back from the log alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_acknowledged_is_lost_when_the_backend_never_committed() {
+    const LAZY: &[&str] = &[
+        "--backend-batch-interval=1h",
+        "--backend-batch-limit=1000000",
+    ];
+    let (_guard, dir) = data_dir();
+    let mut random = Random::seeded("durability from the log");
+    let mut writers: Vec<Writer> = (0..WRITERS)
+        .map(|number| Writer::new(number, random.fork()))
+        .collect();
+    let mut server = Server::start(&dir, LAZY);
+    for _ in 0..3 {
+        let acknowledgements = 1 + random.below(300);
+        let restart = || Server::start(&dir, LAZY);
+        (server, writers) = crash_round(server, restart, writers, acknowledgements).await;
+    }
+}
+
+/// "Ready" means that the log is applied: even a read that asks nobody finds every
+/// acknowledged write.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ready_member_has_applied_its_log() {
+    const LAZY: &[&str] = &["--backend-batch-interval=1h"];
+    let (_guard, dir) = data_dir();
+    Server::start(&dir, LAZY).stop();
+    let server = Server::start(&dir, LAZY);
+    let put = PutRequest {
+        key: "a".into(),
+        ..PutRequest::default()
+    };
+    server.connect().await.kv.put(put).await.unwrap();
+    server.kill();
+    let server = Server::start(&dir, LAZY);
+    let request = RangeRequest {
+        key: "a".into(),
+        serializable: true,
+        ..RangeRequest::default()
+    };
+    let mut clients = server.connect().await;
+    assert_eq!(
+        clients.kv.range(request).await.unwrap().into_inner().count,
+        1
+    );
+}
+
+/// Large values fill segments, so that whole files of the log go while the member is killed.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_acknowledged_is_lost_while_segments_of_the_log_are_released() {
+    const VALUE_BYTES: usize = 1 << 20;
+    const KEYS: usize = 4;
+    let flags = &[
+        "--snapshot-count=10",
+        "--snapshot-catchup-entries=1",
+        "--compaction-batch-limit=10",
+    ];
+    let (_guard, dir) = data_dir();
+    let mut random = Random::seeded("segments");
+    let mut written = 0u64;
+    for _ in 0..2 {
+        let server = Server::start(&dir, flags);
+        let mut clients = server.connect().await;
+        // Every acknowledged value of the rounds before.
+        for number in written.saturating_sub(KEYS as u64)..written {
+            let request = RangeRequest {
+                key: format!("large-{}", number as usize % KEYS).into(),
+                ..RangeRequest::default()
+            };
+            let kvs = clients.kv.range(request).await.unwrap().into_inner().kvs;
+            assert_eq!(kvs[0].value[..8], number.to_be_bytes());
+            assert_eq!(kvs[0].value.len(), VALUE_BYTES);
+        }
+        let released = |server: &Server| {
+            server.process.log().lines().any(|line| {
+                line.contains("segments_released") && !line.contains("\"segments_released\":0")
+            })
+        };
+        let mut extra = random.below(12);
+        while !released(&server) || extra > 0 {
+            let mut value = vec![b'v'; VALUE_BYTES];
+            value[..8].copy_from_slice(&written.to_be_bytes());
+            let request = PutRequest {
+                key: format!("large-{}", written as usize % KEYS).into(),
+                value: value.into(),
+                ..PutRequest::default()
+            };
+            clients.kv.put(request).await.unwrap();
+            written += 1;
+            extra = extra.saturating_sub(1);
+            assert!(
+                written < 1000,
+                "no segment was released:\n{}",
+                server.process.log()
+            );
+        }
+        server.kill();
+    }
+    let server = Server::start(&dir, flags);
+    let revision = hash_kv(&mut server.connect().await, 0).await.hash_revision;
+    assert_eq!(revision, i64::try_from(written).unwrap() + 1);
+}
+
+/// A member that is killed while it starts, for the first time or later, starts the next time.
+#[tokio::test(flavor = "multi_thread")]
+async fn kills_during_the_start_do_no_harm() {
+    let (_guard, dir) = data_dir();
+    let mut random = Random::seeded("start");
+    // A start is killed once it has got as far as an unlucky one might; there is no event
+    // for "in the middle of", so the moment is a random time.
+    let interrupted = |random: &mut Random| {
+        let mut process = launch(&dir, RESTLESS);
+        std::thread::sleep(Duration::from_micros(random.below(250_000)));
+        process.kill();
+    };
+    for _ in 0..8 {
+        interrupted(&mut random);
+    }
+    let mut writer = Writer::new(0, random.fork());
+    let server = Server::start(&dir, RESTLESS);
+    let restart = || Server::start(&dir, RESTLESS);
+    let (server, writers) = crash_round(server, restart, vec![writer], 200).await;
+    [writer] = writers.try_into().ok().unwrap();
+    let before = hash_kv(&mut server.connect().await, 0).await;
+    server.kill();
+    for _ in 0..8 {
+        interrupted(&mut random);
+    }
+    let server = Server::start(&dir, RESTLESS);
+    let mut clients = server.connect().await;
+    writer.check_and_settle(&mut clients).await;
+    let after = hash_kv(&mut clients, 0).await;
+    assert_eq!(
+        (after.hash, after.hash_revision),
+        (before.hash, before.hash_revision)
+    );
+}
+
+/// Terms only grow, ids never change, and a compaction is not undone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_comes_back_as_who_it_was() {
+    let (_guard, dir) = data_dir();
+    let server = Server::start(&dir, RESTLESS);
+    let mut clients = server.connect().await;
+    for number in 0..20 {
+        let request = PutRequest {
+            key: "a".into(),
+            value: number.to_string().into(),
+            ..PutRequest::default()
+        };
+        clients.kv.put(request).await.unwrap();
+    }
+    let request = portunus_proto::etcdserverpb::CompactionRequest {
+        revision: 10,
+        physical: false,
+    };
+    clients.kv.compact(request).await.unwrap();
+    let before = clients
+        .maintenance
+        .status(StatusRequest {})
+        .await
+        .unwrap()
+        .into_inner();
+    server.kill();
+    let server = Server::start(&dir, RESTLESS);
+    let mut clients = connect(server.address).await;
+    let after = clients
+        .maintenance
+        .status(StatusRequest {})
+        .await
+        .unwrap()
+        .into_inner();
+    let (header_before, header_after) = (before.header.unwrap(), after.header.unwrap());
+    assert_eq!(header_after.cluster_id, header_before.cluster_id);
+    assert_eq!(header_after.member_id, header_before.member_id);
+    assert_eq!(header_after.revision, 21);
+    assert!(after.raft_term > before.raft_term);
+    assert!(after.raft_applied_index > before.raft_applied_index);
+    let at = |revision| RangeRequest {
+        key: "a".into(),
+        revision,
+        ..RangeRequest::default()
+    };
+    let compacted = EtcdError::Compacted;
+    assert_eq!(
+        refusal(clients.kv.range(at(9)).await),
+        (compacted.code(), compacted.text().to_owned())
+    );
+    assert_eq!(
+        clients.kv.range(at(10)).await.unwrap().into_inner().kvs[0].value,
+        "8"
+    );
+}

@@ -1,0 +1,306 @@
+//! Plain HTTP on the client port, beside gRPC: probes, version, metrics.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use common::{Clients, Server, data_dir};
+use portunus_proto::etcdserverpb::alarm_request::AlarmAction;
+use portunus_proto::etcdserverpb::{
+    AlarmRequest, AlarmType, DeleteRangeRequest, LeaseGrantRequest, LeaseRevokeRequest, PutRequest,
+    RangeRequest, TxnRequest,
+};
+
+async fn set_alarm(clients: &mut Clients, action: AlarmAction, alarm: AlarmType) {
+    let request = AlarmRequest {
+        action: action as i32,
+        member_id: 1,
+        alarm: alarm as i32,
+    };
+    clients.maintenance.alarm(request).await.unwrap();
+}
+
+#[tokio::test]
+async fn probes_of_a_healthy_member() {
+    let (_guard, dir) = data_dir();
+    let server = Server::start(&dir, &[]);
+    let verbose_ready = "[+]data_corruption ok\n[+]serializable_read ok\n\
+                         [+]linearizable_read ok\n[+]non_learner ok\nok\n";
+    for (path, status, body) in [
+        ("/health", 200, r#"{"health":"true","reason":""}"#),
+        (
+            "/health?serializable=true",
+            200,
+            r#"{"health":"true","reason":""}"#,
+        ),
+        (
+            "/health?exclude=NOSPACE&exclude=CORRUPT",
+            200,
+            r#"{"health":"true","reason":""}"#,
+        ),
+        ("/livez", 200, "ok\n"),
+        ("/livez?verbose", 200, "[+]serializable_read ok\nok\n"),
+        ("/livez/serializable_read", 200, "ok\n"),
+        ("/livez/linearizable_read", 404, "404 page not found\n"),
+        ("/readyz", 200, "ok\n"),
+        ("/readyz?verbose", 200, verbose_ready),
+        (
+            "/readyz?verbose=true&exclude=non_learner&exclude=data_corruption",
+            200,
+            "[+]serializable_read ok\n[+]linearizable_read ok\nok\n",
+        ),
+        ("/readyz/data_corruption", 200, "ok\n"),
+        ("/readyz/serializable_read", 200, "ok\n"),
+        (
+            "/readyz/linearizable_read?verbose",
+            200,
+            "[+]linearizable_read ok\nok\n",
+        ),
+        ("/readyz/non_learner", 200, "ok\n"),
+        ("/readyz/no_such_check", 404, "404 page not found\n"),
+        (
+            "/version",
+            200,
+            r#"{"etcdserver":"3.8.0","etcdcluster":"3.8.0","storage":"3.8.0"}"#,
+        ),
+    ] {
+        let answer = server.get(path);
+        assert_eq!((answer.status, &*answer.body), (status, body), "{path}");
+    }
+    let kind = "content-type: application/json";
+    for path in ["/health", "/version"] {
+        assert!(
+            server.get(path).head.to_lowercase().contains(kind),
+            "{path}"
+        );
+    }
+    let metrics = server.get("/metrics").head.to_lowercase();
+    assert!(
+        metrics.contains("content-type: text/plain; version=0.0.4"),
+        "{metrics}"
+    );
+}
+
+/// An alarm makes `/health` fail unless it is excluded. Only corruption makes a member
+/// unready, and nothing of this makes it dead: a restart would not help.
+#[tokio::test]
+async fn probes_of_a_member_with_alarms() {
+    let (_guard, dir) = data_dir();
+    let server = Server::start(&dir, &[]);
+    let mut clients = server.connect().await;
+    for (alarm, name, is_ready) in [
+        (AlarmType::Nospace, "NOSPACE", true),
+        (AlarmType::Corrupt, "CORRUPT", false),
+    ] {
+        set_alarm(&mut clients, AlarmAction::Activate, alarm).await;
+        let health = server.get("/health");
+        assert_eq!(health.status, 503);
+        assert_eq!(
+            health.body,
+            format!(r#"{{"health":"false","reason":"ALARM {name}"}}"#)
+        );
+        assert_eq!(server.get(&format!("/health?exclude={name}")).status, 200);
+        assert_eq!(server.get("/health?exclude=OTHER").status, 503);
+        assert_eq!(server.get("/livez").status, 200);
+        let ready = server.get("/readyz");
+        if is_ready {
+            assert_eq!(ready.status, 200);
+        } else {
+            assert_eq!(ready.status, 503);
+            assert!(
+                ready.body.contains("[-]data_corruption failed: "),
+                "{}",
+                ready.body
+            );
+            assert_eq!(server.get("/readyz/data_corruption").status, 503);
+            assert_eq!(server.get("/readyz?exclude=data_corruption").status, 200);
+        }
+        set_alarm(&mut clients, AlarmAction::Deactivate, alarm).await;
+        assert_eq!(server.get("/health").status, 200);
+    }
+}
+
+#[tokio::test]
+async fn other_methods_and_paths() {
+    let (_guard, dir) = data_dir();
+    let server = Server::start(&dir, &[]);
+    for path in [
+        "/health",
+        "/livez",
+        "/readyz",
+        "/readyz/non_learner",
+        "/version",
+        "/metrics",
+    ] {
+        for method in ["POST", "PUT", "DELETE"] {
+            assert_eq!(server.http(method, path).status, 405, "{method} {path}");
+        }
+    }
+    for path in ["/", "/nothing", "/health/x", "/v2/keys", "/metrics/"] {
+        assert_eq!(server.get(path).status, 404, "{path}");
+    }
+}
+
+/// The value of a series, by its whole name with labels.
+fn value(metrics: &str, series: &str) -> f64 {
+    let line = metrics.lines().find(|line| {
+        line.strip_prefix(series)
+            .is_some_and(|rest| rest.starts_with(' '))
+    });
+    let line = line.unwrap_or_else(|| panic!("no {series} in:\n{metrics}"));
+    line.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn metrics_have_etcds_names() {
+    let (_guard, dir) = data_dir();
+    let server = Server::start(&dir, &["--quota-backend-bytes=1000000000"]);
+    let metrics = server.get("/metrics").body;
+    for (series, expected) in [
+        ("etcd_server_has_leader", 1.0),
+        ("etcd_server_is_leader", 1.0),
+        ("etcd_server_is_learner", 0.0),
+        ("etcd_server_proposals_pending", 0.0),
+        ("etcd_server_proposals_failed_total", 0.0),
+        ("etcd_server_quota_backend_bytes", 1e9),
+        (r#"etcd_server_version{server_version="3.8.0"}"#, 1.0),
+        (r#"etcd_cluster_version{cluster_version="3.8"}"#, 1.0),
+        ("etcd_debugging_mvcc_current_revision", 1.0),
+        ("etcd_debugging_mvcc_watcher_total", 0.0),
+        ("etcd_debugging_mvcc_watch_stream_total", 0.0),
+        ("etcd_debugging_mvcc_slow_watcher_total", 0.0),
+        ("etcd_mvcc_put_total", 0.0),
+        ("etcd_mvcc_delete_total", 0.0),
+        ("etcd_mvcc_txn_total", 0.0),
+        (
+            r#"etcd_server_feature_enabled{name="FastLeaseKeepAlive",stage="BETA"}"#,
+            1.0,
+        ),
+        (
+            r#"etcd_server_feature_enabled{name="PriorityRequest",stage="ALPHA"}"#,
+            0.0,
+        ),
+    ] {
+        assert!(
+            (value(&metrics, series) - expected).abs() < 0.5,
+            "{series} in:\n{metrics}"
+        );
+    }
+    for series in [
+        "etcd_mvcc_db_total_size_in_bytes",
+        "etcd_server_proposals_committed_total",
+        "etcd_server_proposals_applied_total",
+    ] {
+        assert!(value(&metrics, series) > 0.0, "{series}");
+    }
+    for name in [
+        "etcd_server_leader_changes_seen_total",
+        "etcd_server_slow_apply_total",
+        "etcd_server_health_success",
+        "etcd_server_health_failures",
+        "etcd_mvcc_range_total",
+        "etcd_mvcc_db_total_size_in_use_in_bytes",
+        "etcd_debugging_mvcc_compact_revision",
+        "etcd_debugging_mvcc_events_total",
+        "etcd_debugging_lease_granted_total",
+        "etcd_debugging_lease_renewed_total",
+        "etcd_debugging_lease_revoked_total",
+        "etcd_debugging_server_lease_expired_total",
+    ] {
+        value(&metrics, name);
+    }
+}
+
+/// What clients do is seen in the numbers.
+#[tokio::test]
+async fn metrics_move() {
+    let (_guard, dir) = data_dir();
+    let server = Server::start(&dir, &[]);
+    let mut clients = server.connect().await;
+    let before = server.get("/metrics").body;
+    let put = |key: &'static str| PutRequest {
+        key: key.into(),
+        ..PutRequest::default()
+    };
+    clients.kv.put(put("a")).await.unwrap();
+    clients.kv.put(put("b")).await.unwrap();
+    let read = RangeRequest {
+        key: "a".into(),
+        ..RangeRequest::default()
+    };
+    clients.kv.range(read).await.unwrap();
+    let delete = DeleteRangeRequest {
+        key: "a".into(),
+        ..DeleteRangeRequest::default()
+    };
+    clients.kv.delete_range(delete).await.unwrap();
+    let op = portunus_proto::etcdserverpb::request_op::Request::RequestPut(put("c"));
+    let txn = TxnRequest {
+        success: vec![portunus_proto::etcdserverpb::RequestOp { request: Some(op) }],
+        ..TxnRequest::default()
+    };
+    clients.kv.txn(txn).await.unwrap();
+    clients
+        .lease
+        .lease_grant(LeaseGrantRequest { id: 5, ttl: 100 })
+        .await
+        .unwrap();
+    clients
+        .lease
+        .lease_revoke(LeaseRevokeRequest { id: 5 })
+        .await
+        .unwrap();
+    server.get("/health");
+    set_alarm(&mut clients, AlarmAction::Activate, AlarmType::Nospace).await;
+    server.get("/health");
+    let after = server.get("/metrics").body;
+    for (series, moved) in [
+        ("etcd_mvcc_put_total", 2.0),
+        ("etcd_mvcc_delete_total", 1.0),
+        ("etcd_mvcc_txn_total", 1.0),
+        ("etcd_mvcc_range_total", 1.0),
+        ("etcd_debugging_lease_granted_total", 1.0),
+        ("etcd_debugging_lease_revoked_total", 1.0),
+        ("etcd_debugging_mvcc_current_revision", 4.0),
+        ("etcd_debugging_mvcc_events_total", 4.0),
+        ("etcd_server_health_success", 1.0),
+        ("etcd_server_health_failures", 1.0),
+        ("etcd_server_proposals_applied_total", 7.0),
+    ] {
+        let moved_by = value(&after, series) - value(&before, series);
+        assert!(
+            (moved_by - moved).abs() < 0.5,
+            "{series} moved by {moved_by}"
+        );
+    }
+    assert!(
+        after.contains(r#"etcd_debugging_server_alarms{alarm_type="NOSPACE",server_id="1"} 1"#)
+    );
+    assert!(!before.contains("etcd_debugging_server_alarms{"));
+}
+
+/// One port for all: gRPC calls and HTTP/1.1 requests interleave.
+#[tokio::test]
+async fn grpc_and_http_share_the_port() {
+    let (_guard, dir) = data_dir();
+    let server = Server::start(&dir, &[]);
+    let mut clients = server.connect().await;
+    for number in 0..5 {
+        let request = PutRequest {
+            key: "a".into(),
+            ..PutRequest::default()
+        };
+        let revision = clients
+            .kv
+            .put(request)
+            .await
+            .unwrap()
+            .into_inner()
+            .header
+            .unwrap()
+            .revision;
+        let metrics = server.get("/metrics").body;
+        let shown = value(&metrics, "etcd_debugging_mvcc_current_revision");
+        assert!((shown - revision as f64).abs() < 0.5);
+        assert_eq!(revision, number + 2);
+    }
+}

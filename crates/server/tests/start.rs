@@ -1,0 +1,322 @@
+//! Starting and stopping: refusals in one line that says what to do, settings from three
+//! places, and an end that does not wait for anybody.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::fs;
+use std::net::TcpListener;
+
+use common::{Process, Server, data_dir, launch, member_flags, portunus, soon};
+use portunus_proto::etcdserverpb::watch_request::RequestUnion;
+use portunus_proto::etcdserverpb::{
+    MemberListRequest, PutRequest, RangeRequest, StatusRequest, WatchCreateRequest, WatchRequest,
+};
+use tokio_stream::StreamExt;
+
+/// The one line on stderr of a process that refuses to start. Log lines are not counted.
+fn refused(process: Process) -> String {
+    let (status, log) = process.ended();
+    assert_eq!(status.code(), Some(1), "{log}");
+    let lines: Vec<&str> = log.lines().filter(|line| !line.starts_with('{')).collect();
+    assert_eq!(lines.len(), 1, "one line, not:\n{log}");
+    assert!(lines[0].starts_with("portunus: "), "{log}");
+    lines[0].to_owned()
+}
+
+#[test]
+fn settings_that_cannot_be_used_are_refused() {
+    for (flags, expected) in [
+        (&["--nmae=m1"][..], "did you mean --name?"),
+        (&["--frobnicate"], "there is no flag --frobnicate"),
+        (&["--cert-file=a.pem"], "not supported yet (TLS)"),
+        (&["--client-cert-auth"], "not supported yet (TLS)"),
+        (
+            &["--listen-client-urls=https://127.0.0.1:0"],
+            "asks for TLS",
+        ),
+        (
+            &["--initial-cluster=default=http://localhost:2380,b=http://localhost:2480"],
+            "several members are not supported yet",
+        ),
+        (
+            &["--initial-cluster-state=existing"],
+            "several members are not supported yet",
+        ),
+        (&["--feature-gates=NoSuchGate=true"], "NoSuchGate"),
+        (
+            &["--feature-gates=PriorityRequest=maybe"],
+            "--feature-gates",
+        ),
+        (&["--feature-gates=PriorityRequest"], "--feature-gates"),
+        (
+            &["--feature-gates=LeaseCheckpoint=true"],
+            "set it with --cluster-feature-gates",
+        ),
+        (&["--emulated-version=3.4"], "choose one from 3.5 to 3.8"),
+        (&["--emulated-version=3.9"], "choose one from 3.5 to 3.8"),
+        (&["--unsafe-no-fsync"], "every acknowledged write is synced"),
+        (&["--quota-backend-bytes=lots"], "whole number"),
+        (&["--snapshot-count=-1"], "whole number"),
+        (&["serve"], "neither a flag nor a command"),
+        (&["--config-file=/does/not/exist"], "check --config-file"),
+    ] {
+        let (_guard, dir) = data_dir();
+        let line = refused(launch(&dir, flags));
+        assert!(line.contains(expected), "{flags:?}: {line}");
+        assert!(!dir.exists(), "{flags:?} left something behind");
+    }
+}
+
+#[test]
+fn a_taken_port_is_refused_and_nothing_is_created() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", taken.local_addr().unwrap());
+    let (_guard, dir) = data_dir();
+    let line = refused(launch(&dir, &[&format!("--listen-client-urls={url}")]));
+    assert!(line.contains(&format!("{url} is taken")), "{line}");
+    assert!(line.contains("--listen-client-urls"), "{line}");
+    assert!(!dir.exists());
+}
+
+#[tokio::test]
+async fn a_directory_in_use_is_refused_and_its_owner_goes_on() {
+    let (_guard, dir) = data_dir();
+    let server = Server::start(&dir, &[]);
+    let line = refused(launch(&dir, &[]));
+    assert!(line.contains("is in use by another process"), "{line}");
+    assert!(line.contains(&dir.display().to_string()), "{line}");
+    server.connect().await.kv.put(put("a", "1")).await.unwrap();
+}
+
+#[test]
+fn data_of_etcd_is_refused_and_left_alone() {
+    let (_guard, dir) = data_dir();
+    let db = dir.join("member/snap/db");
+    fs::create_dir_all(db.parent().unwrap()).unwrap();
+    fs::write(&db, b"bbolt").unwrap();
+    let line = refused(launch(&dir, &[]));
+    assert!(line.contains("holds data of etcd"), "{line}");
+    assert!(line.contains("snapshot restore"), "{line}");
+    assert_eq!(fs::read(&db).unwrap(), b"bbolt");
+    assert!(!dir.join("member/wal").exists());
+}
+
+#[test]
+fn a_place_that_cannot_be_written_is_refused() {
+    // The kernel lets nobody create anything there, not even root.
+    let line = refused(launch("/proc/member.etcd".as_ref(), &[]));
+    assert!(line.contains("/proc/member.etcd cannot be used"), "{line}");
+    let (guard, _) = data_dir();
+    let file = guard.path().join("file");
+    fs::write(&file, b"").unwrap();
+    let line = refused(launch(&file, &[]));
+    assert!(line.contains("is no directory"), "{line}");
+}
+
+/// Root may write anywhere, so this one proves nothing for root.
+#[test]
+fn a_read_only_directory_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let (_guard, dir) = data_dir();
+    fs::create_dir(&dir).unwrap();
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o555)).unwrap();
+    if fs::write(dir.join("probe"), b"").is_ok() {
+        eprintln!("SKIPPED a_read_only_directory_is_refused: this user may write anywhere");
+        return;
+    }
+    let line = refused(launch(&dir, &[]));
+    assert!(
+        line.contains("check that it exists and may be written"),
+        "{line}"
+    );
+}
+
+#[test]
+fn the_first_line_of_the_version_is_etcds() {
+    for flag in ["--version", "-version", "version"] {
+        let output = portunus().arg(flag).output().unwrap();
+        assert!(output.status.success());
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(text.lines().next(), Some("etcd Version: 3.8.0"));
+    }
+}
+
+#[tokio::test]
+async fn the_environment_sets_what_flags_do_not() {
+    let (_guard, dir) = data_dir();
+    let mut command = portunus();
+    command
+        .env("ETCD_DATA_DIR", &dir)
+        .env("ETCD_LISTEN_CLIENT_URLS", "http://127.0.0.1:0")
+        .env("ETCD_ADVERTISE_CLIENT_URLS", "http://127.0.0.1:2379")
+        .env("ETCD_NAME", "from-environment")
+        .env("ETCD_MAX_TXN_OPS", "1")
+        .arg("--name=from-flag");
+    let server = Process::spawn(&mut command).ready();
+    assert_eq!(name(&server).await, "from-flag");
+    assert!(dir.join("member/wal").is_dir());
+    server.stop();
+
+    let mut command = portunus();
+    command
+        .args(member_flags(&dir))
+        .env("ETCD_CERT_FILE", "a.pem");
+    assert!(refused(Process::spawn(&mut command)).contains("not supported yet (TLS)"));
+}
+
+#[tokio::test]
+async fn a_config_file_replaces_flags_and_environment() {
+    let (guard, dir) = data_dir();
+    let file = guard.path().join("member.yaml");
+    let text = format!(
+        "name: from-file\ndata-dir: {}\nlisten-client-urls: http://127.0.0.1:0\n\
+         advertise-client-urls: http://127.0.0.1:2379\nquota-backend-bytes: 123456789\n\
+         backend-batch-interval: 5000000\nfeature-gates: PriorityRequest=true\n",
+        dir.display()
+    );
+    fs::write(&file, text).unwrap();
+    let mut command = portunus();
+    command
+        .arg(format!("--config-file={}", file.display()))
+        .arg("--name=from-flag")
+        .env("ETCD_NAME", "from-environment");
+    let server = Process::spawn(&mut command).ready();
+    assert_eq!(name(&server).await, "from-file");
+    let status = server
+        .connect()
+        .await
+        .maintenance
+        .status(StatusRequest {})
+        .await;
+    assert_eq!(status.unwrap().into_inner().db_size_quota, 123_456_789);
+    let metrics = server.get("/metrics").body;
+    assert!(
+        metrics.contains(r#"etcd_server_feature_enabled{name="PriorityRequest",stage="ALPHA"} 1"#),
+        "{metrics}"
+    );
+
+    fs::write(&file, "name: [1, {}]\n").unwrap();
+    let mut command = portunus();
+    command.arg(format!("--config-file={}", file.display()));
+    assert!(refused(Process::spawn(&mut command)).contains("in the config file"));
+}
+
+/// Proves: S2-A1
+#[tokio::test]
+async fn an_emulated_version_is_what_clients_see() {
+    for flag in ["--emulated-version=3.6", "--emulation-version=3.6"] {
+        let (_guard, dir) = data_dir();
+        let server = Server::start(&dir, &[flag]);
+        let status = server
+            .connect()
+            .await
+            .maintenance
+            .status(StatusRequest {})
+            .await;
+        let status = status.unwrap().into_inner();
+        assert_eq!(status.version, "3.6.0");
+        assert_eq!(status.storage_version, "3.6.0");
+        assert_eq!(
+            server.get("/version").body,
+            r#"{"etcdserver":"3.6.0","etcdcluster":"3.6.0","storage":"3.6.0"}"#
+        );
+    }
+}
+
+/// Clients that hold streams open, and ones that are idle, do not hold up the end.
+#[tokio::test]
+async fn a_stop_does_not_wait_for_clients() {
+    for signal in [
+        nix::sys::signal::Signal::SIGTERM,
+        nix::sys::signal::Signal::SIGINT,
+    ] {
+        let (_guard, dir) = data_dir();
+        let server = Server::start(&dir, &[]);
+        let mut idle = Vec::new();
+        let mut streams = Vec::new();
+        for _ in 0..5 {
+            let mut clients = server.connect().await;
+            let (requests, stream) = watch_everything(&mut clients).await;
+            streams.push((requests, stream));
+            idle.push((
+                server.connect().await,
+                std::net::TcpStream::connect(server.address),
+            ));
+        }
+        server.connect().await.kv.put(put("a", "1")).await.unwrap();
+        server.process.signal(signal);
+        let ended = tokio::task::spawn_blocking(move || server.process.ended());
+        let (status, log) = soon("the end", ended).await.unwrap();
+        assert!(status.success(), "{log}");
+        assert!(log.contains("\"stopped\""), "{log}");
+        for (_requests, mut stream) in streams {
+            // The event that happened before, then the end of the stream.
+            let end = soon("the end of the stream", async {
+                loop {
+                    match stream.next().await {
+                        Some(Ok(_)) => {}
+                        end => break end,
+                    }
+                }
+            });
+            if let Some(Err(status)) = end.await {
+                assert_ne!(status.code(), tonic::Code::Ok);
+            }
+        }
+        // Everything is there, and nothing had to be repaired.
+        let server = Server::start(&dir, &[]);
+        let request = RangeRequest {
+            key: "a".into(),
+            ..RangeRequest::default()
+        };
+        let response = server.connect().await.kv.range(request).await.unwrap();
+        assert_eq!(response.into_inner().kvs[0].value, "1");
+        assert!(
+            !server.process.log().contains("torn"),
+            "{}",
+            server.process.log()
+        );
+    }
+}
+
+type Requests = tokio::sync::mpsc::Sender<WatchRequest>;
+type Responses = tonic::Streaming<portunus_proto::etcdserverpb::WatchResponse>;
+
+async fn watch_everything(clients: &mut common::Clients) -> (Requests, Responses) {
+    let (requests, receiver) = tokio::sync::mpsc::channel(8);
+    let create = WatchCreateRequest {
+        key: vec![0].into(),
+        range_end: vec![0].into(),
+        ..WatchCreateRequest::default()
+    };
+    let request = WatchRequest {
+        request_union: Some(RequestUnion::CreateRequest(create)),
+    };
+    requests.send(request).await.unwrap();
+    let receiver = tokio_stream::wrappers::ReceiverStream::new(receiver);
+    let mut stream = clients.watch.watch(receiver).await.unwrap().into_inner();
+    let created = soon("the watch", stream.next()).await.unwrap().unwrap();
+    assert!(created.created);
+    (requests, stream)
+}
+
+async fn name(server: &Server) -> String {
+    let request = MemberListRequest { linearizable: true };
+    let response = server
+        .connect()
+        .await
+        .cluster
+        .member_list(request)
+        .await
+        .unwrap();
+    response.into_inner().members[0].name.clone()
+}
+
+fn put(key: &'static str, value: &'static str) -> PutRequest {
+    PutRequest {
+        key: key.into(),
+        value: value.into(),
+        ..PutRequest::default()
+    }
+}
