@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Condvar, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc,
     },
     thread,
@@ -228,8 +228,15 @@ fn every_acknowledged_write_survives_a_crash_at_any_moment() {
     };
     let mut member = Member::start(boot.initial, log, config).lead();
     let handle = member.handle.clone();
+    // Never far ahead of what is applied, so that the copies are spread over the whole run.
+    const AHEAD_MAX: u64 = 300;
+    let applied = Arc::new(AtomicU64::new(0));
+    let seen = Arc::clone(&applied);
     let proposer = thread::spawn(move || {
         for number in 0..WRITES {
+            while u64::from(number) > seen.load(Ordering::Relaxed) + AHEAD_MAX {
+                thread::yield_now();
+            }
             while let Err(error) = handle.propose(value(number)) {
                 assert!(matches!(error, ProposeError::Overloaded { .. }));
                 thread::yield_now();
@@ -241,6 +248,7 @@ fn every_acknowledged_write_survives_a_crash_at_any_moment() {
     let last_index = u64::from(WRITES) + 2;
     while member.applied_index < last_index {
         member.apply_next();
+        applied.store(member.applied_index, Ordering::Relaxed);
         if member.applied_index >= next_crash {
             // Everything applied so far was acknowledged before this copy.
             let _paused = running.lock().unwrap();
