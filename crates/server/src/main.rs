@@ -8,6 +8,7 @@ use portunus_server::command::{Invocation, Portunus};
 use portunus_server::config::Config;
 use portunus_server::logging;
 use portunus_server::member::stop::StopReason;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 // Freed history goes back to the system, which glibc's allocator does not do.
 #[cfg(feature = "jemalloc")]
@@ -36,14 +37,34 @@ fn serve(config: Config) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error),
     };
-    let running = match portunus_server::member::start(config) {
-        Ok(running) => running,
+    // Heard from before the start on: a member that says it is ready can be told to stop.
+    let mut signals = {
+        let _context = runtime.enter();
+        match Signals::listen() {
+            Ok(signals) => signals,
+            Err(error) => return fail(&error),
+        }
+    };
+    let started = runtime.block_on(async {
+        let starting = tokio::task::spawn_blocking(|| portunus_server::member::start(config));
+        tokio::select! {
+            started = starting => started,
+            name = signals.next() => {
+                // A start holds nothing that is not safe on disk, and may take long.
+                tracing::info!(signal = name, "stopped while starting");
+                std::process::exit(0);
+            }
+        }
+    });
+    let running = match started {
+        Ok(Ok(running)) => running,
+        Ok(Err(error)) => return fail(&error),
         Err(error) => return fail(&error),
     };
     let member = std::sync::Arc::clone(&running.member);
     runtime.block_on(async {
         tokio::select! {
-            name = asked_to_stop() => {
+            name = signals.next() => {
                 tracing::info!(signal = name, "stopping");
                 member.stop.stop(StopReason::Requested(name));
             }
@@ -63,19 +84,26 @@ fn serve(config: Config) -> ExitCode {
     }
 }
 
-/// Waits for a signal that asks the process to end.
-async fn asked_to_stop() -> &'static str {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut terminate), Ok(mut interrupt)) = (
-        signal(SignalKind::terminate()),
-        signal(SignalKind::interrupt()),
-    ) else {
-        // Without handlers the default applies: the process ends at once, which is safe.
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = terminate.recv() => "SIGTERM",
-        _ = interrupt.recv() => "SIGINT",
+/// The signals that ask the process to end.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn listen() -> std::io::Result<Signals> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    /// Waits for one and names it.
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
     }
 }
 

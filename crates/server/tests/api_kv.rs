@@ -1031,7 +1031,7 @@ async fn compaction_keeps_what_is_current() {
         revision,
         ..everything()
     };
-    let before = [30, 40, 51, 52].map(|revision| at(revision));
+    let before = [30, 40, 51, 52].map(at);
     let mut expected = Vec::new();
     for request in &before {
         expected.push(read(&mut clients, request.clone()).await.kvs);

@@ -280,6 +280,29 @@ async fn a_stop_does_not_wait_for_clients() {
     }
 }
 
+/// A member hears a signal at any time: it never has to be killed, and says "ready" only
+/// when it can be stopped cleanly.
+#[test]
+fn a_stop_is_heeded_during_the_start_and_right_after() {
+    use std::os::unix::process::ExitStatusExt;
+    let (_guard, dir) = data_dir();
+    let mut random = common::random::Random::seeded("stop during the start");
+    for _ in 0..8 {
+        let process = launch(&dir, &[]);
+        // There is no event for "in the middle of the start".
+        std::thread::sleep(std::time::Duration::from_micros(random.below(150_000)));
+        let (status, log) = process.terminate();
+        // Before it listens for signals it has done nothing yet, and just ends.
+        assert!(
+            status.success() || status.signal() == Some(15),
+            "{status}:\n{log}"
+        );
+    }
+    for _ in 0..8 {
+        Server::start(&dir, &[]).stop();
+    }
+}
+
 type Requests = tokio::sync::mpsc::Sender<WatchRequest>;
 type Responses = tonic::Streaming<portunus_proto::etcdserverpb::WatchResponse>;
 
