@@ -30,9 +30,17 @@ pub struct Pace {
 }
 
 /// Whether it counts now. Shared by all clients.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Window {
     phase: AtomicU8,
+}
+
+impl Default for Window {
+    fn default() -> Window {
+        Window {
+            phase: AtomicU8::new(WARMING_UP),
+        }
+    }
 }
 
 /// What the window cost.
