@@ -1,0 +1,181 @@
+//! The command line: what to compare, how long, and where to put the figures.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{fs, io};
+
+use clap::Parser;
+use thiserror::Error;
+
+use crate::compare::{self, Plan};
+use crate::report::Report;
+use crate::server::{Program, ServerError};
+use crate::workload::{self, Scale, Workload, WorkloadError};
+
+/// Puts the same load on Portunus and on etcd, one after the other, and prints ratios.
+#[derive(Debug, Parser)]
+#[command(name = "compare", version)]
+pub struct Command {
+    /// The etcd binary to compare with
+    #[arg(long, value_name = "PATH")]
+    peer: Option<PathBuf>,
+    /// The Portunus binary; without it, the one beside this program
+    #[arg(long, value_name = "PATH")]
+    portunus: Option<PathBuf>,
+    /// How often to run everything
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// How long to measure each workload on each server
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
+    seconds: u64,
+    /// Workloads to run, such as put,get-serializable; all without it
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    only: Vec<String>,
+    /// Also write every sample of every round to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Run everything once and very shortly, only to see that it works
+    #[arg(long)]
+    smoke: bool,
+}
+
+/// Why there is no comparison.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+#[allow(missing_docs)] // the fields are the ones the messages print
+pub enum CommandError {
+    /// No Portunus.
+    #[error(
+        "there is no Portunus binary at {path}: build it with `cargo build --release -p portunus-server`, or give --portunus"
+    )]
+    NoPortunus { path: String, source: ServerError },
+    /// A word that names no workload.
+    #[error("no workload is called `{word}`: choose from {known}")]
+    UnknownWorkload { word: String, known: String },
+    /// It broke on the way.
+    #[error("the comparison could not be finished")]
+    Run(#[from] WorkloadError),
+    /// Some requests failed, so the figures are not to be trusted.
+    #[error("{count} requests failed: the figures above are not to be trusted")]
+    RequestsFailed { count: u64 },
+    /// The figures could not be kept.
+    #[error("the figures could not be written to {path}")]
+    Write { path: String, source: io::Error },
+}
+
+impl Command {
+    /// Runs what was asked for and prints tables to stdout.
+    pub async fn run(self) -> Result<(), CommandError> {
+        let plan = self.plan()?;
+        let report = compare::run(&plan).await?;
+        if plan.is_smoke {
+            println!("A smoke run: everything ran, the figures mean nothing.\n");
+        }
+        for outcome in &report.outcomes {
+            println!("{}", outcome.table());
+        }
+        if let Some(path) = &self.json {
+            write_json(path, &report)?;
+        }
+        let samples = report.outcomes.iter().flat_map(|outcome| &outcome.servers);
+        let samples = samples.flat_map(|server| &server.samples);
+        match samples.map(|sample| sample.failures).sum() {
+            0 => Ok(()),
+            count => Err(CommandError::RequestsFailed { count }),
+        }
+    }
+
+    fn plan(&self) -> Result<Plan, CommandError> {
+        let workloads = workloads_meant(&self.only)?;
+        let own_path = self.portunus.clone().unwrap_or_else(beside_this_program);
+        let portunus = Program::at(&own_path, "portunus").map_err(|source| {
+            let path = own_path.display().to_string();
+            CommandError::NoPortunus { path, source }
+        })?;
+        let programs: Vec<Program> = self.peer_program().into_iter().chain([portunus]).collect();
+        let scale = if self.smoke {
+            Scale::smoke()
+        } else {
+            Scale::full(Duration::from_secs(self.seconds))
+        };
+        let rounds = if self.smoke { 1 } else { self.rounds };
+        for program in &programs {
+            eprintln!("{}: {}", program.label, program.path.display());
+        }
+        Ok(Plan {
+            programs,
+            workloads,
+            rounds: usize::try_from(rounds).unwrap_or(usize::MAX),
+            scale,
+            is_smoke: self.smoke,
+        })
+    }
+
+    /// The etcd to compare with, or a loud word that there is none.
+    fn peer_program(&self) -> Option<Program> {
+        let why = match &self.peer {
+            None => "--peer was not given".to_owned(),
+            Some(path) => match Program::at(path, "etcd") {
+                Ok(program) => return Some(program),
+                Err(error) => error.to_string(),
+            },
+        };
+        eprintln!("!!");
+        eprintln!("!! NO ETCD TO COMPARE WITH: {why}.");
+        eprintln!("!! Only Portunus is measured; bare figures say more about this machine.");
+        eprintln!("!! docs/benchmarks.md says how to get a binary.");
+        eprintln!("!!");
+        None
+    }
+}
+
+fn beside_this_program() -> PathBuf {
+    let own = std::env::current_exe().unwrap_or_default();
+    own.parent().unwrap_or(Path::new(".")).join("portunus")
+}
+
+fn workloads_meant(words: &[String]) -> Result<Vec<Workload>, CommandError> {
+    for word in words {
+        if !workload::ALL.iter().any(|load| load.is_meant_by(word)) {
+            let known: Vec<&str> = workload::ALL.iter().map(|load| load.name).collect();
+            return Err(CommandError::UnknownWorkload {
+                word: word.clone(),
+                known: known.join(", "),
+            });
+        }
+    }
+    let is_meant =
+        |load: &&Workload| words.is_empty() || words.iter().any(|word| load.is_meant_by(word));
+    Ok(workload::ALL.iter().filter(is_meant).copied().collect())
+}
+
+fn write_json(path: &Path, report: &Report) -> Result<(), CommandError> {
+    serde_json::to_vec_pretty(report)
+        .map_err(io::Error::from)
+        .and_then(|text| fs::write(path, text))
+        .map_err(|source| CommandError::Write {
+            path: path.display().to_string(),
+            source,
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_words_everything_runs_in_order() {
+        assert_eq!(workloads_meant(&[]).unwrap().len(), workload::ALL.len());
+    }
+
+    #[test]
+    fn an_unknown_word_is_refused_with_the_known_ones() {
+        let error = workloads_meant(&["puts".to_owned()])
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("`puts`") && error.contains("get-serializable"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,96 @@
+//! Rounds: every workload on every server, each time on a fresh one.
+//!
+//! Within a round both servers meet the same workload right after each other, and who is
+//! first alternates; so what the machine does meanwhile hits both about alike.
+
+use crate::report::{Outcome, Report, Sample, ServerSamples};
+use crate::server::{Program, Server};
+use crate::workload::{Scale, Workload, WorkloadError};
+
+/// What to run.
+#[derive(Debug)]
+pub struct Plan {
+    /// etcd first, if it is there; Portunus last.
+    pub programs: Vec<Program>,
+    /// In this order.
+    pub workloads: Vec<Workload>,
+    /// How often.
+    pub rounds: usize,
+    /// How much.
+    pub scale: Scale,
+    /// Whether the figures mean nothing.
+    pub is_smoke: bool,
+}
+
+/// Runs everything, with a line on stderr for each measurement.
+pub async fn run(plan: &Plan) -> Result<Report, WorkloadError> {
+    let mut outcomes: Vec<Outcome> = plan
+        .workloads
+        .iter()
+        .map(|workload| Outcome {
+            workload: workload.name,
+            title: workload.title,
+            unit: workload.unit,
+            servers: plan.programs.iter().map(no_samples).collect(),
+        })
+        .collect();
+    for round in 0..plan.rounds {
+        for (workload, outcome) in plan.workloads.iter().zip(&mut outcomes) {
+            for turn in 0..plan.programs.len() {
+                let at = (turn + round) % plan.programs.len();
+                let program = &plan.programs[at];
+                let sample = measure(workload, program, &plan.scale).await?;
+                eprintln!(
+                    "round {}/{}  {:<17} {:<15} {}",
+                    round + 1,
+                    plan.rounds,
+                    workload.name,
+                    program.label,
+                    summary(&sample, workload.unit)
+                );
+                outcome.servers[at].samples.push(sample);
+            }
+        }
+    }
+    Ok(Report {
+        cores: std::thread::available_parallelism().map_or(1, usize::from),
+        rounds: plan.rounds,
+        measured_seconds: plan.scale.pace.measured.as_secs_f64(),
+        is_smoke: plan.is_smoke,
+        outcomes,
+    })
+}
+
+fn no_samples(program: &Program) -> ServerSamples {
+    ServerSamples {
+        server: program.label.clone(),
+        samples: Vec::new(),
+    }
+}
+
+async fn measure(
+    workload: &Workload,
+    program: &Program,
+    scale: &Scale,
+) -> Result<Sample, WorkloadError> {
+    let mut server = Server::start(program).await?;
+    let sample = workload.run(&mut server, scale).await?;
+    server.stop().await?;
+    Ok(sample)
+}
+
+fn summary(sample: &Sample, unit: &str) -> String {
+    let micros = |value: Option<u32>| value.map_or("-".to_owned(), |us| format!("{us} us"));
+    let failures = match sample.failures {
+        0 => String::new(),
+        count => format!(", {count} FAILED"),
+    };
+    format!(
+        "{:.0} {unit}s/s, p50 {}, p99 {}, {:.1} us CPU/{unit}, {} MiB{failures}",
+        sample.per_second,
+        micros(sample.p50_us),
+        micros(sample.p99_us),
+        sample.server_cpu_us_per_operation.unwrap_or(0.0),
+        sample.resident_bytes >> 20,
+    )
+}

@@ -1,0 +1,30 @@
+//! The `compare` binary.
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use clap::Parser;
+use portunus_bench::command::Command;
+
+fn main() -> ExitCode {
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("compare: no runtime could be started: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match runtime.block_on(Command::parse().run()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let mut message = format!("compare: {error}");
+            let mut source = error.source();
+            while let Some(cause) = source {
+                message.push_str(&format!(": {cause}"));
+                source = cause.source();
+            }
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! Samples, and what people and programs read of them.
+//!
+//! A figure alone says as much about the machine as about the server. So the report shows
+//! the ratio of both servers in each round, where they ran right after each other, and of
+//! those the middle one and the extremes.
+
+use serde::Serialize;
+
+use crate::window::{Seen, Spent};
+
+/// One workload on one server in one round.
+#[derive(Debug, Clone, Serialize)]
+pub struct Sample {
+    /// What was done in the window.
+    pub operations: u64,
+    /// Operations per second.
+    pub per_second: f64,
+    /// Half of the operations were faster.
+    pub p50_us: Option<u32>,
+    /// All but one in a hundred were faster.
+    pub p99_us: Option<u32>,
+    /// CPU time of the server for one operation, user and system.
+    pub server_cpu_us_per_operation: Option<f64>,
+    /// The same for the client, which shares the cores.
+    pub client_cpu_us_per_operation: Option<f64>,
+    /// Memory of the server afterwards.
+    pub resident_bytes: u64,
+    /// Requests that failed.
+    pub failures: u64,
+    /// The first of them.
+    pub first_failure: Option<String>,
+}
+
+impl Sample {
+    /// From what clients saw and what it cost.
+    #[must_use]
+    pub fn of(seen: Seen, spent: Spent, resident_bytes: u64) -> Sample {
+        let mut latencies_us = seen.latencies_us;
+        latencies_us.sort_unstable();
+        let operations = latencies_us.len() as u64;
+        let per_operation = |cpu: std::time::Duration| {
+            (operations > 0).then(|| cpu.as_secs_f64() * 1e6 / operations as f64)
+        };
+        Sample {
+            operations,
+            per_second: operations as f64 / spent.elapsed.as_secs_f64().max(f64::MIN_POSITIVE),
+            p50_us: percentile(&latencies_us, 50),
+            p99_us: percentile(&latencies_us, 99),
+            server_cpu_us_per_operation: per_operation(spent.server_cpu),
+            client_cpu_us_per_operation: per_operation(spent.client_cpu),
+            resident_bytes,
+            failures: seen.failures,
+            first_failure: seen.first_failure,
+        }
+    }
+}
+
+/// The nearest-rank percentile of sorted values.
+fn percentile(sorted: &[u32], percent: usize) -> Option<u32> {
+    let rank = (sorted.len() * percent).div_ceil(100);
+    sorted.get(rank.checked_sub(1)?).copied()
+}
+
+/// All rounds of one workload.
+#[derive(Debug, Serialize)]
+pub struct Outcome {
+    /// Its name.
+    pub workload: &'static str,
+    /// For people.
+    pub title: &'static str,
+    /// What is counted.
+    pub unit: &'static str,
+    /// One per server, etcd first.
+    pub servers: Vec<ServerSamples>,
+}
+
+/// One server's part of it.
+#[derive(Debug, Serialize)]
+pub struct ServerSamples {
+    /// Name and version.
+    pub server: String,
+    /// One per round.
+    pub samples: Vec<Sample>,
+}
+
+/// Everything, for programs.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Cores that servers and clients shared.
+    pub cores: usize,
+    /// How often everything ran.
+    pub rounds: usize,
+    /// Seconds of each measurement.
+    pub measured_seconds: f64,
+    /// True if the figures mean nothing.
+    pub is_smoke: bool,
+    /// In the order in which they ran.
+    pub outcomes: Vec<Outcome>,
+}
+
+/// A column of the table.
+struct Column {
+    title: String,
+    of: fn(&Sample) -> Option<f64>,
+    show: fn(f64) -> String,
+}
+
+fn columns(unit: &str) -> Vec<Column> {
+    vec![
+        Column {
+            title: format!("{unit}s/s"),
+            of: |sample| Some(sample.per_second),
+            show: |value| format!("{value:.0}"),
+        },
+        Column {
+            title: "p50".to_owned(),
+            of: |sample| sample.p50_us.map(f64::from),
+            show: show_micros,
+        },
+        Column {
+            title: "p99".to_owned(),
+            of: |sample| sample.p99_us.map(f64::from),
+            show: show_micros,
+        },
+        Column {
+            title: format!("CPU/{unit}"),
+            of: |sample| sample.server_cpu_us_per_operation,
+            show: show_micros,
+        },
+        Column {
+            title: format!("client CPU/{unit}"),
+            of: |sample| sample.client_cpu_us_per_operation,
+            show: show_micros,
+        },
+        Column {
+            title: "memory".to_owned(),
+            of: |sample| Some(sample.resident_bytes as f64),
+            show: |value| format!("{:.0} MiB", value / 1_048_576.0),
+        },
+    ]
+}
+
+fn show_micros(micros: f64) -> String {
+    match micros {
+        micros if micros >= 1e6 => format!("{:.2} s", micros / 1e6),
+        micros if micros >= 1e3 => format!("{:.2} ms", micros / 1e3),
+        micros => format!("{micros:.1} us"),
+    }
+}
+
+/// The middle one, or the mean of the two in the middle.
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let upper = *values.get(values.len() / 2)?;
+    if values.len() % 2 == 1 {
+        return Some(upper);
+    }
+    let lower = *values.get(values.len() / 2 - 1)?;
+    Some((lower + upper) / 2.0)
+}
+
+impl Outcome {
+    /// The table of this workload.
+    #[must_use]
+    pub fn table(&self) -> String {
+        let columns = columns(self.unit);
+        let mut rows = vec![{
+            let titles = columns.iter().map(|column| column.title.clone());
+            std::iter::once(String::new()).chain(titles).collect()
+        }];
+        for server in &self.servers {
+            let mut row = vec![server.server.clone()];
+            for column in &columns {
+                let middle = median(server.samples.iter().filter_map(column.of).collect());
+                row.push(middle.map_or("-".to_owned(), column.show));
+            }
+            rows.push(row);
+        }
+        if let [peer, portunus] = self.servers.as_slice() {
+            let mut middles = vec!["portunus / etcd".to_owned()];
+            let mut extremes = vec!["  over rounds".to_owned()];
+            for column in &columns {
+                let ratios = ratios(peer, portunus, column.of);
+                let least = ratios.iter().copied().reduce(f64::min);
+                let most = ratios.iter().copied().reduce(f64::max);
+                middles.push(median(ratios).map_or("-".to_owned(), |ratio| format!("{ratio:.2}x")));
+                extremes.push(match (least, most) {
+                    (Some(least), Some(most)) => format!("{least:.2}-{most:.2}"),
+                    _ => "-".to_owned(),
+                });
+            }
+            rows.push(middles);
+            rows.push(extremes);
+        }
+        format!("{}\n{}{}", self.title, aligned(&rows), self.failures())
+    }
+
+    fn failures(&self) -> String {
+        let mut text = String::new();
+        for server in &self.servers {
+            let failures: u64 = server.samples.iter().map(|sample| sample.failures).sum();
+            let first = server
+                .samples
+                .iter()
+                .find_map(|sample| sample.first_failure.as_deref());
+            if failures > 0 {
+                let first = first.unwrap_or("unknown");
+                text.push_str(&format!(
+                    "!! {failures} requests to {} FAILED, the first with: {first}\n",
+                    server.server
+                ));
+            }
+        }
+        text
+    }
+}
+
+/// Round by round, because those two ran right after each other.
+fn ratios(
+    peer: &ServerSamples,
+    portunus: &ServerSamples,
+    of: fn(&Sample) -> Option<f64>,
+) -> Vec<f64> {
+    let pairs = peer.samples.iter().zip(&portunus.samples);
+    pairs
+        .filter_map(|(peer, portunus)| Some((of(peer)?, of(portunus)?)))
+        .filter(|(peer, _)| *peer > 0.0)
+        .map(|(peer, portunus)| portunus / peer)
+        .collect()
+}
+
+/// First column to the left, all others to the right.
+fn aligned(rows: &[Vec<String>]) -> String {
+    let column_count = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..column_count)
+        .map(|at| {
+            let cells = rows.iter().filter_map(|row| row.get(at));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        })
+        .collect();
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (at, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            if at == 0 {
+                line.push_str(&format!("  {cell:<width$}"));
+            } else {
+                line.push_str(&format!("  {cell:>width$}"));
+            }
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn sample(latencies_us: Vec<u32>, cpu_ms: u64) -> Sample {
+        let seen = Seen {
+            latencies_us,
+            ..Seen::default()
+        };
+        let spent = Spent {
+            elapsed: Duration::from_secs(2),
+            server_cpu: Duration::from_millis(cpu_ms),
+            client_cpu: Duration::ZERO,
+        };
+        Sample::of(seen, spent, 3 << 20)
+    }
+
+    #[test]
+    fn a_sample_is_computed_from_what_was_seen_and_spent() {
+        let sample = sample((1..=200).rev().collect(), 4);
+        assert_eq!(sample.operations, 200);
+        assert_eq!(sample.per_second, 100.0);
+        assert_eq!((sample.p50_us, sample.p99_us), (Some(100), Some(198)));
+        assert_eq!(sample.server_cpu_us_per_operation, Some(20.0));
+    }
+
+    #[test]
+    fn a_sample_of_nothing_claims_nothing() {
+        let sample = sample(Vec::new(), 4);
+        assert_eq!((sample.p50_us, sample.p99_us), (None, None));
+        assert_eq!(sample.server_cpu_us_per_operation, None);
+    }
+
+    #[test]
+    fn percentiles_are_by_nearest_rank() {
+        assert_eq!(percentile(&[7], 50), Some(7));
+        assert_eq!(percentile(&[7], 99), Some(7));
+        assert_eq!(percentile(&[1, 2], 50), Some(1));
+        assert_eq!(percentile(&[1, 2, 3], 99), Some(3));
+    }
+
+    #[test]
+    fn the_median_ignores_extremes() {
+        assert_eq!(median(vec![9.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(vec![4.0, 2.0]), Some(3.0));
+        assert_eq!(median(Vec::new()), None);
+    }
+
+    fn outcome(servers: &[(&str, Vec<Sample>)]) -> Outcome {
+        let servers = servers.iter().map(|(server, samples)| ServerSamples {
+            server: (*server).to_owned(),
+            samples: samples.clone(),
+        });
+        Outcome {
+            workload: "get",
+            title: "reads",
+            unit: "get",
+            servers: servers.collect(),
+        }
+    }
+
+    #[test]
+    fn a_table_has_both_servers_and_the_ratio_of_each_round() {
+        let peer = vec![sample(vec![1000; 100], 10), sample(vec![4000; 100], 10)];
+        let own = vec![sample(vec![500; 200], 10), sample(vec![1000; 200], 10)];
+        let table = outcome(&[("etcd 3", peer), ("portunus 0", own)]).table();
+        let expected = "\
+reads
+                       gets/s        p50        p99    CPU/get  client CPU/get     memory
+  etcd 3                   50    2.50 ms    2.50 ms   100.0 us          0.0 us      3 MiB
+  portunus 0              100   750.0 us   750.0 us    50.0 us          0.0 us      3 MiB
+  portunus / etcd       2.00x      0.38x      0.38x      0.50x               -      1.00x
+    over rounds     2.00-2.00  0.25-0.50  0.25-0.50  0.50-0.50               -  1.00-1.00
+";
+        assert_eq!(table, expected, "{table}");
+    }
+
+    #[test]
+    fn a_table_of_one_server_has_no_ratio() {
+        let table = outcome(&[("portunus 0", vec![sample(vec![1], 1)])]).table();
+        assert!(!table.contains("portunus / etcd"), "{table}");
+    }
+
+    #[test]
+    fn failed_requests_are_shouted_about() {
+        let mut failing = sample(vec![1], 1);
+        failing.failures = 3;
+        failing.first_failure = Some("Unavailable: gone".to_owned());
+        let table = outcome(&[("portunus 0", vec![failing])]).table();
+        assert!(
+            table.contains("3 requests to portunus 0 FAILED, the first with: Unavailable: gone"),
+            "{table}"
+        );
+    }
+}

@@ -1,0 +1,309 @@
+//! One server process, Portunus or etcd, started with the same flags.
+//!
+//! A single member with a fresh data directory on free loopback ports. It never outlives
+//! its value: what is not stopped is killed.
+
+use std::fs::{self, File};
+use std::io;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+use thiserror::Error;
+
+use crate::client::Connections;
+
+/// A server that does not answer by then is reported as broken.
+const START_TIME_MAX: Duration = Duration::from_secs(60);
+/// A server that does not stop by then is killed.
+const STOP_TIME_MAX: Duration = Duration::from_secs(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
+
+/// Lines of a server's log that an error shows.
+const LOG_LINES_SHOWN: usize = 5;
+
+/// Which binary, and what it calls itself.
+#[derive(Debug, Clone)]
+pub struct Program {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Name and version, for people.
+    pub label: String,
+}
+
+/// How a process is told to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// SIGTERM: it may tidy up.
+    Asked,
+    /// SIGKILL: as in a crash.
+    Killed,
+}
+
+/// A running server.
+#[derive(Debug)]
+pub struct Server {
+    process: Child,
+    program: Program,
+    data: TempDir,
+    client_port: u16,
+    peer_port: u16,
+}
+
+/// A server that cannot be measured.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+#[allow(missing_docs)] // the fields are the ones the messages print
+pub enum ServerError {
+    /// No binary there, or it does not run.
+    #[error("{path} cannot be started: give the path of a binary that runs here")]
+    Start { path: String, source: io::Error },
+    /// No directory or port for it.
+    #[error("no temporary directory or free port: check TMPDIR and its free space")]
+    Prepare(#[source] io::Error),
+    /// It ended by itself.
+    #[error("{label} ended with {status} before it answered; its last lines:\n{log}")]
+    Ended {
+        label: String,
+        status: String,
+        log: String,
+    },
+    /// It runs, but does not answer.
+    #[error("{label} did not answer within {seconds} s; its last lines:\n{log}")]
+    Silent {
+        label: String,
+        seconds: u64,
+        log: String,
+    },
+    /// It could not be ended.
+    #[error("{label} could not be stopped")]
+    Stop { label: String, source: io::Error },
+}
+
+impl Program {
+    /// Asks the binary for its version.
+    pub fn at(path: &Path, name: &str) -> Result<Program, ServerError> {
+        let output = Command::new(path)
+            .arg("--version")
+            .output()
+            .map_err(|source| ServerError::Start {
+                path: path.display().to_string(),
+                source,
+            })?;
+        let version = version_in(&String::from_utf8_lossy(&output.stdout));
+        Ok(Program {
+            path: path.to_owned(),
+            label: format!("{name} {version}"),
+        })
+    }
+}
+
+/// The first word that looks like a version.
+fn version_in(text: &str) -> String {
+    text.split_whitespace()
+        .map(|word| word.trim_matches(|letter: char| !letter.is_ascii_alphanumeric()))
+        .find(|word| word.starts_with(|letter: char| letter.is_ascii_digit()) && word.contains('.'))
+        .unwrap_or("of unknown version")
+        .to_owned()
+}
+
+impl Server {
+    /// Starts it, empty, and waits until it answers.
+    pub async fn start(program: &Program) -> Result<Server, ServerError> {
+        let data = TempDir::with_prefix("compare-").map_err(ServerError::Prepare)?;
+        let (client_port, peer_port) = free_ports().map_err(ServerError::Prepare)?;
+        let process = spawn(program, data.path(), client_port, peer_port)?;
+        let mut server = Server {
+            process,
+            program: program.clone(),
+            data,
+            client_port,
+            peer_port,
+        };
+        server.wait_until_it_answers().await?;
+        Ok(server)
+    }
+
+    /// Ends it and starts it again on the same data. Returns how long it took from the
+    /// start of the new process to its first answer to a linearizable read.
+    pub async fn restart(&mut self, ending: Ending) -> Result<Duration, ServerError> {
+        self.end(ending).await?;
+        let started = Instant::now();
+        self.process = spawn(
+            &self.program,
+            self.data.path(),
+            self.client_port,
+            self.peer_port,
+        )?;
+        self.wait_until_it_answers().await?;
+        Ok(started.elapsed())
+    }
+
+    /// Ends it.
+    pub async fn stop(mut self) -> Result<(), ServerError> {
+        self.end(Ending::Asked).await
+    }
+
+    /// For the meters.
+    #[must_use]
+    pub fn process_id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Where clients connect.
+    #[must_use]
+    pub fn endpoint(&self) -> String {
+        url(self.client_port)
+    }
+
+    /// What it calls itself.
+    #[must_use]
+    pub fn label(&self) -> &str {
+        &self.program.label
+    }
+
+    async fn wait_until_it_answers(&mut self) -> Result<(), ServerError> {
+        let deadline = Instant::now() + START_TIME_MAX;
+        loop {
+            if let Ok(Some(status)) = self.process.try_wait() {
+                return Err(ServerError::Ended {
+                    label: self.program.label.clone(),
+                    status: status.to_string(),
+                    log: self.last_log_lines(),
+                });
+            }
+            if let Ok(connections) = Connections::open(&self.endpoint(), 1).await
+                && connections.answers().await
+            {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                return Err(ServerError::Silent {
+                    label: self.program.label.clone(),
+                    seconds: START_TIME_MAX.as_secs(),
+                    log: self.last_log_lines(),
+                });
+            }
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    }
+
+    async fn end(&mut self, ending: Ending) -> Result<(), ServerError> {
+        let failed = |source: io::Error| ServerError::Stop {
+            label: self.program.label.clone(),
+            source,
+        };
+        if ending == Ending::Asked {
+            let process_id = i32::try_from(self.process.id()).unwrap_or(i32::MAX);
+            kill(Pid::from_raw(process_id), Signal::SIGTERM).map_err(|e| failed(e.into()))?;
+            let deadline = Instant::now() + STOP_TIME_MAX;
+            while Instant::now() < deadline {
+                if self.process.try_wait().map_err(failed)?.is_some() {
+                    return Ok(());
+                }
+                tokio::time::sleep(POLL_INTERVAL).await;
+            }
+            eprintln!("!! {} did not stop when asked; killing it", self.label());
+        }
+        self.process
+            .kill()
+            .and_then(|()| self.process.wait())
+            .map_err(failed)?;
+        Ok(())
+    }
+
+    fn last_log_lines(&self) -> String {
+        let log = fs::read_to_string(log_path(self.data.path())).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(LOG_LINES_SHOWN)..].join("\n")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already; nothing can be done about any other failure here.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn spawn(
+    program: &Program,
+    data: &Path,
+    client_port: u16,
+    peer_port: u16,
+) -> Result<Child, ServerError> {
+    let log = File::options()
+        .create(true)
+        .append(true)
+        .open(log_path(data))
+        .map_err(ServerError::Prepare)?;
+    let (client_url, peer_url) = (url(client_port), url(peer_port));
+    let data_dir = data.join("member");
+    Command::new(&program.path)
+        .args(["--name", "bench"])
+        .arg("--data-dir")
+        .arg(&data_dir)
+        .args(["--listen-client-urls", &client_url])
+        .args(["--advertise-client-urls", &client_url])
+        .args(["--listen-peer-urls", &peer_url])
+        .args(["--initial-advertise-peer-urls", &peer_url])
+        .args(["--initial-cluster", &format!("bench={peer_url}")])
+        .args(["--quota-backend-bytes", "8589934592"])
+        .args(["--log-level", "error"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .spawn()
+        .map_err(|source| ServerError::Start {
+            path: program.path.display().to_string(),
+            source,
+        })
+}
+
+fn log_path(data: &Path) -> PathBuf {
+    data.join("server.log")
+}
+
+fn url(port: u16) -> String {
+    format!("http://127.0.0.1:{port}")
+}
+
+/// Two ports that were free a moment ago. Both are held until both are known.
+fn free_ports() -> io::Result<(u16, u16)> {
+    let client = TcpListener::bind("127.0.0.1:0")?;
+    let peer = TcpListener::bind("127.0.0.1:0")?;
+    Ok((client.local_addr()?.port(), peer.local_addr()?.port()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_found_in_what_either_server_prints() {
+        assert_eq!(version_in("etcd Version: 3.7.1\nGit SHA: 123.4\n"), "3.7.1");
+        assert_eq!(version_in("portunus 0.1.0 (etcd 3.8)\n"), "0.1.0");
+        assert_eq!(version_in("what?"), "of unknown version");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_ends_at_once_is_reported_with_its_status() {
+        let program = Program {
+            path: "/bin/false".into(),
+            label: "false".to_owned(),
+        };
+        let error = Server::start(&program).await.unwrap_err();
+        assert!(error.to_string().contains("exit status: 1"), "{error}");
+    }
+
+    #[test]
+    fn a_binary_that_is_not_there_is_named() {
+        let error = Program::at(Path::new("/nowhere/etcd"), "etcd").unwrap_err();
+        assert!(error.to_string().contains("/nowhere/etcd"), "{error}");
+    }
+}
