@@ -61,6 +61,7 @@ fn serve(config: Config) -> ExitCode {
         Ok(Err(error)) => return fail(&error),
         Err(error) => return fail(&error),
     };
+    running.say_ready();
     let member = std::sync::Arc::clone(&running.member);
     runtime.block_on(async {
         tokio::select! {

@@ -24,7 +24,10 @@ async fn started(flags: &[&str]) -> (tempfile::TempDir, Server, Clients) {
     (guard, server, clients)
 }
 
+/// Behind a read that waits for the applied index: a status asks nobody, and an answer may
+/// reach the client before the index is moved.
 async fn status(clients: &mut Clients) -> StatusResponse {
+    clients.kv.range(get("a")).await.unwrap();
     clients
         .maintenance
         .status(StatusRequest {})

@@ -160,14 +160,6 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let threads = start_threads(&member, store, committed, membership, alarms, conf_state)?;
     introduce(&member)?;
     let servers = serve::serve(&member, listeners)?;
-    tracing::info!(
-        name = member.config.name,
-        member = %format_args!("{:x}", member.identity.member_id),
-        cluster = %format_args!("{:x}", member.identity.cluster_id),
-        addresses = ?servers.addresses,
-        took_ms = started.elapsed().as_millis() as u64,
-        "ready to serve client requests"
-    );
     Ok(Running {
         member,
         servers,
@@ -177,6 +169,20 @@ pub fn start(config: Config) -> Result<Running, StartError> {
 }
 
 impl Running {
+    /// Tells whoever waits for it that clients may come. Only said by somebody who from
+    /// then on can be told to stop.
+    pub fn say_ready(&self) {
+        let member = &self.member;
+        tracing::info!(
+            name = member.config.name,
+            member = %format_args!("{:x}", member.identity.member_id),
+            cluster = %format_args!("{:x}", member.identity.cluster_id),
+            addresses = ?self.servers.addresses,
+            took_ms = member.started.elapsed().as_millis() as u64,
+            "ready to serve client requests"
+        );
+    }
+
     /// Ends everything in order: clients first, then the log, then the store.
     pub fn stop(self) -> StopReason {
         self.member.stop.stop(StopReason::Requested("stopped"));

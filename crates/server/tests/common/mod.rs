@@ -216,6 +216,10 @@ impl Server {
     pub fn stop(self) {
         let (status, log) = self.process.terminate();
         assert!(status.success(), "{status}:\n{log}");
+        assert!(
+            log.contains(r#""message":"stopped""#),
+            "not cleanly:\n{log}"
+        );
     }
 
     /// A new connection.
