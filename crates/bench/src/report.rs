@@ -324,11 +324,11 @@ mod tests {
         let table = outcome(&[("etcd 3", peer), ("portunus 0", own)]).table();
         let expected = "\
 reads
-                       gets/s        p50        p99    CPU/get  client CPU/get     memory
-  etcd 3                   50    2.50 ms    2.50 ms   100.0 us          0.0 us      3 MiB
-  portunus 0              100   750.0 us   750.0 us    50.0 us          0.0 us      3 MiB
-  portunus / etcd       2.00x      0.38x      0.38x      0.50x               -      1.00x
-    over rounds     2.00-2.00  0.25-0.50  0.25-0.50  0.50-0.50               -  1.00-1.00
+                      gets/s        p50        p99    CPU/get  client CPU/get     memory
+  etcd 3                  50    2.50 ms    2.50 ms   100.0 us          0.0 us      3 MiB
+  portunus 0             100   750.0 us   750.0 us    50.0 us          0.0 us      3 MiB
+  portunus / etcd      2.00x      0.38x      0.38x      0.50x               -      1.00x
+    over rounds    2.00-2.00  0.25-0.50  0.25-0.50  0.50-0.50               -  1.00-1.00
 ";
         assert_eq!(table, expected, "{table}");
     }
