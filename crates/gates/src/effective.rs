@@ -270,7 +270,12 @@ pub enum VersionRangeError {
     },
     /// Minimum compatibility below its floor or above the emulation.
     #[error(
-        "minimum compatibility version {version} is out of range: choose one from {lowest} to {highest}"
+        "minimum compatibility version {version} is out of range: {}",
+        if lowest <= highest {
+            format!("choose one from {lowest} to {highest}")
+        } else {
+            "set the emulation version right first".to_owned()
+        }
     )]
     MinCompat {
         version: MajorMinor,

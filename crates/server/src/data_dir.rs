@@ -58,6 +58,13 @@ impl DataDir {
                 _ => DataDirError::Io { path, source },
             }
         };
+        // Looked at before anything is written: somebody else's data stays as it is.
+        let member = path.join("member");
+        if member.join("snap").join("db").exists() {
+            return Err(DataDirError::Foreign {
+                path: path.to_owned(),
+            });
+        }
         create_private(path).map_err(refused)?;
         let lock = OpenOptions::new()
             .create(true)
@@ -73,12 +80,6 @@ impl DataDir {
                 });
             }
             Err(TryLockError::Error(source)) => return Err(refused(source)),
-        }
-        let member = path.join("member");
-        if member.join("snap").join("db").exists() {
-            return Err(DataDirError::Foreign {
-                path: path.to_owned(),
-            });
         }
         create_private(&member).map_err(refused)?;
         Ok(DataDir {

@@ -10,6 +10,8 @@ pub mod alarms;
 mod entry;
 mod request;
 
+pub use request::LEASE_COST_BYTES;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -22,7 +22,7 @@ use super::{Applier, ApplyFaultError, Response};
 use crate::member::membership::DowngradeRecord;
 
 /// Bytes a lease is reckoned to take.
-const LEASE_COST_BYTES: u64 = 64;
+pub const LEASE_COST_BYTES: u64 = 64;
 
 /// The first cluster version that stores the remaining life of leases.
 const CHECKPOINTS_PERSISTED_SINCE: MajorMinor = MajorMinor::literal("3.6");

@@ -9,7 +9,7 @@ use portunus_proto::etcdserverpb::{
 };
 use tonic::{Request, Response, Status};
 
-use super::Api;
+use super::{Api, Kind};
 
 const SEVERAL: &str = "clusters of several members are not supported by this version";
 
@@ -47,7 +47,7 @@ impl Cluster for Api {
         &self,
         request: Request<MemberListRequest>,
     ) -> Result<Response<MemberListResponse>, Status> {
-        self.check_metadata(request.metadata())?;
+        self.check_metadata(Kind::Unary, request.metadata())?;
         if request.into_inner().linearizable {
             self.member
                 .linearizable()

@@ -14,7 +14,7 @@ use portunus_proto::etcdserverpb::{
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 
-use super::Api;
+use super::{Api, Kind};
 use crate::apply;
 
 type RangePieces = Pin<Box<dyn Stream<Item = Result<RangeStreamResponse, Status>> + Send>>;
@@ -25,7 +25,7 @@ impl Kv for Api {
         &self,
         request: Request<RangeRequest>,
     ) -> Result<Response<RangeResponse>, Status> {
-        self.check_metadata(request.metadata())?;
+        self.check_metadata(Kind::Unary, request.metadata())?;
         let request = request.into_inner();
         validate::range(&request).map_err(|error| self.refuse(error))?;
         if !request.serializable {
@@ -50,7 +50,7 @@ impl Kv for Api {
         &self,
         request: Request<RangeRequest>,
     ) -> Result<Response<RangePieces>, Status> {
-        self.check_metadata(request.metadata())?;
+        self.check_metadata(Kind::Stream, request.metadata())?;
         let request = request.into_inner();
         validate::range(&request).map_err(|error| self.refuse(error))?;
         let piece_bytes = self.member.config.max_request_bytes;
@@ -85,7 +85,7 @@ impl Kv for Api {
     }
 
     async fn put(&self, request: Request<PutRequest>) -> Result<Response<PutResponse>, Status> {
-        self.check_metadata(request.metadata())?;
+        self.check_metadata(Kind::Unary, request.metadata())?;
         let put = request.into_inner();
         validate::put(&put).map_err(|error| self.refuse(error))?;
         self.member
@@ -108,7 +108,7 @@ impl Kv for Api {
         &self,
         request: Request<DeleteRangeRequest>,
     ) -> Result<Response<DeleteRangeResponse>, Status> {
-        self.check_metadata(request.metadata())?;
+        self.check_metadata(Kind::Unary, request.metadata())?;
         let delete = request.into_inner();
         validate::delete_range(&delete).map_err(|error| self.refuse(error))?;
         let request = InternalRaftRequest {
@@ -125,7 +125,7 @@ impl Kv for Api {
     }
 
     async fn txn(&self, request: Request<TxnRequest>) -> Result<Response<TxnResponse>, Status> {
-        self.check_metadata(request.metadata())?;
+        self.check_metadata(Kind::Unary, request.metadata())?;
         let txn = request.into_inner();
         validate::txn(&txn, self.member.config.max_txn_ops).map_err(|e| self.refuse(e))?;
         if is_read_only(&txn) {
@@ -160,7 +160,7 @@ impl Kv for Api {
         &self,
         request: Request<CompactionRequest>,
     ) -> Result<Response<CompactionResponse>, Status> {
-        self.check_metadata(request.metadata())?;
+        self.check_metadata(Kind::Unary, request.metadata())?;
         let request = InternalRaftRequest {
             compaction: Some(request.into_inner()),
             ..InternalRaftRequest::default()

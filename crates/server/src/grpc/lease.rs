@@ -14,9 +14,10 @@ use portunus_proto::etcdserverpb::{
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::Api;
 use super::kv::unexpected;
+use super::{Api, Kind};
 use crate::apply;
+use crate::apply::LEASE_COST_BYTES;
 use crate::gates::FastLeaseKeepAlive;
 
 type KeepAlives = Pin<Box<dyn Stream<Item = Result<LeaseKeepAliveResponse, Status>> + Send>>;
@@ -30,13 +31,16 @@ impl Lease for Api {
         &self,
         request: Request<LeaseGrantRequest>,
     ) -> Result<Response<LeaseGrantResponse>, Status> {
-        self.check_metadata(request.metadata())?;
+        self.check_metadata(Kind::Unary, request.metadata())?;
         let mut grant = request.into_inner();
         if grant.id == 0 {
             // Positive, and no id that anybody would choose by hand.
             grant.id =
                 i64::try_from(self.member.request_ids.next() & i64::MAX as u64).unwrap_or(i64::MAX);
         }
+        self.member
+            .check_quota(LEASE_COST_BYTES)
+            .map_err(|error| self.refuse(error))?;
         let request = InternalRaftRequest {
             lease_grant: Some(grant),
             ..InternalRaftRequest::default()
@@ -54,7 +58,7 @@ impl Lease for Api {
         &self,
         request: Request<LeaseRevokeRequest>,
     ) -> Result<Response<LeaseRevokeResponse>, Status> {
-        self.check_metadata(request.metadata())?;
+        self.check_metadata(Kind::Unary, request.metadata())?;
         let request = InternalRaftRequest {
             lease_revoke: Some(request.into_inner()),
             ..InternalRaftRequest::default()
@@ -74,7 +78,7 @@ impl Lease for Api {
         &self,
         request: Request<Streaming<LeaseKeepAliveRequest>>,
     ) -> Result<Response<KeepAlives>, Status> {
-        self.check_metadata(request.metadata())?;
+        self.check_metadata(Kind::Stream, request.metadata())?;
         let api = self.clone();
         let answers = request.into_inner().then(move |request| {
             let api = api.clone();
@@ -87,7 +91,7 @@ impl Lease for Api {
         &self,
         request: Request<LeaseTimeToLiveRequest>,
     ) -> Result<Response<LeaseTimeToLiveResponse>, Status> {
-        self.check_metadata(request.metadata())?;
+        self.check_metadata(Kind::Unary, request.metadata())?;
         let request = request.into_inner();
         self.member
             .linearizable()
@@ -123,7 +127,7 @@ impl Lease for Api {
         &self,
         request: Request<LeaseLeasesRequest>,
     ) -> Result<Response<LeaseLeasesResponse>, Status> {
-        self.check_metadata(request.metadata())?;
+        self.check_metadata(Kind::Unary, request.metadata())?;
         self.member
             .linearizable()
             .await

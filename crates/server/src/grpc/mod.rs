@@ -49,6 +49,13 @@ pub fn routes(member: &Arc<Member>) -> Routes {
         )))
 }
 
+/// How a request comes.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Unary,
+    Stream,
+}
+
 /// All services, over one member.
 #[derive(Clone)]
 pub struct Api {
@@ -56,9 +63,22 @@ pub struct Api {
 }
 
 impl Api {
-    /// Checks that hold for every request.
-    fn check_metadata(&self, metadata: &MetadataMap) -> Result<(), Status> {
-        use wire::metadata::{HAS_LEADER, HAS_LEADER_TRUE};
+    /// Checks that hold for every request, and counts it by the client's version.
+    fn check_metadata(&self, kind: Kind, metadata: &MetadataMap) -> Result<(), Status> {
+        use wire::metadata::{CLIENT_API_VERSION, HAS_LEADER, HAS_LEADER_TRUE};
+        let version = match metadata.get(CLIENT_API_VERSION) {
+            None => "unknown",
+            Some(value) => std::str::from_utf8(value.as_bytes())
+                .map_err(|_| self.refuse(EtcdError::InvalidClientApiVersion))?,
+        };
+        let kind = match kind {
+            Kind::Unary => "unary",
+            Kind::Stream => "stream",
+        };
+        let requests = &self.member.metrics.client_requests;
+        requests
+            .with_label_values(&[kind, &release_line(version)])
+            .inc();
         let needs_leader = metadata
             .get(HAS_LEADER)
             .is_some_and(|value| value.as_bytes() == HAS_LEADER_TRUE.as_bytes());
@@ -81,5 +101,15 @@ impl Api {
                 Status::new(Code::Unavailable, EtcdError::Stopped.text())
             }
         }
+    }
+}
+
+/// The release line of a client's version, as a label. Whatever is no version of etcd's is
+/// one label, so that clients cannot make up series without end.
+fn release_line(version: &str) -> String {
+    const MINORS_MAX: u64 = 100;
+    match portunus_gates::Version::parse(version).map(|version| version.major_minor()) {
+        Ok(line) if line.major() == 3 && line.minor() < MINORS_MAX => line.to_string(),
+        _ => "unknown".to_owned(),
     }
 }

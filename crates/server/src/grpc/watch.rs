@@ -12,8 +12,8 @@ use tokio::task::JoinHandle;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::Api;
 use super::watch_codec::Outgoing;
+use super::{Api, Kind};
 use crate::member::Member;
 use crate::member::watches::Watches;
 
@@ -26,7 +26,7 @@ impl Api {
         &self,
         request: Request<Streaming<WatchRequest>>,
     ) -> Result<Response<Responses>, Status> {
-        self.check_metadata(request.metadata())?;
+        self.check_metadata(Kind::Stream, request.metadata())?;
         let member = Arc::clone(&self.member);
         let bells = Arc::new(Bells {
             readable: Notify::new(),

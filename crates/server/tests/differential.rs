@@ -1,0 +1,355 @@
+//! The same random requests to Portunus and to a real etcd: the same answers, the same
+//! refusals, the same revisions, the same hash.
+//!
+//! The peer is the program in `PORTUNUS_ETCD`, else `etcd` on `PATH` (3.7.x). Without it the
+//! test says loudly that it proved nothing. `PORTUNUS_DIFFERENTIAL_REQUESTS` sets how many
+//! requests are sent, `PORTUNUS_TEST_SEED` repeats a run.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use common::random::Random;
+use common::{Clients, Server, data_dir};
+use portunus_proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
+use portunus_proto::etcdserverpb::request_op::Request as Op;
+use portunus_proto::etcdserverpb::response_op::Response as OpResponse;
+use portunus_proto::etcdserverpb::*;
+use tonic::Status;
+
+const REQUESTS: u64 = 3000;
+
+fn find() -> Option<PathBuf> {
+    let named = std::env::var_os("PORTUNUS_ETCD").map(PathBuf::from);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|dir| dir.join("etcd"));
+    named.into_iter().chain(found).find(|file| file.is_file())
+}
+
+/// A Go etcd, ended with the test.
+struct Peer {
+    child: Child,
+    address: SocketAddr,
+    _guard: tempfile::TempDir,
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Peer {
+    async fn start(program: &PathBuf) -> (Peer, Clients) {
+        let free = || {
+            TcpListener::bind("127.0.0.1:0")
+                .unwrap()
+                .local_addr()
+                .unwrap()
+        };
+        let (client, peer) = (free(), free());
+        let (guard, dir) = data_dir();
+        let child = Command::new(program)
+            .arg(format!("--data-dir={}", dir.display()))
+            .arg(format!("--listen-client-urls=http://{client}"))
+            .arg(format!("--advertise-client-urls=http://{client}"))
+            .arg(format!("--listen-peer-urls=http://{peer}"))
+            .arg(format!("--initial-advertise-peer-urls=http://{peer}"))
+            .arg(format!("--initial-cluster=default=http://{peer}"))
+            .arg("--log-level=error")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let peer = Peer {
+            child,
+            address: client,
+            _guard: guard,
+        };
+        for _ in 0..300 {
+            if std::net::TcpStream::connect(peer.address).is_ok() {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        let clients = common::connect(peer.address).await;
+        (peer, clients)
+    }
+}
+
+/// A request of any kind.
+#[derive(Debug, Clone)]
+enum Request {
+    Range(RangeRequest),
+    Put(PutRequest),
+    Delete(DeleteRangeRequest),
+    Txn(TxnRequest),
+    Compact(CompactionRequest),
+    Grant(LeaseGrantRequest),
+    Revoke(LeaseRevokeRequest),
+}
+
+fn key(random: &mut Random) -> bytes::Bytes {
+    let names = ["", "a", "b", "c", "d", "da", "db", "e"];
+    // Rarely the empty key, which is refused.
+    let at = if random.below(60) == 0 {
+        0
+    } else {
+        1 + random.below(7)
+    };
+    names[at as usize].into()
+}
+
+fn end(random: &mut Random) -> bytes::Bytes {
+    match random.below(6) {
+        0 => "\0".into(),
+        1 => "d".into(),
+        2 => "e".into(),
+        3 => "a".into(),
+        _ => bytes::Bytes::new(),
+    }
+}
+
+fn revision(random: &mut Random, newest: i64) -> i64 {
+    match random.below(8) {
+        0 => newest + 3,
+        1 => newest,
+        2 => 1,
+        3 => (newest - random.below(20) as i64).max(0),
+        _ => 0,
+    }
+}
+
+fn range(random: &mut Random, newest: i64) -> RangeRequest {
+    let key_sorted = random.below(3) > 0;
+    RangeRequest {
+        key: key(random),
+        range_end: end(random),
+        limit: random.below(4) as i64,
+        revision: revision(random, newest),
+        // Ties of other targets have no promised order, so only the key sorts.
+        sort_order: if key_sorted {
+            random.below(3) as i32
+        } else {
+            0
+        },
+        serializable: random.below(2) == 0,
+        keys_only: random.below(5) == 0,
+        count_only: random.below(6) == 0,
+        min_mod_revision: if random.below(8) == 0 { newest / 2 } else { 0 },
+        max_create_revision: if random.below(8) == 0 { newest / 2 } else { 0 },
+        ..RangeRequest::default()
+    }
+}
+
+fn put(random: &mut Random) -> PutRequest {
+    let ignore_value = random.below(12) == 0;
+    let ignore_lease = random.below(12) == 0;
+    PutRequest {
+        key: key(random),
+        value: if ignore_value && random.below(3) > 0 {
+            bytes::Bytes::new()
+        } else {
+            format!("v{}", random.below(100)).into()
+        },
+        lease: if random.below(4) == 0 {
+            random.below(6) as i64
+        } else {
+            0
+        },
+        prev_kv: random.below(2) == 0,
+        ignore_value,
+        ignore_lease,
+    }
+}
+
+fn delete(random: &mut Random) -> DeleteRangeRequest {
+    DeleteRangeRequest {
+        key: key(random),
+        range_end: end(random),
+        prev_kv: random.below(2) == 0,
+    }
+}
+
+fn compare(random: &mut Random, newest: i64) -> Compare {
+    let number = match random.below(3) {
+        0 => 0,
+        1 => newest,
+        _ => random.below(5) as i64,
+    };
+    let (target, union) = match random.below(5) {
+        0 => (CompareTarget::Version, TargetUnion::Version(number)),
+        1 => (CompareTarget::Create, TargetUnion::CreateRevision(number)),
+        2 => (CompareTarget::Mod, TargetUnion::ModRevision(number)),
+        3 => (
+            CompareTarget::Value,
+            TargetUnion::Value(format!("v{number}").into()),
+        ),
+        _ => (CompareTarget::Lease, TargetUnion::Lease(number)),
+    };
+    Compare {
+        result: [
+            CompareResult::Equal,
+            CompareResult::Greater,
+            CompareResult::Less,
+            CompareResult::NotEqual,
+        ][random.below(4) as usize] as i32,
+        target: target as i32,
+        key: key(random),
+        range_end: end(random),
+        target_union: Some(union),
+    }
+}
+
+fn txn(random: &mut Random, newest: i64, depth: u32) -> TxnRequest {
+    fn ops(random: &mut Random, newest: i64, depth: u32) -> Vec<RequestOp> {
+        (0..random.below(4))
+            .map(|_| {
+                let op = match random.below(if depth == 0 { 3 } else { 4 }) {
+                    0 => Op::RequestRange(range(random, newest)),
+                    // A put that keeps the value or lease of a key which an earlier operation
+                    // of the transaction deleted makes a Go etcd panic, so it has no answer
+                    // to compare with.
+                    1 => Op::RequestPut(PutRequest {
+                        ignore_value: false,
+                        ignore_lease: false,
+                        ..put(random)
+                    }),
+                    2 => Op::RequestDeleteRange(delete(random)),
+                    _ => Op::RequestTxn(txn(random, newest, depth - 1)),
+                };
+                RequestOp { request: Some(op) }
+            })
+            .collect()
+    }
+    TxnRequest {
+        compare: (0..random.below(3))
+            .map(|_| compare(random, newest))
+            .collect(),
+        success: ops(random, newest, depth),
+        failure: ops(random, newest, depth),
+    }
+}
+
+fn request(random: &mut Random, newest: i64) -> Request {
+    match random.below(20) {
+        0..=4 => Request::Range(range(random, newest)),
+        5..=9 => Request::Put(put(random)),
+        10..=11 => Request::Delete(delete(random)),
+        12..=16 => Request::Txn(txn(random, newest, 2)),
+        17 => Request::Compact(CompactionRequest {
+            revision: revision(random, newest),
+            physical: random.below(2) == 0,
+        }),
+        18 => Request::Grant(LeaseGrantRequest {
+            ttl: 100_000 + random.below(10) as i64,
+            id: 1 + random.below(5) as i64,
+        }),
+        _ => Request::Revoke(LeaseRevokeRequest {
+            id: 1 + random.below(6) as i64,
+        }),
+    }
+}
+
+/// An answer without what two clusters cannot have in common: ids and terms.
+fn answer<R>(result: Result<tonic::Response<R>, Status>, clean: impl FnOnce(&mut R)) -> String
+where
+    R: std::fmt::Debug,
+{
+    match result {
+        Ok(response) => {
+            let mut message = response.into_inner();
+            clean(&mut message);
+            format!("{message:?}")
+        }
+        Err(status) => format!("{:?}: {}", status.code(), status.message()),
+    }
+}
+
+fn clear(header: &mut Option<ResponseHeader>) {
+    if let Some(header) = header {
+        header.cluster_id = 0;
+        header.member_id = 0;
+        header.raft_term = 0;
+    }
+}
+
+fn clear_txn(response: &mut TxnResponse) {
+    clear(&mut response.header);
+    for op in &mut response.responses {
+        if let Some(OpResponse::ResponseTxn(inner)) = &mut op.response {
+            clear_txn(inner);
+        }
+    }
+}
+
+async fn send(clients: &mut Clients, request: Request) -> String {
+    match request {
+        Request::Range(r) => answer(clients.kv.range(r).await, |m| clear(&mut m.header)),
+        Request::Put(r) => answer(clients.kv.put(r).await, |m| clear(&mut m.header)),
+        Request::Delete(r) => answer(clients.kv.delete_range(r).await, |m| clear(&mut m.header)),
+        Request::Txn(r) => answer(clients.kv.txn(r).await, clear_txn),
+        Request::Compact(r) => answer(clients.kv.compact(r).await, |m| clear(&mut m.header)),
+        Request::Grant(r) => answer(clients.lease.lease_grant(r).await, |m| clear(&mut m.header)),
+        Request::Revoke(r) => answer(clients.lease.lease_revoke(r).await, |m| {
+            clear(&mut m.header)
+        }),
+    }
+}
+
+async fn newest(clients: &mut Clients) -> i64 {
+    let request = RangeRequest {
+        key: "zz".into(),
+        ..RangeRequest::default()
+    };
+    clients
+        .kv
+        .range(request)
+        .await
+        .unwrap()
+        .into_inner()
+        .header
+        .unwrap()
+        .revision
+}
+
+async fn hash(clients: &mut Clients, revision: i64) -> String {
+    let request = HashKvRequest { revision };
+    let result = clients.maintenance.hash_kv(request).await;
+    answer(result, |m| clear(&mut m.header))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_requests_have_the_same_answers_as_etcds() {
+    let Some(program) = find() else {
+        eprintln!(
+            "SKIPPED the_same_requests_have_the_same_answers_as_etcds: there is no etcd on PATH, \
+             and PORTUNUS_ETCD names none"
+        );
+        return;
+    };
+    let requests = std::env::var("PORTUNUS_DIFFERENTIAL_REQUESTS")
+        .map_or(REQUESTS, |text| text.parse().unwrap());
+    let (_guard, dir) = data_dir();
+    let server = Server::start(&dir, &[]);
+    let mut own = server.connect().await;
+    let (_peer, mut theirs) = Peer::start(&program).await;
+    let mut random = Random::seeded("differential");
+    for number in 0..requests {
+        let newest = newest(&mut own).await;
+        let request = request(&mut random, newest);
+        let ours = send(&mut own, request.clone()).await;
+        let expected = send(&mut theirs, request.clone()).await;
+        assert_eq!(ours, expected, "request {number}: {request:#?}");
+        if number % 50 == 0 {
+            // At the newest revision, by 0: a revision that was just compacted to may be
+            // answered from the compaction's own hash, which both take in the background.
+            let (ours, expected) = (hash(&mut own, 0).await, hash(&mut theirs, 0).await);
+            assert_eq!(ours, expected, "hash after request {number}");
+        }
+    }
+}
