@@ -72,6 +72,12 @@ fn serve(config: Config) -> ExitCode {
             () = member.stop.stopped() => {}
         }
     });
+    // What must not go on ends here and now: waiting for threads could wait forever, and none
+    // of them may touch the data any more. The log has everything that was acknowledged.
+    if let Some(StopReason::Fatal(reason)) = member.stop.reason() {
+        eprintln!("portunus: {reason}");
+        std::process::exit(1);
+    }
     drop(member);
     match running.stop() {
         StopReason::Requested(_) => {
