@@ -224,6 +224,27 @@ async fn an_emulated_version_is_what_clients_see() {
     }
 }
 
+/// Data of a later version is not served as an earlier one; the other way is an upgrade.
+#[tokio::test]
+async fn the_emulated_version_can_be_raised_but_not_lowered_below_the_cluster() {
+    let (_guard, dir) = data_dir();
+    Server::start(&dir, &["--emulated-version=3.6"]).stop();
+    let server = Server::start(&dir, &[]);
+    assert!(
+        server
+            .get("/version")
+            .body
+            .contains(r#""etcdcluster":"3.8.0""#)
+    );
+    server.stop();
+    let refusal = refused(launch(&dir, &["--emulated-version=3.7"]));
+    assert!(
+        refusal.contains("the cluster version is 3.8, above 3.7"),
+        "{refusal}"
+    );
+    Server::start(&dir, &[]).stop();
+}
+
 /// Clients that hold streams open, and ones that are idle, do not hold up the end.
 #[tokio::test]
 async fn a_stop_does_not_wait_for_clients() {

@@ -63,6 +63,8 @@ pub struct Applier {
     membership: Membership,
     alarms: Alarms,
     conf_state: raftpb::ConfState,
+    /// Whether compaction work may be left.
+    is_compacting: bool,
     /// Who waits for a compaction to be finished, by its revision.
     compactions: Vec<(i64, oneshot::Sender<()>)>,
     /// Where the log was last compacted to.
@@ -105,7 +107,7 @@ pub enum ApplyFaultError {
     Unsupported { index: u64, what: &'static str },
     /// The cluster is ahead of this binary.
     #[error(
-        "the cluster version {cluster} is above the version of this member, {own}: start a newer binary"
+        "the cluster version {cluster} is above the version this member behaves as, {own}: raise --emulated-version or start a newer binary"
     )]
     ClusterVersionTooHigh { cluster: String, own: String },
     /// A change of membership that raft refuses.
@@ -141,6 +143,8 @@ impl Applier {
             membership,
             alarms,
             conf_state,
+            // An earlier process may have left some.
+            is_compacting: true,
             compactions: Vec::new(),
             snapshot_index,
             snapshots,
@@ -171,7 +175,7 @@ impl Applier {
             match self.committed.recv_timeout(wait) {
                 Ok(batch) => {
                     self.apply_batch(batch.entries)?;
-                    if next_step.is_none() && self.has_compactions() {
+                    if next_step.is_none() && self.is_compacting {
                         next_step = Some(Instant::now());
                     }
                 }
@@ -224,10 +228,6 @@ impl Applier {
         let _ = self.snapshots.send(order);
     }
 
-    fn has_compactions(&self) -> bool {
-        self.member.metrics.compaction_pending.get() > 0
-    }
-
     /// One slice of compaction work; true if there is more.
     fn compaction_step(&mut self) -> Result<bool, ApplyFaultError> {
         let step = self
@@ -236,6 +236,7 @@ impl Applier {
             .map_err(|source| ApplyFaultError::Compaction { source })?;
         match step {
             CompactionStep::Idle => {
+                self.is_compacting = false;
                 self.member.metrics.compaction_pending.set(0);
                 return Ok(false);
             }
@@ -263,15 +264,22 @@ impl Applier {
                     let reader = self.member.reader.clone();
                     let stop = Arc::clone(&self.member.stop);
                     // Flushing waits for the disk; applying does not.
-                    std::thread::spawn(move || {
-                        if let Err(fault) = reader.flush() {
-                            stop.fatal(&fault);
-                            return;
-                        }
-                        for (_, waiter) in done {
-                            let _ = waiter.send(());
-                        }
-                    });
+                    let spawned = std::thread::Builder::new()
+                        .name("compaction-flush".to_owned())
+                        .spawn(move || {
+                            if let Err(fault) = reader.flush() {
+                                stop.fatal(&fault);
+                                return;
+                            }
+                            for (_, waiter) in done {
+                                // The client may have gone away meanwhile.
+                                let _ = waiter.send(());
+                            }
+                        });
+                    if let Err(error) = spawned {
+                        // Those who wait are told that the server stopped, and ask again.
+                        tracing::warn!(%error, "no thread to wait for the end of a compaction");
+                    }
                 }
             }
         }

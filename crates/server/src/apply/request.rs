@@ -161,6 +161,7 @@ impl Applier {
 
     fn apply_compaction(&mut self, compaction: &CompactionRequest) -> Applied {
         let response = self.store.compact(compaction)?;
+        self.is_compacting = true;
         self.member.metrics.compaction_pending.set(1);
         let done = compaction.physical.then(|| {
             let (sender, receiver) = oneshot::channel();
@@ -240,8 +241,13 @@ impl Applier {
     ) -> Result<Option<Response>, ApplyFaultError> {
         let fault = |source| ApplyFaultError::Membership { index, source };
         if let Some(set) = &request.cluster_version_set {
-            let own = self.member.config.version.binary().major_minor();
-            let version: MajorMinor = set.ver.parse().unwrap_or(MajorMinor::ZERO);
+            let own = self.member.config.version.emulation();
+            let Ok(version) = set.ver.parse::<MajorMinor>() else {
+                return Err(ApplyFaultError::Unsupported {
+                    index,
+                    what: "a cluster version that is no version",
+                });
+            };
             if version > own {
                 return Err(ApplyFaultError::ClusterVersionTooHigh {
                     cluster: set.ver.clone(),

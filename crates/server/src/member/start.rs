@@ -74,6 +74,11 @@ pub enum StartError {
     /// Membership.
     #[error(transparent)]
     Membership(#[from] MembershipError),
+    /// The data belongs to a later version than the one to behave as.
+    #[error(
+        "the cluster version is {cluster}, above {emulation}: start without --emulated-version, or with {cluster}; going back needs a downgrade, which this version does not support"
+    )]
+    ClusterVersionAbove { cluster: String, emulation: String },
     /// Alarms.
     #[error("a stored alarm cannot be read: restore this member from a snapshot")]
     Alarm(#[from] prost::DecodeError),
@@ -123,6 +128,16 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         "store opened"
     );
     let membership = Membership::load(&store)?;
+    let emulation = config.version.emulation();
+    if let Some(cluster) = membership
+        .cluster_version
+        .filter(|cluster| *cluster > emulation)
+    {
+        return Err(StartError::ClusterVersionAbove {
+            cluster: cluster.to_string(),
+            emulation: emulation.to_string(),
+        });
+    }
     let alarms = Alarms::load(&store)?;
     let conf_state = conf_state(&store)?;
     let boot = boot(&config, &store, conf_state.clone())?;

@@ -14,7 +14,8 @@ pub enum StopReason {
     Fatal(String),
 }
 
-/// Everything that runs listens to this; the first reason wins.
+/// Everything that runs listens to this. The first reason wins, but a failure while
+/// stopping on request is still a failure.
 pub struct StopSwitch {
     reason: Mutex<Option<StopReason>>,
     sender: watch::Sender<bool>,
@@ -34,7 +35,11 @@ impl StopSwitch {
     pub fn stop(&self, reason: StopReason) {
         {
             let mut first = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
-            if first.is_none() {
+            let is_worse = matches!(
+                (&*first, &reason),
+                (Some(StopReason::Requested(_)), StopReason::Fatal(_))
+            );
+            if first.is_none() || is_worse {
                 *first = Some(reason);
             }
         }
@@ -71,5 +76,24 @@ impl StopSwitch {
     pub async fn stopped(&self) {
         // The sender lives in this switch, so this cannot end early.
         let _ = self.sender.subscribe().wait_for(|stopping| *stopping).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_while_stopping_is_not_hidden_by_the_request() {
+        let switch = StopSwitch::default();
+        assert!(!switch.is_stopping());
+        switch.stop(StopReason::Requested("SIGTERM"));
+        switch.stop(StopReason::Fatal("the disk".to_owned()));
+        switch.stop(StopReason::Requested("SIGINT"));
+        assert!(switch.is_stopping());
+        assert_eq!(
+            switch.reason(),
+            Some(StopReason::Fatal("the disk".to_owned()))
+        );
     }
 }
