@@ -71,9 +71,7 @@ impl Applier {
             self.publish(events)?;
         }
         if outcome.request_id != 0 {
-            self.member
-                .waiters
-                .answer(outcome.request_id, outcome.answer);
+            self.answers.add(outcome.request_id, outcome.answer);
         }
         Ok(())
     }

@@ -28,6 +28,7 @@ use tokio::sync::oneshot;
 
 use crate::member::Member;
 use crate::member::membership::{Membership, MembershipError};
+use crate::member::waiters::Answers;
 use crate::member::watches::StoreHistory;
 use alarms::Alarms;
 
@@ -60,6 +61,7 @@ pub struct Applier {
     member: Arc<Member>,
     store: Store,
     committed: CommittedReceiver,
+    answers: Answers,
     membership: Membership,
     alarms: Alarms,
     conf_state: raftpb::ConfState,
@@ -137,6 +139,7 @@ impl Applier {
     ) -> Applier {
         let snapshot_index = store.applied().map_or(0, |applied| applied.index);
         Applier {
+            answers: Answers::new(Arc::clone(&member.waiters)),
             member,
             store,
             committed,
@@ -199,6 +202,7 @@ impl Applier {
             // Readers may wait for an index in the middle of a batch.
             self.member.applied.advance(position.0, position.1);
         }
+        self.answers.hand_out();
         if let Some((index, _)) = last {
             self.member.consensus.applied(index);
             self.order_snapshot(index);

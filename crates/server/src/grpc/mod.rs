@@ -24,6 +24,7 @@ use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::HealthService;
 
 use crate::member::Member;
+use crate::metrics::Kind;
 use watch_codec::WatchService;
 
 /// Every service of this version. What is not here answers UNIMPLEMENTED.
@@ -49,13 +50,6 @@ pub fn routes(member: &Arc<Member>) -> Routes {
         )))
 }
 
-/// How a request comes.
-#[derive(Debug, Clone, Copy)]
-enum Kind {
-    Unary,
-    Stream,
-}
-
 /// All services, over one member.
 #[derive(Clone)]
 pub struct Api {
@@ -66,19 +60,12 @@ impl Api {
     /// Checks that hold for every request, and counts it by the client's version.
     fn check_metadata(&self, kind: Kind, metadata: &MetadataMap) -> Result<(), Status> {
         use wire::metadata::{CLIENT_API_VERSION, HAS_LEADER, HAS_LEADER_TRUE};
-        let version = match metadata.get(CLIENT_API_VERSION) {
-            None => "unknown",
-            Some(value) => std::str::from_utf8(value.as_bytes())
-                .map_err(|_| self.refuse(EtcdError::InvalidClientApiVersion))?,
-        };
-        let kind = match kind {
-            Kind::Unary => "unary",
-            Kind::Stream => "stream",
-        };
-        let requests = &self.member.metrics.client_requests;
-        requests
-            .with_label_values(&[kind, &release_line(version)])
-            .inc();
+        let version = metadata
+            .get(CLIENT_API_VERSION)
+            .map(|value| std::str::from_utf8(value.as_bytes()))
+            .transpose()
+            .map_err(|_| self.refuse(EtcdError::InvalidClientApiVersion))?;
+        self.member.metrics.client_requests.count(kind, version);
         let needs_leader = metadata
             .get(HAS_LEADER)
             .is_some_and(|value| value.as_bytes() == HAS_LEADER_TRUE.as_bytes());
@@ -101,15 +88,5 @@ impl Api {
                 Status::new(Code::Unavailable, EtcdError::Stopped.text())
             }
         }
-    }
-}
-
-/// The release line of a client's version, as a label. Whatever is no version of etcd's is
-/// one label, so that clients cannot make up series without end.
-fn release_line(version: &str) -> String {
-    const MINORS_MAX: u64 = 100;
-    match portunus_gates::Version::parse(version).map(|version| version.major_minor()) {
-        Ok(line) if line.major() == 3 && line.minor() < MINORS_MAX => line.to_string(),
-        _ => "unknown".to_owned(),
     }
 }

@@ -1,33 +1,54 @@
 //! How far the log is applied, for everybody who waits for it.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::watch;
+use tokio::sync::oneshot;
 
-/// The applied index and its term. Only the apply thread moves it.
+/// The applied index and its term. Only the apply thread moves it, after every entry; that
+/// costs it two stores unless somebody waits for just that index.
 pub struct Applied {
-    index: watch::Sender<u64>,
+    index: AtomicU64,
     term: AtomicU64,
+    /// The lowest index anybody waits for.
+    lowest_wanted: AtomicU64,
+    wanted: Mutex<BTreeMap<u64, Vec<oneshot::Sender<()>>>>,
 }
 
 impl Applied {
     /// Starts where the backend is.
     pub fn new(index: u64, term: u64) -> Applied {
         Applied {
-            index: watch::Sender::new(index),
+            index: AtomicU64::new(index),
             term: AtomicU64::new(term),
+            lowest_wanted: AtomicU64::new(u64::MAX),
+            wanted: Mutex::default(),
         }
     }
 
     /// Everything up to `index` is applied and visible.
     pub fn advance(&self, index: u64, term: u64) {
         self.term.store(term, Ordering::Release);
-        self.index.send_replace(index);
+        // In one order with `wait_for`, which writes what it wants and then reads this.
+        self.index.store(index, Ordering::SeqCst);
+        if self.lowest_wanted.load(Ordering::SeqCst) > index {
+            return;
+        }
+        let mut wanted = self.lock();
+        let later = wanted.split_off(&(index + 1));
+        let reached = std::mem::replace(&mut *wanted, later);
+        self.publish_lowest(&wanted);
+        drop(wanted);
+        for waiter in reached.into_values().flatten() {
+            // Who waited may have given up.
+            let _ = waiter.send(());
+        }
     }
 
     /// The newest applied index.
     pub fn index(&self) -> u64 {
-        *self.index.borrow()
+        self.index.load(Ordering::SeqCst)
     }
 
     /// The term of that entry.
@@ -40,11 +61,75 @@ impl Applied {
         if self.index() >= index {
             return;
         }
-        // The sender lives as long as the member, so this cannot end early.
-        let _ = self
-            .index
-            .subscribe()
-            .wait_for(|applied| *applied >= index)
-            .await;
+        let (sender, reached) = oneshot::channel();
+        {
+            let mut wanted = self.lock();
+            wanted.entry(index).or_default().push(sender);
+            self.publish_lowest(&wanted);
+        }
+        if self.index() >= index {
+            // It came between the two looks; the next entry clears the place.
+            return;
+        }
+        // The sender is dropped only after it has sent.
+        let _ = reached.await;
+    }
+
+    fn publish_lowest(&self, wanted: &BTreeMap<u64, Vec<oneshot::Sender<()>>>) {
+        let lowest = wanted.keys().next().copied().unwrap_or(u64::MAX);
+        self.lowest_wanted.store(lowest, Ordering::SeqCst);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Vec<oneshot::Sender<()>>>> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_waits_is_woken_at_the_index_and_not_before() {
+        let applied = Applied::new(4, 1);
+        applied.wait_for(4).await;
+        let mut sixth = std::pin::pin!(applied.wait_for(6));
+        let short = Duration::from_millis(20);
+        assert!(tokio::time::timeout(short, &mut sixth).await.is_err());
+        applied.advance(5, 1);
+        assert!(tokio::time::timeout(short, &mut sixth).await.is_err());
+        applied.advance(6, 2);
+        sixth.await;
+        assert_eq!((applied.index(), applied.term()), (6, 2));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn nobody_is_forgotten_while_the_index_moves() {
+        const ENTRIES: u64 = 20_000;
+        let applied = Arc::new(Applied::new(0, 1));
+        let readers: Vec<_> = (0..4)
+            .map(|_| {
+                let applied = Arc::clone(&applied);
+                tokio::spawn(async move {
+                    while applied.index() < ENTRIES {
+                        applied.wait_for((applied.index() + 1).min(ENTRIES)).await;
+                    }
+                })
+            })
+            .collect();
+        let mover = Arc::clone(&applied);
+        let moving = std::thread::spawn(move || {
+            for index in 1..=ENTRIES {
+                mover.advance(index, 1);
+            }
+        });
+        for reader in readers {
+            let ended = tokio::time::timeout(Duration::from_secs(30), reader).await;
+            ended.expect("a waiter was forgotten").unwrap();
+        }
+        moving.join().unwrap();
     }
 }

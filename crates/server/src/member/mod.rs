@@ -13,6 +13,7 @@
 pub mod applied;
 pub mod leases;
 pub mod membership;
+pub mod patience;
 pub mod propose;
 mod start;
 pub mod stop;
@@ -64,7 +65,7 @@ pub struct Member {
     /// The way to the data.
     pub reader: Reader,
     /// Requests that wait for their entry to be applied.
-    pub waiters: Waiters,
+    pub waiters: Arc<Waiters>,
     /// How far the log is applied.
     pub applied: Applied,
     /// Leases and their clock.
@@ -130,10 +131,10 @@ impl Member {
             self.applied.wait_for(index).await;
             Ok(())
         };
-        match tokio::time::timeout(timeout, barrier).await {
-            Ok(result) => result,
-            Err(_) if self.consensus.status().leader == 0 => Err(EtcdError::NoLeader),
-            Err(_) => Err(EtcdError::Timeout),
+        match patience::within(timeout, barrier).await {
+            Some(result) => result,
+            None if self.consensus.status().leader == 0 => Err(EtcdError::NoLeader),
+            None => Err(EtcdError::Timeout),
         }
     }
 }

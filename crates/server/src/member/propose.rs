@@ -9,7 +9,7 @@ use portunus_proto::etcdserverpb::{
 };
 use prost::Message;
 
-use super::{Member, request_timeout};
+use super::{Member, patience, request_timeout};
 use crate::apply::Response;
 use crate::gates::PriorityRequest;
 
@@ -43,9 +43,9 @@ impl Member {
         let result = match self.consensus.propose(data) {
             Ok(()) => {
                 let timeout = request_timeout(self.config.election_timeout);
-                match tokio::time::timeout(timeout, waiting.answer()).await {
-                    Ok(answer) => answer,
-                    Err(_) => {
+                match patience::within(timeout, waiting.answer()).await {
+                    Some(answer) => answer,
+                    None => {
                         self.metrics.proposals_failed.inc();
                         Err(EtcdError::Timeout)
                     }

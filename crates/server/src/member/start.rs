@@ -158,7 +158,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         identity: boot.identity,
         gates,
         reader: store.reader(),
-        waiters: Waiters::default(),
+        waiters: Arc::new(Waiters::new(serve::threads())),
         applied: Applied::new(applied.index, applied.term),
         leases: Leases::new(lessor),
         watches: Arc::new(Watches::new(store.revision(), watch_limits(&config))),

@@ -1,10 +1,18 @@
 //! Requests that wait for their entry to be applied, by request id.
+//!
+//! ```text
+//!  serve-0: register ─▶ shards ─▶ apply: Answers ──(once per batch and desk)──▶ desk 0 ─▶ serve-0
+//! ```
+//! Waking a task of another thread costs a system call. So answers are collected while a
+//! batch is applied, laid on the *desk* of the serving thread they belong to, and that
+//! thread is woken once for all of them; it hands them out itself.
 
+use std::cell::Cell;
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use portunus_proto::EtcdError;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use crate::apply::Response;
 
@@ -14,25 +22,69 @@ pub type Answer = Result<Response, EtcdError>;
 /// Enough that the threads of a machine seldom meet.
 const SHARDS: usize = 32;
 
-/// Waiting requests. Registered by services, answered by the apply thread; each lock is
-/// held for one insertion or removal.
-pub struct Waiters {
-    shards: [Mutex<HashMap<u64, oneshot::Sender<Answer>>>; SHARDS],
+/// Answers collected before they are handed out, even in the middle of a batch.
+const ANSWERS_COLLECTED_MAX: usize = 256;
+
+thread_local! {
+    /// The desk of this thread, if it has one.
+    static DESK: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-impl Default for Waiters {
-    fn default() -> Self {
-        Waiters {
-            shards: std::array::from_fn(|_| Mutex::default()),
-        }
-    }
+struct Waiter {
+    sender: oneshot::Sender<Answer>,
+    desk: Option<usize>,
+}
+
+type Letter = (oneshot::Sender<Answer>, Answer);
+
+/// Where answers for the requests of one thread are laid down.
+#[derive(Default)]
+struct Desk {
+    letters: Mutex<Vec<Letter>>,
+    bell: Notify,
+}
+
+/// Waiting requests. Registered by services, answered by the apply thread; each lock is
+/// held for moments.
+pub struct Waiters {
+    shards: [Mutex<HashMap<u64, Waiter>>; SHARDS],
+    desks: Vec<Desk>,
 }
 
 impl Waiters {
+    /// With one desk for each serving thread.
+    pub fn new(desks: usize) -> Waiters {
+        Waiters {
+            shards: std::array::from_fn(|_| Mutex::default()),
+            desks: (0..desks).map(|_| Desk::default()).collect(),
+        }
+    }
+
+    /// Makes the calling thread the one that reads `desk`, and returns what it must run
+    /// for that, for as long as it has requests that wait.
+    pub fn sit_down(self: &Arc<Self>, desk: usize) -> impl Future<Output = ()> + use<> {
+        DESK.set((desk < self.desks.len()).then_some(desk));
+        let waiters = Arc::clone(self);
+        async move {
+            let Some(desk) = waiters.desks.get(desk) else {
+                return;
+            };
+            loop {
+                desk.bell.notified().await;
+                let letters = std::mem::take(&mut *lock(&desk.letters));
+                for (sender, answer) in letters {
+                    // The client may have gone away meanwhile.
+                    let _ = sender.send(answer);
+                }
+            }
+        }
+    }
+
     /// Registers before proposing; dropping the guard forgets the request.
     pub fn register(&self, id: u64) -> Waiting<'_> {
         let (sender, receiver) = oneshot::channel();
-        self.shard(id).insert(id, sender);
+        let desk = DESK.get();
+        self.shard(id).insert(id, Waiter { sender, desk });
         Waiting {
             waiters: self,
             id,
@@ -45,25 +97,7 @@ impl Waiters {
         self.shard(id).contains_key(&id)
     }
 
-    /// Answers a request, if somebody here waits for it.
-    pub fn answer(&self, id: u64, answer: Answer) {
-        if let Some(sender) = self.shard(id).remove(&id) {
-            // The client may have gone away meanwhile.
-            let _ = sender.send(answer);
-        }
-    }
-
-    /// How many wait.
-    pub fn len(&self) -> usize {
-        self.shards.iter().map(|shard| lock(shard).len()).sum()
-    }
-
-    /// Whether nobody waits.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    fn shard(&self, id: u64) -> MutexGuard<'_, HashMap<u64, oneshot::Sender<Answer>>> {
+    fn shard(&self, id: u64) -> MutexGuard<'_, HashMap<u64, Waiter>> {
         lock(&self.shards[(id % SHARDS as u64) as usize])
     }
 }
@@ -91,5 +125,106 @@ impl Waiting<'_> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.waiters.shard(self.id).remove(&self.id);
+    }
+}
+
+/// Answers of the batch that is being applied.
+pub struct Answers {
+    waiters: Arc<Waiters>,
+    by_desk: Vec<Vec<Letter>>,
+    collected: usize,
+}
+
+impl Answers {
+    /// For the apply thread.
+    pub fn new(waiters: Arc<Waiters>) -> Answers {
+        Answers {
+            by_desk: waiters.desks.iter().map(|_| Vec::new()).collect(),
+            waiters,
+            collected: 0,
+        }
+    }
+
+    /// Answers a request, if somebody here waits for it: soon, or with [`Answers::hand_out`].
+    pub fn add(&mut self, id: u64, answer: Answer) {
+        let Some(Waiter { sender, desk }) = self.waiters.shard(id).remove(&id) else {
+            return;
+        };
+        match desk.and_then(|desk| self.by_desk.get_mut(desk)) {
+            Some(letters) => letters.push((sender, answer)),
+            // No desk: the thread is woken for this one. The client may have gone away.
+            None => drop(sender.send(answer)),
+        }
+        self.collected += 1;
+        if self.collected >= ANSWERS_COLLECTED_MAX {
+            self.hand_out();
+        }
+    }
+
+    /// Wakes each thread that has answers, once.
+    pub fn hand_out(&mut self) {
+        self.collected = 0;
+        for (desk, letters) in self.waiters.desks.iter().zip(&mut self.by_desk) {
+            if !letters.is_empty() {
+                lock(&desk.letters).append(letters);
+                desk.bell.notify_one();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn done(waiters: &Arc<Waiters>, ids: impl IntoIterator<Item = u64>) -> Answers {
+        let mut answers = Answers::new(Arc::clone(waiters));
+        for id in ids {
+            answers.add(id, Ok(Response::Done));
+        }
+        answers
+    }
+
+    async fn answered(waiting: Waiting<'_>) -> bool {
+        let patience = Duration::from_secs(20);
+        let answer = tokio::time::timeout(patience, waiting.answer()).await;
+        answer.is_ok_and(|answer| answer.is_ok())
+    }
+
+    #[tokio::test]
+    async fn answers_reach_requests_with_and_without_a_desk() {
+        let waiters = Arc::new(Waiters::new(1));
+        let without = waiters.register(1);
+        let reader = waiters.sit_down(0);
+        let with = waiters.register(2);
+        done(&waiters, [1, 2, 3]).hand_out();
+        let requests = async { (answered(without).await, answered(with).await) };
+        tokio::select! {
+            () = reader => unreachable!("it never ends"),
+            answers = requests => assert_eq!(answers, (true, true)),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_long_batch_does_not_keep_its_first_answers() {
+        let waiters = Arc::new(Waiters::new(1));
+        let reader = waiters.sit_down(0);
+        let count = ANSWERS_COLLECTED_MAX as u64;
+        let mut waiting: Vec<_> = (0..count).map(|id| waiters.register(id)).collect();
+        let answers = done(&waiters, 0..count);
+        tokio::select! {
+            () = reader => unreachable!("it never ends"),
+            got = answered(waiting.remove(0)) => assert!(got),
+        }
+        drop(answers);
+    }
+
+    #[test]
+    fn who_gave_up_is_forgotten() {
+        let waiters = Waiters::new(1);
+        drop(waiters.register(7));
+        assert!(!waiters.is_waiting(7));
     }
 }

@@ -5,6 +5,8 @@
 //! accepted sockets over, so a second process on the same port is an error and not a
 //! silent sharing of clients.
 
+mod cork;
+
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
@@ -17,7 +19,7 @@ use hyper_util::service::TowerToHyperService;
 use thiserror::Error;
 use tokio::sync::mpsc;
 
-use crate::member::Member;
+use crate::member::{Member, patience};
 use crate::{grpc, http};
 
 /// Connections that wait for a core.
@@ -73,12 +75,16 @@ pub fn bind(config: &crate::config::Config) -> Result<Vec<TcpListener>, ListenEr
     Ok(listeners)
 }
 
+/// How many threads serve: one per core.
+pub fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// Serves until the member stops.
 pub fn serve(member: &Arc<Member>, listeners: Vec<TcpListener>) -> Result<Servers, ListenError> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut threads = Vec::new();
     let mut queues = Vec::new();
-    for core in 0..cores {
+    for core in 0..self::threads() {
         let (sender, receiver) = mpsc::channel(CONNECTIONS_QUEUED_MAX);
         queues.push(sender);
         let member = Arc::clone(member);
@@ -87,6 +93,9 @@ pub fn serve(member: &Arc<Member>, listeners: Vec<TcpListener>) -> Result<Server
             .build()
             .map_err(ListenError::Thread)?;
         threads.push(spawn(&format!("serve-{core}"), move || {
+            let answers = member.waiters.sit_down(core);
+            runtime.spawn(answers);
+            runtime.spawn(patience::tick());
             runtime.block_on(serve_connections(member, receiver));
         })?);
     }
@@ -179,12 +188,12 @@ async fn serve_one(member: Arc<Member>, router: Router, connection: TcpStream) {
         .keep_alive_interval(member.config.keepalive_interval)
         .keep_alive_timeout(member.config.keepalive_timeout);
     let service = TowerToHyperService::new(router);
-    let served = builder.serve_connection_with_upgrades(TokioIo::new(connection), service);
-    let mut served = std::pin::pin!(served);
+    let (socket, cork) = cork::cork(connection);
+    let mut served = cork.around(builder.serve_connection(TokioIo::new(socket), service));
     let ended = tokio::select! {
-        ended = served.as_mut() => ended,
+        ended = &mut served => ended,
         () = member.stop.stopped() => {
-            served.as_mut().graceful_shutdown();
+            served.connection().graceful_shutdown();
             served.await
         }
     };

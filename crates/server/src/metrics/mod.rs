@@ -1,11 +1,13 @@
 //! What is counted, under etcd's names.
 
+mod client_requests;
+
+pub use client_requests::{ClientRequests, Kind};
+
 use std::sync::Arc;
 
 use portunus_gates::Sample;
-use prometheus::{
-    Encoder, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
-};
+use prometheus::{Encoder, IntCounter, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
 use thiserror::Error;
 
 use crate::member::Member;
@@ -46,7 +48,7 @@ pub struct Metrics {
     /// Leaders seen.
     pub leader_changes: IntCounter,
     /// Requests by type and client version.
-    pub client_requests: IntCounterVec,
+    pub client_requests: ClientRequests,
     gauges: Gauges,
 }
 
@@ -128,15 +130,7 @@ impl Metrics {
                 "Health checks that failed.",
             )?,
             leader_changes: counter(r, "etcd_server_leader_changes_seen_total", "Leaders seen.")?,
-            client_requests: {
-                let opts = Opts::new(
-                    "etcd_server_client_requests_total",
-                    "Requests by type and client version.",
-                );
-                let metric = IntCounterVec::new(opts, &["type", "client_api_version"])?;
-                r.register(Box::new(metric.clone()))?;
-                metric
-            },
+            client_requests: ClientRequests::register(r)?,
             gauges: Gauges {
                 has_leader: gauge(r, "etcd_server_has_leader", "1 if a leader is known.")?,
                 is_leader: gauge(r, "etcd_server_is_leader", "1 if this member leads.")?,

@@ -1,0 +1,87 @@
+//! Requests by kind and by the release line of the client, counted without a lookup.
+
+use std::sync::OnceLock;
+
+use portunus_gates::Version;
+use prometheus::{IntCounter, IntCounterVec, Opts, Registry};
+
+use super::MetricsError;
+
+/// Release lines of etcd 3 that are told apart. Whatever else a client says is one label,
+/// so that clients cannot make up series without end.
+const MINORS_MAX: usize = 100;
+
+/// How a request comes.
+#[derive(Debug, Clone, Copy)]
+pub enum Kind {
+    /// One message, one answer.
+    Unary,
+    /// Messages without end, in one direction or both.
+    Stream,
+}
+
+/// `etcd_server_client_requests_total`.
+pub struct ClientRequests {
+    family: IntCounterVec,
+    /// By kind, then by minor version; the last stands for "unknown".
+    counters: [[OnceLock<IntCounter>; MINORS_MAX + 1]; 2],
+}
+
+impl ClientRequests {
+    pub(super) fn register(registry: &Registry) -> Result<ClientRequests, MetricsError> {
+        let options = Opts::new(
+            "etcd_server_client_requests_total",
+            "Requests by type and client version.",
+        );
+        let family = IntCounterVec::new(options, &["type", "client_api_version"])?;
+        registry.register(Box::new(family.clone()))?;
+        let none = || std::array::from_fn(|_| OnceLock::new());
+        Ok(ClientRequests {
+            family,
+            counters: [none(), none()],
+        })
+    }
+
+    /// Counts one request of a client that said `version`, or nothing.
+    pub fn count(&self, kind: Kind, version: Option<&str>) {
+        let line = version.and_then(minor).unwrap_or(MINORS_MAX);
+        let (counters, kind) = match kind {
+            Kind::Unary => (&self.counters[0], "unary"),
+            Kind::Stream => (&self.counters[1], "stream"),
+        };
+        let counter = counters[line].get_or_init(|| match line {
+            MINORS_MAX => self.family.with_label_values(&[kind, "unknown"]),
+            minor => {
+                let line = format!("3.{minor}");
+                self.family.with_label_values(&[kind, line.as_str()])
+            }
+        });
+        counter.inc();
+    }
+}
+
+/// The minor version of an etcd 3 client.
+fn minor(version: &str) -> Option<usize> {
+    let line = Version::parse(version).ok()?.major_minor();
+    let minor = usize::try_from(line.minor()).ok()?;
+    (line.major() == 3 && minor < MINORS_MAX).then_some(minor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_are_counted_by_release_line_and_cannot_make_up_series() {
+        let registry = Registry::new();
+        let requests = ClientRequests::register(&registry).unwrap();
+        for version in ["3.7.1", "3.7.0", "3.101.0", "2.3.4", "no version"] {
+            requests.count(Kind::Unary, Some(version));
+        }
+        requests.count(Kind::Stream, None);
+        let count = |kind, line| requests.family.with_label_values(&[kind, line]).get();
+        assert_eq!(count("unary", "3.7"), 2);
+        assert_eq!(count("unary", "unknown"), 3);
+        assert_eq!(count("stream", "unknown"), 1);
+    }
+}

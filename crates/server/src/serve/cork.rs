@@ -1,0 +1,264 @@
+//! A socket whose writes are held back until its connection has nothing more to say.
+//!
+//! The HTTP/2 library writes each larger DATA frame on its own, so twelve answers that are
+//! ready together would be twelve system calls and twelve wake-ups of the client. Here a
+//! connection's writes go to memory while it is polled, and to the socket once per poll.
+//! What is held back is bounded: a reader that is slow stops the connection, as without a
+//! cork.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+/// Bytes held back at most; more has to go to the socket first.
+const HELD_BYTES_MAX: usize = 64 * 1024;
+
+/// A write this large is worth a system call of its own, and not worth a copy.
+const LARGE_BYTES: usize = 16 * 1024;
+
+/// What is set aside at first: enough for a handful of small answers.
+const HELD_BYTES_FIRST: usize = 4 * 1024;
+
+struct Corked {
+    socket: TcpStream,
+    held: BytesMut,
+    /// What was held back could not be written. The connection hears it when it next
+    /// reads or writes.
+    broken: Option<io::ErrorKind>,
+}
+
+impl Corked {
+    fn check(&self) -> io::Result<()> {
+        self.broken.map_or(Ok(()), |kind| Err(kind.into()))
+    }
+
+    /// Writes everything that is held back.
+    fn poll_release(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.held.is_empty() {
+            let written = ready!(Pin::new(&mut self.socket).poll_write(context, &self.held))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.held.advance(written);
+        }
+        // An idle connection keeps no buffer; there may be ten thousand of them.
+        self.held = BytesMut::new();
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// The connection's end: reads go through, writes are held back.
+pub struct CorkedSocket(Rc<RefCell<Corked>>);
+
+impl AsyncRead for CorkedSocket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let corked = &mut *self.0.borrow_mut();
+        corked.check()?;
+        Pin::new(&mut corked.socket).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for CorkedSocket {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(context, &[io::IoSlice::new(data)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let corked = &mut *self.0.borrow_mut();
+        corked.check()?;
+        let bytes: usize = slices.iter().map(|slice| slice.len()).sum();
+        if bytes >= LARGE_BYTES || corked.held.len() + bytes > HELD_BYTES_MAX {
+            ready!(corked.poll_release(context))?;
+        }
+        if bytes >= LARGE_BYTES {
+            return Pin::new(&mut corked.socket).poll_write_vectored(context, slices);
+        }
+        if corked.held.capacity() == 0 {
+            corked.held.reserve(bytes.max(HELD_BYTES_FIRST));
+        }
+        for slice in slices {
+            corked.held.extend_from_slice(slice);
+        }
+        Poll::Ready(Ok(bytes))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    /// Says yes without doing it: [`Uncorking`] does it after every poll.
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let corked = &mut *self.0.borrow_mut();
+        ready!(corked.poll_release(context))?;
+        Pin::new(&mut corked.socket).poll_shutdown(context)
+    }
+}
+
+/// Writes what a connection's socket held back.
+pub struct Cork(Rc<RefCell<Corked>>);
+
+/// Puts a cork on a socket.
+pub fn cork(socket: TcpStream) -> (CorkedSocket, Cork) {
+    let corked = Rc::new(RefCell::new(Corked {
+        socket,
+        held: BytesMut::new(),
+        broken: None,
+    }));
+    (CorkedSocket(Rc::clone(&corked)), Cork(corked))
+}
+
+impl Cork {
+    /// Runs a connection that uses the socket, and writes what it held back whenever the
+    /// connection has nothing more to do. Ends when both have ended.
+    pub fn around<C: Future>(self, connection: C) -> Uncorking<C> {
+        Uncorking {
+            cork: self,
+            connection: Box::pin(connection),
+            ended: None,
+        }
+    }
+}
+
+/// See [`Cork::around`].
+pub struct Uncorking<C: Future> {
+    cork: Cork,
+    connection: Pin<Box<C>>,
+    ended: Option<C::Output>,
+}
+
+impl<C: Future> Uncorking<C> {
+    /// The connection, to tell it something.
+    pub fn connection(&mut self) -> Pin<&mut C> {
+        self.connection.as_mut()
+    }
+}
+
+impl<C: Future<Output: Unpin>> Future for Uncorking<C> {
+    type Output = C::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<C::Output> {
+        let this = &mut *self;
+        if this.ended.is_none()
+            && let Poll::Ready(ended) = this.connection.as_mut().poll(context)
+        {
+            this.ended = Some(ended);
+        }
+        let corked = &mut *this.cork.0.borrow_mut();
+        let released = corked.poll_release(context);
+        if let Poll::Ready(Err(error)) = &released
+            && corked.broken.is_none()
+        {
+            corked.broken = Some(error.kind());
+            corked.held.clear();
+            context.waker().wake_by_ref();
+        }
+        match (this.ended.take(), released) {
+            (Some(ended), Poll::Ready(_)) => Poll::Ready(ended),
+            (ended, _) => {
+                this.ended = ended;
+                Poll::Pending
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    async fn connected() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap());
+        let (client, server) = tokio::join!(client, listener.accept());
+        (client.unwrap(), server.unwrap().0)
+    }
+
+    #[tokio::test]
+    async fn writes_wait_for_the_end_of_the_poll_and_then_all_go_out() {
+        let (mut client, server) = connected().await;
+        let (mut socket, cork) = cork(server);
+        let corked = Rc::clone(&socket.0);
+        let connection = async move {
+            for _ in 0..3 {
+                socket.write_all(b"answer ").await.unwrap();
+                socket.flush().await.unwrap();
+            }
+            let held_bytes = corked.borrow().held.len();
+            tokio::task::yield_now().await;
+            (held_bytes, corked.borrow().held.len())
+        };
+        assert_eq!(cork.around(connection).await, (21, 0));
+        let mut text = String::new();
+        client.read_to_string(&mut text).await.unwrap();
+        assert_eq!(text, "answer answer answer ");
+    }
+
+    #[tokio::test]
+    async fn everything_arrives_in_order_whatever_its_size() {
+        let (mut client, server) = connected().await;
+        let (mut socket, cork) = cork(server);
+        let pieces: Vec<Vec<u8>> = [1, 300, LARGE_BYTES, 7, HELD_BYTES_MAX * 20, 500]
+            .iter()
+            .zip(b'a'..)
+            .map(|(bytes, letter)| vec![letter; *bytes])
+            .collect();
+        let expected = pieces.concat();
+        let connection = async move {
+            for piece in pieces {
+                socket.write_all(&piece).await.unwrap();
+            }
+            socket.shutdown().await.unwrap();
+        };
+        let mut received = Vec::new();
+        let (_, read) = tokio::join!(cork.around(connection), client.read_to_end(&mut received));
+        read.unwrap();
+        assert!(received == expected, "{} bytes", received.len());
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_does_not_read_stops_the_writer() {
+        let (client, server) = connected().await;
+        let (mut socket, cork) = cork(server);
+        let corked = Rc::clone(&socket.0);
+        let connection = async move {
+            loop {
+                if let Err(error) = socket.write_all(&[0; 1000]).await {
+                    return error;
+                }
+            }
+        };
+        let mut served = cork.around(connection);
+        let patience = std::time::Duration::from_millis(200);
+        assert!(tokio::time::timeout(patience, &mut served).await.is_err());
+        assert!(corked.borrow().held.len() <= HELD_BYTES_MAX);
+        drop(client);
+        // And the writer hears that the reader is gone.
+        served.await;
+    }
+}
