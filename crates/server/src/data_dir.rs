@@ -6,7 +6,8 @@
 //!   member/
 //!     wal/               the write-ahead log, in etcd's format
 //!     portunus/          the backend (LMDB)
-//!     snap/              only etcd has this
+//!     snap/              only etcd has this; its database is copied, then
+//!     snap.imported/     it is set aside, for whoever wants to go back
 //! ```
 
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -14,6 +15,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
+
+use crate::import::{self, ImportError};
 
 /// A data directory that this process owns.
 #[derive(Debug)]
@@ -31,9 +34,18 @@ pub enum DataDirError {
     /// Another process is there.
     #[error("{} is in use by another process: stop it, or choose another --data-dir", path.display())]
     InUse { path: PathBuf },
-    /// Data of Go etcd.
-    #[error("{} holds data of etcd, which this version cannot take over: use etcdutl snapshot and portctl snapshot restore, or choose another --data-dir", path.display())]
-    Foreign { path: PathBuf },
+    /// Both have data here, and etcd's is newer.
+    #[error("{} was used by etcd after Portunus had taken it over: set member/portunus aside to take over again what etcd has (index {etcd}), or member/snap to go on with what Portunus has (index {own})", path.display())]
+    TwoOwners { path: PathBuf, etcd: u64, own: u64 },
+    /// etcd stopped before it had installed a snapshot of its leader.
+    #[error("{} was received by etcd but not installed: start etcd here once more, stop it, then start again", path.display())]
+    SnapshotPending { path: PathBuf },
+    /// etcd's data cannot be copied.
+    #[error("the data of etcd in {} cannot be taken over", path.display())]
+    Import {
+        path: PathBuf,
+        source: Box<ImportError>,
+    },
     /// A file where a directory should be.
     #[error("{} is no directory: choose another --data-dir", path.display())]
     NotADirectory { path: PathBuf },
@@ -58,13 +70,7 @@ impl DataDir {
                 _ => DataDirError::Io { path, source },
             }
         };
-        // Looked at before anything is written: somebody else's data stays as it is.
         let member = path.join("member");
-        if member.join("snap").join("db").exists() {
-            return Err(DataDirError::Foreign {
-                path: path.to_owned(),
-            });
-        }
         create_private(path).map_err(refused)?;
         let lock = OpenOptions::new()
             .create(true)
@@ -92,6 +98,77 @@ impl DataDir {
     pub fn backend(&self) -> PathBuf {
         self.path.join("member").join("portunus")
     }
+
+    /// Takes over what etcd left here, if it did and runs here no more. etcd's own files are only set aside, and
+    /// only after everything in them is durable in the backend; a crash in between is
+    /// harmless.
+    pub fn take_over(&self) -> Result<(), DataDirError> {
+        let snap = self.path.join("member").join("snap");
+        let database = snap.join("db");
+        if !database.exists() {
+            return Ok(());
+        }
+        let refused = |source| DataDirError::Io {
+            path: database.clone(),
+            source,
+        };
+        let importing = |source: ImportError| DataDirError::Import {
+            path: self.path.clone(),
+            source: Box::new(source),
+        };
+        let index = import::applied_index(&database).map_err(importing)?;
+        if let Some(path) = pending_snapshot(&snap, index).map_err(refused)? {
+            return Err(DataDirError::SnapshotPending { path });
+        }
+        let backend = self.backend();
+        if backend.exists() {
+            let own = import::backend_index(&backend).map_err(importing)?;
+            if index > own {
+                return Err(DataDirError::TwoOwners {
+                    path: self.path.clone(),
+                    etcd: index,
+                    own,
+                });
+            }
+        } else {
+            tracing::info!(path = %database.display(), index, "taking over the data of etcd");
+            let imported = import::import(&database, &backend).map_err(importing)?;
+            tracing::info!(entries = imported.entries, "the data of etcd is copied");
+        }
+        let aside = free_name(&snap);
+        fs::rename(&snap, &aside).map_err(refused)?;
+        tracing::info!(
+            path = %aside.display(),
+            "etcd's files are set aside; delete them when you are sure not to go back"
+        );
+        Ok(())
+    }
+}
+
+/// A snapshot beyond `index` that etcd received and did not install.
+fn pending_snapshot(snap: &Path, index: u64) -> io::Result<Option<PathBuf>> {
+    for file in fs::read_dir(snap)? {
+        let path = file?.path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        let received = name
+            .and_then(|name| name.strip_suffix(".snap.db"))
+            .and_then(|digits| u64::from_str_radix(digits, 16).ok());
+        if received.is_some_and(|received| received > index) {
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
+}
+
+/// Where to set files aside: `snap.imported`, or with a number if that is taken.
+fn free_name(snap: &Path) -> PathBuf {
+    let first = snap.with_extension("imported");
+    let numbered = (2..).map(|number: u32| snap.with_extension(format!("imported-{number}")));
+    // The first that does not exist; the numbers never run out.
+    std::iter::once(first.clone())
+        .chain(numbered)
+        .find(|path| !path.exists())
+        .unwrap_or(first)
 }
 
 /// Only its owner may look inside, as etcd insists.
@@ -111,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_owner_and_no_foreign_data() {
+    fn one_owner() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.etcd");
         let first = DataDir::open(&path).unwrap();
@@ -121,17 +198,40 @@ mod tests {
         ));
         drop(first);
         DataDir::open(&path).unwrap();
-        fs::create_dir_all(path.join("member/snap")).unwrap();
-        fs::write(path.join("member/snap/db"), b"").unwrap();
-        assert!(matches!(
-            DataDir::open(&path),
-            Err(DataDirError::Foreign { .. })
-        ));
         let file = dir.path().join("file");
         fs::write(&file, b"").unwrap();
         assert!(matches!(
             DataDir::open(&file),
             Err(DataDirError::NotADirectory { .. })
         ));
+    }
+
+    #[test]
+    fn what_is_no_database_of_etcd_is_refused_and_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let data_dir = DataDir::open(dir.path()).unwrap();
+        data_dir.take_over().unwrap();
+        let snap = dir.path().join("member/snap");
+        fs::create_dir_all(&snap).unwrap();
+        fs::write(snap.join("db"), b"no database").unwrap();
+        assert!(matches!(
+            data_dir.take_over(),
+            Err(DataDirError::Import { .. })
+        ));
+        assert_eq!(fs::read(snap.join("db")).unwrap(), b"no database");
+        assert!(!data_dir.backend().exists());
+    }
+
+    #[test]
+    fn a_snapshot_that_is_not_installed_is_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("000000000000000a.snap.db"), b"").unwrap();
+        fs::write(
+            dir.path().join("0000000000000002-000000000000000f.snap"),
+            b"",
+        )
+        .unwrap();
+        assert!(pending_snapshot(dir.path(), 9).unwrap().is_some());
+        assert!(pending_snapshot(dir.path(), 10).unwrap().is_none());
     }
 }

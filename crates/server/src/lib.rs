@@ -10,6 +10,7 @@ pub mod data_dir;
 pub mod gates;
 pub mod grpc;
 pub mod http;
+pub mod import;
 pub mod logging;
 pub mod member;
 pub mod metrics;

@@ -33,6 +33,10 @@ use crate::gates::OwnFeatures;
 use crate::metrics::{Metrics, MetricsError};
 use crate::serve::{self, ListenError, Servers};
 
+/// Where the data says that only those who log in may see it.
+const AUTH_ENABLED: &[u8] = b"authEnabled";
+const AUTH_ON: &[u8] = &[1];
+
 /// A member that runs.
 pub struct Running {
     /// What it shares.
@@ -79,6 +83,16 @@ pub enum StartError {
         "the cluster version is {cluster}, above {emulation}: start without --emulated-version, or with {cluster}; going back needs a downgrade, which this version does not support"
     )]
     ClusterVersionAbove { cluster: String, emulation: String },
+    /// The data may only be shown to those who may see it.
+    #[error(
+        "authentication is enabled in this data, and this version cannot enforce it: disable it with the server that wrote the data (`etcdctl auth disable`), or use that server"
+    )]
+    AuthEnabled,
+    /// Others would have to be asked.
+    #[error(
+        "this data belongs to a cluster of {voters} voting members, and this version runs clusters of one: take a snapshot and use `portctl snapshot restore`"
+    )]
+    ManyMembers { voters: usize },
     /// Alarms.
     #[error("a stored alarm cannot be read: restore this member from a snapshot")]
     Alarm(#[from] prost::DecodeError),
@@ -116,6 +130,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     warn_about(&config);
     let listeners = serve::bind(&config)?;
     let data_dir = DataDir::open(&config.data_dir)?;
+    data_dir.take_over()?;
     let stop = Arc::new(StopSwitch::default());
 
     let backend: Arc<dyn Backend> =
@@ -138,8 +153,18 @@ pub fn start(config: Config) -> Result<Running, StartError> {
             emulation: emulation.to_string(),
         });
     }
+    if store
+        .get_raw(Bucket::Auth, AUTH_ENABLED)
+        .is_some_and(|value| value == AUTH_ON)
+    {
+        return Err(StartError::AuthEnabled);
+    }
     let alarms = Alarms::load(&store)?;
     let conf_state = conf_state(&store)?;
+    if let Some(members) = conf_state.as_ref().filter(|state| state.voters.len() > 1) {
+        let voters = members.voters.len();
+        return Err(StartError::ManyMembers { voters });
+    }
     let boot = boot(&config, &store, conf_state.clone())?;
     let mut lessor = Lessor::new(LessorConfig {
         // As etcd: a lease outlives an election and a half.

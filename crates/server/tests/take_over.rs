@@ -1,0 +1,177 @@
+//! A data directory in etcd's layout: the log, and a bbolt file instead of our backend.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::{Server, data_dir, launch};
+use portunus_bolt::{BulkOptions, FileWriter, Reader};
+use portunus_proto::etcdserverpb::{
+    CompactionRequest, DeleteRangeRequest, HashKvRequest, LeaseGrantRequest,
+    LeaseTimeToLiveRequest, PutRequest, SnapshotRequest,
+};
+
+/// Bytes of the digest at the end of a snapshot.
+const DIGEST_BYTES: usize = 32;
+
+async fn hash_kv(server: &Server) -> (u32, i64, i64) {
+    let mut clients = server.connect().await;
+    let request = HashKvRequest { revision: 0 };
+    let hash = clients.maintenance.hash_kv(request).await.unwrap();
+    let hash = hash.into_inner();
+    (
+        hash.hash,
+        hash.compact_revision,
+        hash.header.unwrap().revision,
+    )
+}
+
+fn put(key: &str, lease: i64) -> PutRequest {
+    PutRequest {
+        key: key.to_owned().into(),
+        value: format!("value of {key}").into(),
+        lease,
+        ..PutRequest::default()
+    }
+}
+
+/// Turns what a member left into what etcd would have left: its log as it is, its data as
+/// the bbolt file `database`.
+fn etcd_layout(ours: &Path, database: &[u8], to: &Path) {
+    fs::create_dir_all(to.join("member/snap")).unwrap();
+    fs::create_dir_all(to.join("member/wal")).unwrap();
+    for file in fs::read_dir(ours.join("member/wal")).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), to.join("member/wal").join(file.file_name())).unwrap();
+    }
+    fs::write(to.join("member/snap/db"), database).unwrap();
+}
+
+/// A member with some history, stopped: its directory, its snapshot in the middle of that
+/// history, and its hash at the end.
+async fn history(dir: &Path) -> (Vec<u8>, (u32, i64, i64), i64) {
+    let server = Server::start(dir, &[]);
+    let mut clients = server.connect().await;
+    let lease = LeaseGrantRequest { ttl: 600, id: 0 };
+    let lease = clients.lease.lease_grant(lease).await.unwrap().into_inner();
+    for number in 0..50 {
+        clients.kv.put(put(&format!("k{number}"), 0)).await.unwrap();
+    }
+    clients.kv.put(put("leased", lease.id)).await.unwrap();
+    let delete = DeleteRangeRequest {
+        key: "k7".into(),
+        ..DeleteRangeRequest::default()
+    };
+    clients.kv.delete_range(delete).await.unwrap();
+    let compaction = CompactionRequest {
+        revision: 20,
+        physical: true,
+    };
+    clients.kv.compact(compaction).await.unwrap();
+    let mut blobs = clients
+        .maintenance
+        .snapshot(SnapshotRequest {})
+        .await
+        .unwrap()
+        .into_inner();
+    let mut snapshot = Vec::new();
+    while let Some(blob) = blobs.message().await.unwrap() {
+        snapshot.extend_from_slice(&blob.blob);
+    }
+    snapshot.truncate(snapshot.len() - DIGEST_BYTES);
+    // Only in the log.
+    for number in 50..60 {
+        clients.kv.put(put(&format!("k{number}"), 0)).await.unwrap();
+    }
+    let hash = hash_kv(&server).await;
+    server.stop();
+    (snapshot, hash, lease.id)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn data_and_log_of_etcd_become_a_member() {
+    let (_guard, ours) = data_dir();
+    let (snapshot, hash, lease) = history(&ours).await;
+    let (_guard, dir) = data_dir();
+    etcd_layout(&ours, &snapshot, &dir);
+
+    let server = Server::start(&dir, &[]);
+    assert_eq!(hash_kv(&server).await, hash);
+    let mut clients = server.connect().await;
+    let ttl = LeaseTimeToLiveRequest {
+        id: lease,
+        keys: true,
+    };
+    let ttl = clients.lease.lease_time_to_live(ttl).await.unwrap();
+    assert_eq!(ttl.into_inner().keys, ["leased"]);
+    clients.kv.put(put("after", 0)).await.unwrap();
+    let hash = hash_kv(&server).await;
+    server.kill();
+    // etcd's files are set aside, not gone, and not taken over twice.
+    assert!(!dir.join("member/snap").exists());
+    assert_eq!(
+        fs::read(dir.join("member/snap.imported/db")).unwrap(),
+        snapshot
+    );
+    let server = Server::start(&dir, &[]);
+    assert_eq!(hash_kv(&server).await, hash);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interrupted_take_over_goes_on_where_it_was() {
+    let (_guard, ours) = data_dir();
+    let (snapshot, hash, _) = history(&ours).await;
+    let (_guard, dir) = data_dir();
+    etcd_layout(&ours, &snapshot, &dir);
+    // Interrupted while copying.
+    fs::create_dir_all(dir.join("member/portunus.part")).unwrap();
+    fs::write(dir.join("member/portunus.part/data.0.mdb"), b"half").unwrap();
+    let server = Server::start(&dir, &[]);
+    assert_eq!(hash_kv(&server).await, hash);
+    server.stop();
+    // Interrupted after copying, before etcd's files were set aside.
+    fs::rename(dir.join("member/snap.imported"), dir.join("member/snap")).unwrap();
+    let server = Server::start(&dir, &[]);
+    assert_eq!(hash_kv(&server).await, hash);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_etcd_wrote_after_a_take_over_is_not_overlooked() {
+    let (_guard, ours) = data_dir();
+    let (snapshot, _, _) = history(&ours).await;
+    let (_guard, dir) = data_dir();
+    Server::start(&dir, &[]).stop();
+    etcd_layout(&ours, &snapshot, &dir);
+    let (status, log) = launch(&dir, &[]).ended();
+    assert!(!status.success());
+    assert!(log.contains("was used by etcd after"), "{log}");
+}
+
+/// What may be shown only to some must not be served by a member that cannot tell them apart.
+#[tokio::test(flavor = "multi_thread")]
+async fn data_with_authentication_is_refused() {
+    let (_guard, ours) = data_dir();
+    let (snapshot, _, _) = history(&ours).await;
+    let reader = Reader::from_bytes(snapshot.into()).unwrap();
+    let mut writer =
+        FileWriter::new(BulkOptions::default(), std::io::Cursor::new(Vec::new())).unwrap();
+    for bucket in reader.buckets() {
+        let (name, bucket) = bucket.unwrap();
+        writer.bucket(name).unwrap();
+        for pair in bucket.iter() {
+            let (key, value) = pair.unwrap();
+            writer.entry(key, value).unwrap();
+        }
+        if name == b"auth" {
+            writer.entry(b"authEnabled", &[1]).unwrap();
+        }
+    }
+    let protected = writer.finish().unwrap().0.into_inner();
+    let (_guard, dir) = data_dir();
+    etcd_layout(&ours, &protected, &dir);
+    let (status, log) = launch(&dir, &[]).ended();
+    assert!(!status.success());
+    assert!(log.contains("authentication is enabled"), "{log}");
+}
