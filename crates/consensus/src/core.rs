@@ -20,10 +20,13 @@
 //!    only when this ready and all before it are on disk.
 //! 3. Apply `committed` in order. A membership change goes to
 //!    `apply_conf_change` before its index goes to `applied`.
+//! 4. A `snapshot` takes the place of everything up to its index. Its record goes to disk
+//!    before everything else of its ready; after `persisted` the state machine is replaced,
+//!    and only then what is committed later is applied.
 //!
 //! It never retries, never waits and never decides what an entry means.
 
-use portunus_proto::raftpb::{ConfState, Entry, HardState, Message};
+use portunus_proto::raftpb::{ConfState, Entry, HardState, Message, SnapshotMetadata};
 use thiserror::Error;
 
 pub use crate::raft_rs::Core;
@@ -138,6 +141,8 @@ pub struct Ready {
     /// Term or vote changed, or there are entries: must be on disk before
     /// `messages_after_persist` go. A new commit index alone may wait.
     pub must_sync: bool,
+    /// The leader's snapshot replaces log and state machine up to its index.
+    pub snapshot: Option<SnapshotMetadata>,
     /// To be written; may replace a suffix of the log.
     pub entries: Vec<Entry>,
     /// To be sent at once.
@@ -205,9 +210,6 @@ pub enum StepError {
     /// No correct peer sends this.
     #[error("a peer sent a malformed raft message: {0}")]
     Malformed(&'static str),
-    /// Not built yet.
-    #[error("this member cannot take a snapshot from a peer yet")]
-    SnapshotUnsupported,
     /// A response from somebody who is not a member.
     #[error("the sender is not a member of this cluster")]
     UnknownPeer,

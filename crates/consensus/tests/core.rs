@@ -9,7 +9,8 @@ use portunus_consensus::{
     core::{Core, CoreConfig, StartError, StepError},
 };
 use portunus_proto::raftpb::{
-    ConfChangeType, ConfState, Entry, EntryType, HardState, Message, MessageType,
+    ConfChangeType, ConfState, Entry, EntryType, HardState, Message, MessageType, Snapshot,
+    SnapshotMetadata,
 };
 use support::{Cluster, conf_change};
 
@@ -330,7 +331,7 @@ fn what_was_never_written_anywhere_is_gone() {
 /// must come together again.
 #[test]
 fn under_any_order_of_events_members_agree() {
-    const SEEDS: u64 = 60;
+    const SEEDS: u64 = 300;
     for seed in 0..SEEDS {
         let mut cluster = Cluster::new(3, seed);
         for _ in 0..1500 {
@@ -341,7 +342,7 @@ fn under_any_order_of_events_members_agree() {
                         let place = cluster.dice(cluster.network.len());
                         let message = cluster.network.remove(place).unwrap();
                         match cluster.dice(20) {
-                            0 => {}
+                            0 => cluster.lose(&message),
                             1 => {
                                 cluster.deliver(&message);
                                 cluster.network.push_back(message);
@@ -355,6 +356,11 @@ fn under_any_order_of_events_members_agree() {
                 85..92 => drop(cluster.propose(id, "x")),
                 92..95 => drop(cluster.begin_read(id)),
                 95..97 => cluster.act(id, |core| core.transfer_leader(id % 3 + 1)),
+                97 if cluster.dice(2) == 0 => {
+                    let applied = cluster.node(id).core.applied_index();
+                    let keep = cluster.dice(4) as u64;
+                    cluster.node(id).core.compact(applied.saturating_sub(keep));
+                }
                 97 => cluster.crash(id),
                 98 => drop(cluster.cut_off.insert(id)),
                 _ => cluster.cut_off.clear(),
@@ -491,11 +497,39 @@ fn malformed_messages_are_refused_and_change_nothing() {
             "{message:?}: {result:?}"
         );
     }
-    let snapshot = message(MessageType::MsgSnap, before.term);
-    assert_eq!(
-        cluster.act(leader, |core| core.step(snapshot)),
-        Err(StepError::SnapshotUnsupported)
-    );
+    let members = |voters: &[u64], learners: &[u64]| ConfState {
+        voters: voters.to_vec(),
+        learners: learners.to_vec(),
+        ..ConfState::default()
+    };
+    let snapshots = [
+        None,
+        Some((0, 1, members(&[1], &[]))),
+        Some((9, 0, members(&[1], &[]))),
+        Some((9, 1, members(&[], &[1]))),
+        Some((9, 1, members(&[1, 1], &[]))),
+        Some((9, 1, members(&[1], &[1]))),
+        Some((9, 1, members(&[0, 1], &[]))),
+    ];
+    for snapshot in snapshots {
+        let snapshot = snapshot.map(|(index, term, conf_state)| Snapshot {
+            metadata: Some(SnapshotMetadata {
+                index,
+                term,
+                conf_state: Some(conf_state),
+            }),
+            ..Snapshot::default()
+        });
+        let message = Message {
+            snapshot,
+            ..message(MessageType::MsgSnap, before.term)
+        };
+        let result = cluster.act(leader, |core| core.step(message.clone()));
+        assert!(
+            matches!(result, Err(StepError::Malformed(_))),
+            "{message:?}: {result:?}"
+        );
+    }
     let stranger = Message {
         from: 77,
         ..message(MessageType::MsgAppResp, before.term)
@@ -528,4 +562,56 @@ fn compaction_keeps_what_is_not_applied() {
     cluster.settle();
     assert_eq!(cluster.values(1).last().unwrap(), "after");
     assert!(cluster.node(1).core.applied(99).is_err());
+}
+
+#[test]
+fn a_follower_that_needs_what_is_compacted_gets_a_snapshot() {
+    let mut cluster = Cluster::new(3, 7);
+    let leader = cluster.elect();
+    let lagging = leader % 3 + 1;
+    cluster.cut_off.insert(lagging);
+    for _ in 0..20 {
+        cluster.propose(leader, "x");
+    }
+    cluster.settle();
+    let applied = cluster.node(leader).core.applied_index();
+    assert_eq!(cluster.node(leader).core.compact(applied - 3), applied - 3);
+    cluster.cut_off.clear();
+    for _ in 0..50 {
+        cluster.tick_all();
+    }
+    assert_eq!(cluster.values(lagging), vec!["x"; 20]);
+    let leader = cluster.elect();
+    assert!(cluster.propose(leader, "after"));
+    cluster.settle();
+    assert_eq!(cluster.values(lagging).last().unwrap(), "after");
+    // And it comes back from its own disk.
+    cluster.crash(lagging);
+    for _ in 0..50 {
+        cluster.tick_all();
+    }
+    assert_eq!(cluster.values(lagging).len(), 21);
+}
+
+#[test]
+fn a_new_member_can_start_from_a_snapshot() {
+    let mut cluster = Cluster::new(1, 1);
+    cluster.settle();
+    cluster.act(1, Core::campaign_if_alone);
+    for _ in 0..10 {
+        cluster.propose(1, "x");
+    }
+    cluster.settle();
+    cluster.node(1).core.compact(8);
+    let learner = conf_change(ConfChangeType::ConfChangeAddLearnerNode, 2);
+    cluster
+        .act(1, |core| core.propose_conf_change(&learner))
+        .unwrap();
+    cluster.settle();
+    cluster.join(2);
+    for _ in 0..20 {
+        cluster.tick_all();
+    }
+    assert_eq!(cluster.values(2), vec!["x"; 10]);
+    assert_eq!(cluster.node(2).core.conf_state().learners, [2]);
 }

@@ -11,15 +11,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portunus_proto::raftpb::Entry;
+use portunus_proto::raftpb::{Entry, SnapshotMetadata};
 use thiserror::Error;
 
 /// Entries in one batch, except that what raft commits at once stays together.
 const BATCH_ENTRIES_MAX: usize = 4096;
 
-/// Entries to be applied, in order.
+/// What is to be applied, in order: a snapshot, or entries.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Committed {
+    /// The state machine is to be replaced by the leader's, which has come before this
+    /// message. It stands alone in its batch, and is in the log.
+    pub snapshot: Option<SnapshotMetadata>,
     /// Normal entries and membership changes. An empty normal entry is a new
     /// leader's first: nothing to apply.
     pub entries: Vec<Entry>,
@@ -78,11 +81,33 @@ impl ApplyQueue {
         let mut queue = self.lock();
         queue.entries += entries.len();
         match queue.batches.back_mut() {
-            Some(last) if last.term == term && last.entries.len() < BATCH_ENTRIES_MAX => {
+            Some(last)
+                if last.snapshot.is_none()
+                    && last.term == term
+                    && last.entries.len() < BATCH_ENTRIES_MAX =>
+            {
                 last.entries.extend(entries);
             }
-            _ => queue.batches.push_back(Committed { entries, term }),
+            _ => queue.batches.push_back(Committed {
+                snapshot: None,
+                entries,
+                term,
+            }),
         }
+        self.wake(queue);
+    }
+
+    pub(super) fn push_snapshot(&self, snapshot: SnapshotMetadata) {
+        let mut queue = self.lock();
+        queue.batches.push_back(Committed {
+            term: snapshot.term,
+            snapshot: Some(snapshot),
+            entries: Vec::new(),
+        });
+        self.wake(queue);
+    }
+
+    fn wake(&self, mut queue: MutexGuard<'_, Queue>) {
         let wake = std::mem::take(&mut queue.receiver_waits);
         drop(queue);
         if wake {

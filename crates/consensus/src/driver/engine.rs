@@ -9,7 +9,7 @@
 use std::{collections::VecDeque, mem, sync::atomic::Ordering};
 
 use bytes::Bytes;
-use portunus_proto::raftpb::{Entry, HardState, Message};
+use portunus_proto::raftpb::{Entry, HardState, Message, SnapshotMetadata};
 
 use super::{
     errors::FatalError,
@@ -28,6 +28,7 @@ const ENTRY_BYTES: usize = 64;
 /// One ready's share of a write.
 struct Job {
     number: u64,
+    snapshot: Option<SnapshotMetadata>,
     hard_state: Option<HardState>,
     entries: Vec<Entry>,
     /// To be sent once it is on disk.
@@ -40,13 +41,26 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// What to append to the log, in order; empty if nothing is to be written.
-    pub(super) fn writes(&self) -> impl Iterator<Item = (Option<&HardState>, &[Entry])> {
+    /// What to write to the log, in order; empty if nothing is to be written.
+    pub(super) fn writes(&self) -> impl Iterator<Item = Write<'_>> {
         self.jobs
             .iter()
-            .filter(|job| job.hard_state.is_some() || !job.entries.is_empty())
-            .map(|job| (job.hard_state.as_ref(), job.entries.as_slice()))
+            .map(|job| Write {
+                snapshot: job.snapshot.as_ref(),
+                hard_state: job.hard_state.as_ref(),
+                entries: &job.entries,
+            })
+            .filter(|write| {
+                write.snapshot.is_some() || write.hard_state.is_some() || !write.entries.is_empty()
+            })
     }
+}
+
+/// What one ready adds to the log: the snapshot comes first.
+pub(super) struct Write<'a> {
+    pub(super) snapshot: Option<&'a SnapshotMetadata>,
+    pub(super) hard_state: Option<&'a HardState>,
+    pub(super) entries: &'a [Entry],
 }
 
 /// Permission to write something that is not a batch.
@@ -192,6 +206,7 @@ impl Engine {
 
         let mut job = Job {
             number: ready.number,
+            snapshot: ready.snapshot,
             hard_state: None,
             entries: ready.entries,
             messages: ready.messages_after_persist,
@@ -211,7 +226,14 @@ impl Engine {
         self.jobs.push_back(job);
     }
 
-    fn finish(&mut self, jobs: VecDeque<Job>, member: &Member) {
+    fn finish(&mut self, mut jobs: VecDeque<Job>, member: &Member) {
+        for snapshot in jobs.iter_mut().filter_map(|job| job.snapshot.take()) {
+            // What was committed before it has been handed over, what comes after it is
+            // not known to be committed before the call below.
+            self.snapshot_index = snapshot.index;
+            member.apply.push_snapshot(snapshot);
+            member.status.publish_membership(&self.core);
+        }
         if let Some(last) = jobs.back() {
             self.core.persisted(last.number);
         }

@@ -13,6 +13,8 @@ use std::{
     time::Instant,
 };
 
+use portunus_proto::walpb;
+
 use super::{
     compaction::compact,
     config::LogWriter,
@@ -82,9 +84,18 @@ fn write_until_ended(member: &Member, log: &mut dyn LogWriter) -> Result<(), Fat
 fn write(batch: &Batch, member: &Member, log: &mut dyn LogWriter) -> Result<(), FatalError> {
     let mut entry_count = 0;
     let mut is_empty = true;
-    for (hard_state, entries) in batch.writes() {
-        log.append(hard_state, entries)?;
-        entry_count += entries.len() as u64;
+    for write in batch.writes() {
+        if let Some(snapshot) = write.snapshot {
+            // What came before it is not written any more, or it would follow.
+            log.sync()?;
+            log.save_snapshot(&walpb::Snapshot {
+                index: snapshot.index,
+                term: snapshot.term,
+                conf_state: snapshot.conf_state.clone(),
+            })?;
+        }
+        log.append(write.hard_state, write.entries)?;
+        entry_count += write.entries.len() as u64;
         is_empty = false;
     }
     if !is_empty {

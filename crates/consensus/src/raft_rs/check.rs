@@ -21,7 +21,7 @@ pub(super) fn check(message: &raftpb::Message) -> Result<(), StepError> {
         return Err(StepError::Malformed("no term"));
     }
     match message_type {
-        Type::MsgSnap => return Err(StepError::SnapshotUnsupported),
+        Type::MsgSnap => check_snapshot(message.snapshot.as_ref())?,
         Type::MsgProp => {
             if message.entries.is_empty() {
                 return Err(StepError::Malformed("a proposal without entries"));
@@ -55,6 +55,32 @@ pub(super) fn check(message: &raftpb::Message) -> Result<(), StepError> {
             }
         }
         _ => {}
+    }
+    Ok(())
+}
+
+/// The engine believes whatever a snapshot says about members.
+fn check_snapshot(snapshot: Option<&raftpb::Snapshot>) -> Result<(), StepError> {
+    let Some(metadata) = snapshot.and_then(|snapshot| snapshot.metadata.as_ref()) else {
+        return Err(StepError::Malformed(
+            "a snapshot message without a snapshot",
+        ));
+    };
+    if metadata.index == 0 || metadata.term == 0 {
+        return Err(StepError::Malformed("a snapshot of nothing"));
+    }
+    let members = metadata.conf_state.clone().unwrap_or_default();
+    let is_joint = !members.voters_outgoing.is_empty() || !members.learners_next.is_empty();
+    if members.voters.is_empty() || is_joint {
+        return Err(StepError::Malformed("a snapshot of no possible cluster"));
+    }
+    let mut ids: Vec<u64> = members.voters;
+    ids.extend(members.learners);
+    ids.sort_unstable();
+    let count = ids.len();
+    ids.dedup();
+    if ids.len() < count || ids.first() == Some(&0) {
+        return Err(StepError::Malformed("a snapshot of no possible cluster"));
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use raft::{
     Error, GetEntriesContext, RaftState, Result, Storage, StorageError,
-    eraftpb::{ConfState, Entry, HardState, Snapshot},
+    eraftpb::{ConfState, Entry, HardState, Snapshot, SnapshotMetadata},
 };
 
 /// What an entry costs on the wire besides its payload, at most.
@@ -21,6 +21,7 @@ pub(super) struct MemoryLog {
     base_index: u64,
     base_term: u64,
     entries: VecDeque<Entry>,
+    applied_index: u64,
 }
 
 impl MemoryLog {
@@ -37,7 +38,29 @@ impl MemoryLog {
             base_index,
             base_term,
             entries,
+            applied_index: base_index,
         }
+    }
+
+    /// Everything up to `index` is in the state machine, so a peer can have a snapshot of
+    /// it, or of something later.
+    pub(super) fn set_applied(&mut self, index: u64) {
+        self.applied_index = index;
+    }
+
+    /// The members after a change of membership.
+    pub(super) fn set_members(&mut self, conf_state: ConfState) {
+        self.conf_state = conf_state;
+    }
+
+    /// A snapshot takes the place of everything that was here.
+    pub(super) fn restart_from(&mut self, snapshot: &SnapshotMetadata) {
+        self.entries = VecDeque::new();
+        self.base_index = snapshot.index;
+        self.base_term = snapshot.term;
+        // Until it is installed there is nothing to give away.
+        self.applied_index = 0;
+        self.conf_state = snapshot.get_conf_state().clone();
     }
 
     pub(super) fn base_index(&self) -> u64 {
@@ -131,8 +154,23 @@ impl Storage for MemoryLog {
         Ok(self.last())
     }
 
-    /// Snapshots for peers are made by the server, not here.
-    fn snapshot(&self, _: u64, _: u64) -> Result<Snapshot> {
-        Err(Error::Store(StorageError::SnapshotTemporarilyUnavailable))
+    /// Only what it will be at least; the content is made by the server when it is sent,
+    /// and may be newer.
+    fn snapshot(&self, request_index: u64, _: u64) -> Result<Snapshot> {
+        let index = self.applied_index;
+        let unavailable = Error::Store(StorageError::SnapshotTemporarilyUnavailable);
+        if index == 0 || index < request_index {
+            return Err(unavailable);
+        }
+        let metadata = SnapshotMetadata {
+            conf_state: Some(self.conf_state.clone()).into(),
+            index,
+            term: self.term(index).map_err(|_| unavailable)?,
+            ..Default::default()
+        };
+        Ok(Snapshot {
+            metadata: Some(metadata).into(),
+            ..Default::default()
+        })
     }
 }

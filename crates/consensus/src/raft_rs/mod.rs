@@ -68,13 +68,14 @@ impl Core {
                 _ => return Err(StartError::BrokenLog { index }),
             }
         }
-        let log = MemoryLog::new(
+        let mut log = MemoryLog::new(
             hard_state_to_engine(initial.hard_state),
             conf_state_to_engine(initial.conf_state),
             initial.base_index,
             initial.base_term,
             entries,
         );
+        log.set_applied(initial.applied_index);
         let engine_config = Config {
             id: config.id,
             election_tick: config.election_ticks,
@@ -107,9 +108,7 @@ impl Core {
 
     /// Time passes: one tick.
     pub fn tick(&mut self) {
-        // The engine would make a sole voter leader on the spot, and it must
-        // not lead with entries that are not on disk yet.
-        if !(self.is_sole_voter() && self.has_unpersisted()) || self.is_leader() {
+        if self.may_campaign() || self.is_leader() {
             self.node.tick();
         }
         self.settle();
@@ -215,11 +214,7 @@ impl Core {
                 Ok(())
             }
             // See `tick`.
-            eraftpb::MessageType::MsgTimeoutNow
-                if self.is_sole_voter() && self.has_unpersisted() =>
-            {
-                Ok(())
-            }
+            eraftpb::MessageType::MsgTimeoutNow if !self.may_campaign() => Ok(()),
             _ => self.node.step(message).map_err(|error| match error {
                 raft::Error::StepPeerNotFound => StepError::UnknownPeer,
                 raft::Error::ProposalDropped => StepError::Dropped(DroppedError::NoLeader),
@@ -273,12 +268,15 @@ impl Core {
             return None;
         }
         let mut from_engine = self.node.ready();
+        let snapshot = from_engine.snapshot();
+        let snapshot = (snapshot.get_metadata().index > 0).then(|| snapshot.clone());
         let entries = from_engine.take_entries();
         let leadership = self.current_leadership();
         let ready = Ready {
             number: from_engine.number(),
             hard_state: from_engine.hs().map(hard_state_from_engine),
-            must_sync: from_engine.must_sync(),
+            must_sync: from_engine.must_sync() || snapshot.is_some(),
+            snapshot: snapshot.as_ref().map(snapshot_from_engine),
             entries: entries.iter().cloned().map(entry_from_engine).collect(),
             messages: messages(from_engine.take_messages()),
             messages_after_persist: messages(from_engine.take_persisted_messages()),
@@ -297,6 +295,9 @@ impl Core {
         self.leadership = leadership;
         if ready.must_sync {
             self.last_to_persist = ready.number;
+        }
+        if let Some(snapshot) = &snapshot {
+            self.node.mut_store().restart_from(snapshot.get_metadata());
         }
         self.node.mut_store().append(entries);
         self.node.advance_append_async(from_engine);
@@ -324,6 +325,7 @@ impl Core {
         }
         if index > log.applied() {
             self.node.advance_apply_to(index);
+            self.node.mut_store().set_applied(index);
             self.settle();
         }
         Ok(())
@@ -343,6 +345,8 @@ impl Core {
             self.node
                 .apply_conf_change(&change)
                 .map_err(|error| ConfChangeError::Impossible(error.to_string()))?;
+            let members = self.node.raft.prs().conf().to_conf_state();
+            self.node.mut_store().set_members(members);
             // The engine leaves a removed leader in office, and then fails when
             // that one's own progress is gone.
             if self.is_leader() && !self.node.raft.promotable() {
@@ -381,7 +385,7 @@ impl Core {
     /// now instead of after an election timeout. Not before it has applied the
     /// membership changes it knows to be committed.
     pub fn campaign_if_alone(&mut self) {
-        if self.is_sole_voter() && !self.is_leader() && !self.has_unpersisted() {
+        if self.is_sole_voter() && !self.is_leader() && self.may_campaign() {
             // The engine has no reason to refuse besides those above, and the
             // next tick tries again.
             let _ = self.node.campaign();
@@ -461,6 +465,15 @@ impl Core {
 
     fn is_leader(&self) -> bool {
         self.node.raft.state == StateRole::Leader
+    }
+
+    /// The engine would make a sole voter leader on the spot, and it must not
+    /// lead with entries that are not on disk yet. And before an election it
+    /// looks at everything not applied yet, which a snapshot that is not
+    /// installed yet has taken away.
+    fn may_campaign(&self) -> bool {
+        let is_installing = self.applied_index() < self.node.store().base_index();
+        !is_installing && !(self.is_sole_voter() && self.has_unpersisted())
     }
 
     fn has_unpersisted(&self) -> bool {

@@ -35,10 +35,9 @@ fn message_type_to_engine(number: i32) -> Option<eraftpb::MessageType> {
         Theirs::MsgReadIndexResp => Engine::MsgReadIndexResp,
         Theirs::MsgPreVote => Engine::MsgRequestPreVote,
         Theirs::MsgPreVoteResp => Engine::MsgRequestPreVoteResponse,
-        // Snapshots are refused before they come here; the rest stays inside
-        // one process and never arrives from a peer.
-        Theirs::MsgSnap
-        | Theirs::MsgHup
+        Theirs::MsgSnap => Engine::MsgSnapshot,
+        // These stay inside one process and never arrive from a peer.
+        Theirs::MsgHup
         | Theirs::MsgBeat
         | Theirs::MsgUnreachable
         | Theirs::MsgSnapStatus
@@ -87,9 +86,33 @@ pub(super) fn message_to_engine(message: raftpb::Message) -> Option<eraftpb::Mes
         reject: message.reject,
         reject_hint: message.reject_hint,
         context: message.context,
+        snapshot: message.snapshot.map(snapshot_to_engine).into(),
         ..Default::default()
     };
     Some(translated)
+}
+
+/// Without its content, which the engine need not know.
+fn snapshot_to_engine(snapshot: raftpb::Snapshot) -> eraftpb::Snapshot {
+    let metadata = snapshot.metadata.map(|metadata| eraftpb::SnapshotMetadata {
+        conf_state: metadata.conf_state.map(conf_state_to_engine).into(),
+        index: metadata.index,
+        term: metadata.term,
+        ..Default::default()
+    });
+    eraftpb::Snapshot {
+        metadata: metadata.into(),
+        ..Default::default()
+    }
+}
+
+pub(super) fn snapshot_from_engine(snapshot: &eraftpb::Snapshot) -> raftpb::SnapshotMetadata {
+    let metadata = snapshot.get_metadata();
+    raftpb::SnapshotMetadata {
+        conf_state: Some(conf_state_from_engine(metadata.get_conf_state().clone())),
+        index: metadata.index,
+        term: metadata.term,
+    }
 }
 
 pub(super) fn message_from_engine(mut message: eraftpb::Message) -> raftpb::Message {
@@ -103,6 +126,7 @@ pub(super) fn message_from_engine(mut message: eraftpb::Message) -> raftpb::Mess
             | Type::MsgRequestVoteResponse
             | Type::MsgRequestPreVoteResponse
     );
+    let is_snapshot = message.msg_type == Type::MsgSnapshot;
     let entries = message.take_entries().into_vec();
     raftpb::Message {
         r#type: message.msg_type as i32,
@@ -113,7 +137,10 @@ pub(super) fn message_from_engine(mut message: eraftpb::Message) -> raftpb::Mess
         index: message.index,
         entries: entries.into_iter().map(entry_from_engine).collect(),
         commit: if is_vote { 0 } else { message.commit },
-        snapshot: None,
+        snapshot: is_snapshot.then(|| raftpb::Snapshot {
+            metadata: Some(snapshot_from_engine(message.get_snapshot())),
+            ..Default::default()
+        }),
         reject: message.reject,
         reject_hint: message.reject_hint,
         context: message.context,

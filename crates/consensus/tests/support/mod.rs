@@ -12,13 +12,17 @@ use portunus_consensus::{
     InitialState, Role,
     core::{Core, CoreConfig, Ready},
 };
-use portunus_proto::raftpb::{ConfChange, ConfChangeType, Entry, EntryType, HardState, Message};
+use portunus_proto::raftpb::{
+    ConfChange, ConfChangeType, Entry, EntryType, HardState, Message, MessageType, SnapshotMetadata,
+};
 use prost::Message as _;
 
 /// What survives a crash.
 #[derive(Default)]
 struct Disk {
     hard_state: HardState,
+    /// The snapshot the log starts after.
+    snapshot: SnapshotMetadata,
     entries: Vec<Entry>,
 }
 
@@ -26,7 +30,7 @@ pub struct Node {
     pub core: Core,
     disk: Disk,
     unwritten: VecDeque<Ready>,
-    /// What the state machine has; lost in a crash, as there is no backend here.
+    /// What the state machine has; lost in a crash back to the snapshot.
     pub applied: Vec<Entry>,
     pub reads: BTreeMap<u64, u64>,
 }
@@ -77,6 +81,7 @@ impl Cluster {
                     commit: founders,
                 },
                 entries: entries.clone(),
+                ..Disk::default()
             };
             cluster.boot(id, disk);
         }
@@ -96,14 +101,18 @@ impl Cluster {
         let initial = InitialState {
             member_id: id,
             hard_state: disk.hard_state,
+            conf_state: disk.snapshot.conf_state.clone().unwrap_or_default(),
+            applied_index: disk.snapshot.index,
+            base_index: disk.snapshot.index,
+            base_term: disk.snapshot.term,
             entries: disk.entries.clone(),
-            ..Default::default()
         };
+        let base = usize::try_from(disk.snapshot.index).unwrap();
         let node = Node {
             core: Core::new(&config, initial).unwrap(),
             disk,
             unwritten: VecDeque::new(),
-            applied: Vec::new(),
+            applied: self.committed[..base].to_vec(),
             reads: BTreeMap::new(),
         };
         self.nodes.insert(id, node);
@@ -176,17 +185,35 @@ impl Cluster {
         let Some(ready) = node.unwritten.pop_front() else {
             return false;
         };
+        if let Some(snapshot) = &ready.snapshot {
+            assert!(ready.must_sync, "a snapshot that need not be written");
+            node.disk.snapshot = snapshot.clone();
+            node.disk.entries.clear();
+        }
         if let Some(first) = ready.entries.first() {
-            let kept = usize::try_from(first.index).unwrap() - 1;
+            let kept = usize::try_from(first.index - node.disk.snapshot.index).unwrap() - 1;
             assert!(kept <= node.disk.entries.len(), "a hole in the log");
             node.disk.entries.truncate(kept);
             node.disk.entries.extend(ready.entries);
         }
         if let Some(hard_state) = ready.hard_state {
-            assert!(hard_state.commit <= node.disk.entries.len() as u64);
+            let last = node.disk.snapshot.index + node.disk.entries.len() as u64;
+            assert!(hard_state.commit <= last);
+            assert!(hard_state.commit >= node.disk.snapshot.index);
             node.disk.hard_state = hard_state;
         }
-        node.core.persisted(ready.number);
+        if let Some(snapshot) = &ready.snapshot {
+            let index = usize::try_from(snapshot.index).unwrap();
+            assert!(node.applied.len() < index, "the state machine goes back");
+            let replaced = self.committed[..index].to_vec();
+            // The state machine is replaced before anything later is applied.
+            let node = self.node(id);
+            node.applied = replaced;
+            node.core.persisted(ready.number);
+            node.core.applied(snapshot.index).unwrap();
+        } else {
+            node.core.persisted(ready.number);
+        }
         self.network.extend(ready.messages_after_persist);
         self.drain(id);
         true
@@ -197,6 +224,7 @@ impl Cluster {
         let lost = [message.from, message.to]
             .iter()
             .any(|id| self.cut_off.contains(id) || !self.nodes.contains_key(id));
+        self.report(message, !lost);
         if lost {
             return;
         }
@@ -206,6 +234,20 @@ impl Cluster {
             // answers from members that were removed.
             let _ = core.step(message);
         });
+    }
+
+    /// A message gets lost on its way.
+    pub fn lose(&mut self, message: &Message) {
+        self.report(message, false);
+    }
+
+    /// Whoever sends a snapshot hears whether it arrived; of other messages nobody does.
+    fn report(&mut self, message: &Message, delivered: bool) {
+        if message.r#type() == MessageType::MsgSnap && self.nodes.contains_key(&message.from) {
+            self.act(message.from, |core| {
+                core.report_snapshot(message.to, delivered);
+            });
+        }
     }
 
     /// Lets everything through, in order, until nothing moves.
