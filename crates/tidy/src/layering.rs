@@ -19,6 +19,7 @@ pub const ORDER: &[&str] = &[
     "wal",
     "mvcc",
     "consensus",
+    "rafthttp",
     "server",
     "client",
     "ctl",

@@ -1,0 +1,254 @@
+//! One other member: which way a message to it takes, and the tasks that work for it.
+//!
+//! ```text
+//!   MsgSnap ─────────────────────────▶ snapshot queue
+//!   MsgApp ──▶ msgapp stream ──┐ if down
+//!   others ──▶ message stream ◀┘
+//!                    └── if down ────▶ pipeline queue
+//! ```
+//!
+//! A remote is a peer without streams: somebody who wrote to this member before it learnt
+//! from the log that they are a member, and who must get answers nonetheless.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use portunus_proto::raftpb::{Message, MessageType};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::headers::hex;
+use crate::metrics::PeerMetrics;
+use crate::raft::Raft;
+use crate::shared::Shared;
+use crate::status::{Failure, Status};
+use crate::stream_writer::{NotQueued, OnLoss, StreamWriter, WriterBody};
+use crate::sync::lock;
+use crate::urls::{BaseUrl, Urls};
+use crate::{pipeline, probing, snapshot, stream_reader};
+
+/// The two kinds of streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StreamKind {
+    /// Appends, in the short form.
+    MsgApp,
+    /// Everything.
+    Message,
+}
+
+impl StreamKind {
+    /// Where a stream of this kind is opened by the member `reader`.
+    pub fn path(self, reader: u64) -> String {
+        match self {
+            StreamKind::MsgApp => format!("/raft/stream/msgapp/{reader:x}"),
+            StreamKind::Message => format!("/raft/stream/message/{reader:x}"),
+        }
+    }
+
+    /// The kind with this name in a path.
+    pub fn named(name: &str) -> Option<StreamKind> {
+        match name {
+            "msgapp" => Some(StreamKind::MsgApp),
+            "message" => Some(StreamKind::Message),
+            _ => None,
+        }
+    }
+
+    pub fn dialling(self) -> &'static str {
+        match self {
+            StreamKind::MsgApp => "opening the msgapp stream",
+            StreamKind::Message => "opening the message stream",
+        }
+    }
+
+    pub fn reading(self) -> &'static str {
+        match self {
+            StreamKind::MsgApp => "reading the msgapp stream",
+            StreamKind::Message => "reading the message stream",
+        }
+    }
+
+    fn writing(self) -> &'static str {
+        match self {
+            StreamKind::MsgApp => "writing the msgapp stream",
+            StreamKind::Message => "writing the message stream",
+        }
+    }
+}
+
+/// How a peer came to be one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// The member was told of it.
+    Member,
+    /// It wrote first.
+    Remote,
+}
+
+pub(crate) struct Peer {
+    pub id: u64,
+    pub shared: Arc<Shared>,
+    pub urls: Urls,
+    pub status: Status,
+    pub metrics: Arc<PeerMetrics>,
+    msgapp: Arc<StreamWriter>,
+    message: Arc<StreamWriter>,
+    pipeline: mpsc::Sender<Message>,
+    snapshots: mpsc::Sender<Message>,
+    cut: AtomicBool,
+    told_removed: AtomicBool,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Peer {
+    /// Makes a peer and starts its tasks; they wait until the transport has its member.
+    pub fn start(shared: &Arc<Shared>, id: u64, urls: Vec<BaseUrl>, role: Role) -> Arc<Peer> {
+        let config = &shared.config;
+        let local = shared.identity.member_id;
+        let metrics = Arc::new(shared.metrics.peer(&hex(local), &hex(id)));
+        let (pipeline, pipeline_queue) = mpsc::channel(config.pipeline_queue_max.max(1));
+        let (snapshots, snapshot_queue) = mpsc::channel(config.snapshot_queue_max.max(1));
+        let peer = Arc::new(Peer {
+            id,
+            shared: shared.clone(),
+            urls: Urls::new(urls),
+            status: Status::new(local, id, metrics.clone()),
+            metrics,
+            msgapp: Arc::new(StreamWriter::new(StreamKind::MsgApp, config)),
+            message: Arc::new(StreamWriter::new(StreamKind::Message, config)),
+            pipeline,
+            snapshots,
+            cut: AtomicBool::new(false),
+            told_removed: AtomicBool::new(false),
+            tasks: Mutex::default(),
+        });
+        let runtime = &shared.runtime;
+        let queue = Arc::new(tokio::sync::Mutex::new(pipeline_queue));
+        let mut tasks = Vec::new();
+        for _ in 0..config.pipeline_connections.max(1) {
+            tasks.push(runtime.spawn(pipeline::work(peer.clone(), queue.clone())));
+        }
+        if role == Role::Member {
+            for kind in [StreamKind::MsgApp, StreamKind::Message] {
+                tasks.push(runtime.spawn(stream_reader::run(peer.clone(), kind)));
+            }
+            tasks.push(runtime.spawn(snapshot::send_all(peer.clone(), snapshot_queue)));
+            tasks.push(runtime.spawn(probing::run(peer.clone())));
+        }
+        *lock(&peer.tasks) = tasks;
+        peer
+    }
+
+    /// Sends a message its way, or loses it. Never waits, never calls the member.
+    pub fn send(&self, message: Message) {
+        let is_snapshot = message.r#type == MessageType::MsgSnap as i32;
+        let sent = if self.is_cut() {
+            Err(())
+        } else if is_snapshot {
+            self.snapshots.try_send(message).map_err(|_| ())
+        } else {
+            self.stream_or_post(message)
+        };
+        if sent.is_err() {
+            self.metrics.sent_failures.inc();
+            if is_snapshot {
+                self.shared.reports.snapshot_failed(self.id);
+            }
+            self.shared.reports.unreachable(self.id);
+        }
+    }
+
+    fn stream_or_post(&self, mut message: Message) -> Result<(), ()> {
+        let mut writers = [Some(&self.msgapp), Some(&self.message)];
+        if message.r#type != MessageType::MsgApp as i32 {
+            writers[0] = None;
+        }
+        for writer in writers.into_iter().flatten() {
+            message = match writer.push(message) {
+                Ok(()) => return Ok(()),
+                Err(NotQueued::Full) => return Err(()),
+                Err(NotQueued::Detached(message)) => message,
+                Err(NotQueued::Stalled(message)) => {
+                    let failure = Failure::Broken("the peer took nothing for too long".into());
+                    self.status.deactivate("writing a stream", &failure);
+                    self.shared.reports.unreachable(self.id);
+                    message
+                }
+            };
+        }
+        self.pipeline.try_send(message).map_err(|_| ())
+    }
+
+    /// Hands a message that arrived to the member.
+    pub fn take(&self, message: Message, raft: &dyn Raft) {
+        if self.is_cut() {
+            return;
+        }
+        let (from, kind) = (message.from, message.r#type);
+        let meant = crate::routes::check_message(&self.shared, raft, &message);
+        let taken = match meant {
+            Ok(()) => raft.step(message).map_err(|refused| refused.reason),
+            Err((_, reason)) => Err(reason.into()),
+        };
+        if let Err(reason) = taken {
+            self.metrics.received_failures.inc();
+            tracing::debug!(from = hex(from), kind, %reason, "a message was not taken");
+        }
+    }
+
+    /// The body of a stream that this peer opened.
+    pub fn attach(self: &Arc<Self>, kind: StreamKind) -> WriterBody {
+        let body = match kind {
+            StreamKind::MsgApp => self.msgapp.attach(self.clone()),
+            StreamKind::Message => self.message.attach(self.clone()),
+        };
+        self.activate();
+        body
+    }
+
+    /// Something reached the peer or came from it.
+    pub fn activate(&self) {
+        self.told_removed.store(false, Ordering::Relaxed);
+        self.status.activate();
+    }
+
+    /// The peer says that this member was removed.
+    pub fn told_removed(&self, raft: &dyn Raft) {
+        if !self.told_removed.swap(true, Ordering::Relaxed) {
+            raft.told_removed(self.id);
+        }
+    }
+
+    /// Loses everything from and to this peer, or no longer.
+    pub fn set_cut(&self, cut: bool) {
+        self.cut.store(cut, Ordering::Relaxed);
+    }
+
+    pub fn is_cut(&self) -> bool {
+        self.cut.load(Ordering::Relaxed)
+    }
+
+    /// Ends the peer; the tasks are given to whoever wants to wait for them.
+    pub fn stop(&self) -> Vec<JoinHandle<()>> {
+        self.status.retire();
+        self.msgapp.stop();
+        self.message.stop();
+        let tasks = std::mem::take(&mut *lock(&self.tasks));
+        for task in &tasks {
+            task.abort();
+        }
+        tasks
+    }
+}
+
+impl OnLoss for Peer {
+    fn lost(&self, kind: StreamKind) {
+        let failure = Failure::Broken("the connection was closed".into());
+        self.status.deactivate(kind.writing(), &failure);
+        self.shared.reports.unreachable(self.id);
+    }
+
+    fn sent(&self, bytes: usize) {
+        self.metrics.sent_bytes.inc_by(bytes as u64);
+    }
+}

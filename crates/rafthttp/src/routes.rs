@@ -1,0 +1,259 @@
+//! What this member answers to its peers under `/raft`.
+//!
+//! A Go member that is told 403 or 410 stops for good, so those two are said only about
+//! members that [`Raft::is_removed`] knows to be removed. Everything else is a refusal
+//! that may pass.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use axum::routing::any;
+use http::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use http::{Method, StatusCode};
+use portunus_proto::raftpb::Message;
+use prost::Message as _;
+
+use crate::body::{self, CollectError};
+use crate::headers::{Incompatible, SERVER_FROM, parse_hex, sender};
+use crate::peer::StreamKind;
+use crate::raft::Raft;
+use crate::shared::Shared;
+use crate::snapshot::{self, Answer};
+use crate::transport::Transport;
+use crate::{headers, probing};
+
+/// The routes, to be mounted on every peer address.
+pub(crate) fn router(transport: Arc<Transport>) -> Router {
+    Router::new()
+        .route("/raft", any(pipeline))
+        .route("/raft/stream/{*rest}", any(stream))
+        .route("/raft/snapshot", any(receive_snapshot))
+        .route(probing::PATH, any(probe))
+        .with_state(transport)
+}
+
+/// Whether a message may be stepped here: from a member, to this member.
+pub(crate) fn check_message(
+    shared: &Shared,
+    raft: &dyn Raft,
+    message: &Message,
+) -> Result<(), Answer> {
+    if message.from == 0 {
+        let text = "error processing raft message".to_owned();
+        return Err((StatusCode::BAD_REQUEST, text));
+    }
+    if raft.is_removed(message.from) {
+        let text = "cannot process message from removed member".to_owned();
+        return Err((StatusCode::FORBIDDEN, text));
+    }
+    if message.to != shared.identity.member_id {
+        let text = Incompatible::To.to_string();
+        return Err((StatusCode::PRECONDITION_FAILED, text));
+    }
+    Ok(())
+}
+
+/// An answer with a line of text, or without any.
+fn answer((status, mut text): Answer) -> Response {
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    let plain = !text.is_empty();
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    if plain {
+        let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+        response.headers_mut().insert(CONTENT_TYPE, kind);
+    }
+    response
+}
+
+/// A refusal before the body was looked at.
+type Refusal = Box<Response>;
+
+/// The checks that every request goes through first.
+fn admit<'a>(
+    shared: &'a Shared,
+    request: &Request,
+    method: Method,
+) -> Result<&'a Arc<dyn Raft>, Refusal> {
+    if request.method() != method {
+        let text = "Method Not Allowed".to_owned();
+        let mut refusal = answer((StatusCode::METHOD_NOT_ALLOWED, text));
+        if let Ok(allowed) = HeaderValue::from_str(method.as_str()) {
+            refusal.headers_mut().insert(ALLOW, allowed);
+        }
+        return Err(Box::new(refusal));
+    }
+    let Some(raft) = shared.raft.get() else {
+        let text = "the member is starting".to_owned();
+        return Err(Box::new(answer((StatusCode::SERVICE_UNAVAILABLE, text))));
+    };
+    match shared.identity.check_request(request.headers()) {
+        Ok(()) => Ok(raft),
+        Err(incompatible) => {
+            let text = incompatible.to_string();
+            Err(Box::new(answer((StatusCode::PRECONDITION_FAILED, text))))
+        }
+    }
+}
+
+/// Marks an answer as this member's, and notes refusals.
+fn finish(
+    shared: &Shared,
+    from: &str,
+    path: &str,
+    mut response: Response,
+    of_stream: bool,
+) -> Response {
+    shared
+        .identity
+        .mark_answer(response.headers_mut(), of_stream);
+    let status = response.status();
+    if !status.is_success() {
+        shared.refusals.note(from, path, status.as_str());
+    }
+    response
+}
+
+/// Who a request says it is from, for the log.
+fn from_text(request: &Request) -> String {
+    let from = request.headers().get(SERVER_FROM);
+    let from = from.and_then(|value| value.to_str().ok()).unwrap_or("");
+    from.chars().take(32).collect()
+}
+
+async fn pipeline(State(transport): State<Arc<Transport>>, request: Request) -> Response {
+    let shared = transport.shared();
+    let from = from_text(&request);
+    let response = match admit(shared, &request, Method::POST) {
+        Ok(raft) => {
+            note_sender(&transport, &**raft, &request);
+            answer(take_one(&transport, &**raft, request.into_body()).await)
+        }
+        Err(refusal) => *refusal,
+    };
+    finish(shared, &from, "/raft", response, false)
+}
+
+async fn take_one(transport: &Transport, raft: &dyn Raft, body: Body) -> Answer {
+    let shared = transport.shared();
+    let config = &shared.config;
+    let bytes_max = usize::try_from(config.message_bytes_max).unwrap_or(usize::MAX);
+    let refuse = |status: StatusCode, text: &str| {
+        shared.metrics.received_failures_of_unknown().inc();
+        (status, text.to_owned())
+    };
+    let bytes = match body::collect(body, bytes_max, Some(config.stream_read_timeout)).await {
+        Ok(bytes) => bytes,
+        Err(CollectError::TooLong) => {
+            return refuse(StatusCode::PAYLOAD_TOO_LARGE, "raft message is too long");
+        }
+        Err(_) => return refuse(StatusCode::BAD_REQUEST, "error reading raft message"),
+    };
+    let length = bytes.len() as u64;
+    let Ok(message) = Message::decode(bytes) else {
+        return refuse(StatusCode::BAD_REQUEST, "error unmarshalling raft message");
+    };
+    let peer = transport.known(message.from);
+    match &peer {
+        Some(peer) => peer.metrics.received_bytes.inc_by(length),
+        None => shared.metrics.received_bytes_of_unknown().inc_by(length),
+    }
+    if peer.as_ref().is_some_and(|peer| peer.is_cut()) {
+        // Lost on the way, as far as the sender can tell.
+        return (StatusCode::NO_CONTENT, String::new());
+    }
+    let taken = check_message(shared, raft, &message).and_then(|()| {
+        raft.step(message).map_err(|refused| {
+            tracing::debug!(reason = %refused, "a message was not taken");
+            let text = "error processing raft message".to_owned();
+            (StatusCode::INTERNAL_SERVER_ERROR, text)
+        })
+    });
+    match taken {
+        Ok(()) => (StatusCode::NO_CONTENT, String::new()),
+        Err(refusal) => {
+            match &peer {
+                Some(peer) => peer.metrics.received_failures.inc(),
+                None => shared.metrics.received_failures_of_unknown().inc(),
+            }
+            refusal
+        }
+    }
+}
+
+/// Remembers where the sender of a request is, so that it can be answered.
+fn note_sender(transport: &Transport, raft: &dyn Raft, request: &Request) {
+    if let Some((id, urls)) = sender(request.headers()) {
+        transport.note_remote(raft, id, urls);
+    }
+}
+
+async fn stream(State(transport): State<Arc<Transport>>, request: Request) -> Response {
+    let shared = transport.shared();
+    let from = from_text(&request);
+    let response = match admit(shared, &request, Method::GET) {
+        Ok(raft) => open_stream(&transport, &**raft, &request),
+        Err(refusal) => *refusal,
+    };
+    finish(shared, &from, "/raft/stream", response, true)
+}
+
+fn open_stream(transport: &Transport, raft: &dyn Raft, request: &Request) -> Response {
+    let not_found = |text: &str| answer((StatusCode::NOT_FOUND, text.to_owned()));
+    let path = request.uri().path();
+    let parts = path
+        .strip_prefix("/raft/stream/")
+        .and_then(|rest| rest.split_once('/'));
+    let Some((kind, reader)) =
+        parts.and_then(|(kind, reader)| Some((StreamKind::named(kind)?, reader)))
+    else {
+        return not_found("invalid path");
+    };
+    let Some(reader) = parse_hex(reader) else {
+        return not_found("invalid from");
+    };
+    if raft.is_removed(reader) {
+        return answer((StatusCode::GONE, "removed member".into()));
+    }
+    let Some(peer) = transport.peer(reader) else {
+        let urls = request.headers().get(headers::PEER_URLS);
+        if let Some(urls) = urls.and_then(|urls| urls.to_str().ok()) {
+            transport.note_remote(raft, reader, urls);
+        }
+        return not_found("error sender not found");
+    };
+    let shared = transport.shared();
+    if let Err(mismatch) = shared.identity.check_target(request.headers()) {
+        return answer((StatusCode::PRECONDITION_FAILED, mismatch.to_string()));
+    }
+    Response::new(Body::new(peer.attach(kind)))
+}
+
+async fn receive_snapshot(State(transport): State<Arc<Transport>>, request: Request) -> Response {
+    let shared = transport.shared();
+    let from = from_text(&request);
+    let response = match admit(shared, &request, Method::POST) {
+        Ok(raft) => {
+            note_sender(&transport, &**raft, &request);
+            let known = |id| transport.known(id);
+            answer(snapshot::receive(shared, raft, request.into_body(), known).await)
+        }
+        Err(refusal) => {
+            shared.metrics.snapshots_of_unknown().failures.inc();
+            *refusal
+        }
+    };
+    finish(shared, &from, "/raft/snapshot", response, false)
+}
+
+async fn probe() -> Response {
+    let mut response = Response::new(Body::from(probing::answer()));
+    let kind = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}

@@ -1,0 +1,275 @@
+//! Databases between members: a POST whose body is the snapshot message and then the file.
+//!
+//! One at a time per peer goes out. Neither side holds more of the file than a few pieces.
+
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use bytes::BytesMut;
+use http::StatusCode;
+use http_body_util::BodyExt;
+use portunus_proto::raftpb::{Message, MessageType};
+use prometheus::IntGauge;
+use tokio::sync::mpsc;
+
+use crate::body::{self, CollectError, Piece, Pieces, Progress, Upload};
+use crate::codec::{self, message};
+use crate::config::Config;
+use crate::headers::hex;
+use crate::peer::Peer;
+use crate::post::{PostError, post};
+use crate::raft::{OutgoingSnapshot, Raft, SnapshotRefused};
+use crate::shared::Shared;
+use crate::status::{Failure, chain};
+
+/// Pieces between the connection and whoever stores them.
+const PIECES_WAITING_MAX: usize = 8;
+
+/// Sends one peer's snapshots, for as long as it is let.
+pub(crate) async fn send_all(peer: Arc<Peer>, mut queue: mpsc::Receiver<Message>) {
+    let raft = peer.shared.raft.wait().await.clone();
+    while let Some(message) = queue.recv().await {
+        let delivered = send(&peer, &*raft, message).await;
+        raft.report_snapshot(peer.id, delivered);
+    }
+}
+
+/// Counts something as under way until it is dropped.
+struct Inflight(IntGauge);
+
+impl Inflight {
+    fn new(gauge: &IntGauge) -> Inflight {
+        gauge.inc();
+        Inflight(gauge.clone())
+    }
+}
+
+impl Drop for Inflight {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+fn index_of(message: &Message) -> u64 {
+    let snapshot = message.snapshot.as_ref();
+    let metadata = snapshot.and_then(|snapshot| snapshot.metadata.as_ref());
+    metadata.map_or(0, |metadata| metadata.index)
+}
+
+async fn send(peer: &Peer, raft: &dyn Raft, message: Message) -> bool {
+    let started = Instant::now();
+    let metrics = &peer.metrics.snapshot_send;
+    let _inflight = Inflight::new(&metrics.inflights);
+    let peer_id = hex(peer.id);
+    let OutgoingSnapshot { message, body } = match raft.open_snapshot(message).await {
+        Ok(snapshot) => snapshot,
+        Err(error) => {
+            metrics.failures.inc();
+            tracing::warn!(peer = peer_id, error = chain(&error), "no snapshot to send");
+            return false;
+        }
+    };
+    let index = index_of(&message);
+    tracing::info!(peer = peer_id, index, "sending a snapshot");
+    let mut head = BytesMut::new();
+    message::encode(&message, &mut head);
+    let progress = Arc::new(Progress::new());
+    let body = Upload::new(head.freeze(), body, progress.clone()).boxed_unsync();
+    let upload = post(peer, "/raft/snapshot", "application/octet-stream", body);
+    let result = tokio::select! {
+        result = upload => result,
+        () = stall(&progress, &peer.shared.config) => {
+            let failure = Failure::Broken("the upload made no progress".into());
+            Err(PostError::Failed(failure))
+        }
+    };
+    let bytes = progress.get().bytes;
+    match result {
+        Ok(()) => {
+            peer.activate();
+            peer.metrics.sent_bytes.inc_by(bytes);
+            metrics.success.inc();
+            metrics.seconds.observe(started.elapsed().as_secs_f64());
+            tracing::info!(peer = peer_id, index, bytes, "sent a snapshot");
+            true
+        }
+        Err(error) => {
+            let failure = error.failure();
+            tracing::warn!(peer = peer_id, index, bytes, reason = %failure, "a snapshot was not delivered");
+            if error == PostError::Removed {
+                peer.told_removed(raft);
+            }
+            metrics.failures.inc();
+            peer.metrics.sent_failures.inc();
+            peer.status.deactivate("sending a snapshot", &failure);
+            peer.shared.reports.unreachable(peer.id);
+            false
+        }
+    }
+}
+
+/// Ends when an upload has made no progress for too long.
+async fn stall(progress: &Progress, config: &Config) {
+    loop {
+        let state = progress.get();
+        let pause_max = if state.complete {
+            config.snapshot_answer_timeout
+        } else {
+            config.snapshot_stall_timeout
+        };
+        let left = pause_max.saturating_sub(state.last.elapsed());
+        if left.is_zero() {
+            return;
+        }
+        // Looks again soon enough to see that the upload is complete.
+        tokio::time::sleep(left.min(Duration::from_secs(1))).await;
+    }
+}
+
+/// What a sender is answered: a status, and a text if it is a refusal.
+pub(crate) type Answer = (StatusCode, String);
+
+/// Takes a snapshot in. The request's headers are checked already.
+pub(crate) async fn receive(
+    shared: &Shared,
+    raft: &Arc<dyn Raft>,
+    body: Body,
+    known_peer: impl Fn(u64) -> Option<Arc<Peer>>,
+) -> Answer {
+    let started = Instant::now();
+    let unknown = || shared.metrics.snapshots_of_unknown();
+    let mut body = pin!(body);
+    let (message, rest) = match envelope(shared, body.as_mut()).await {
+        Ok(envelope) => envelope,
+        Err(reason) => {
+            unknown().failures.inc();
+            let text = format!("failed to decode raft message ({reason})");
+            return (StatusCode::BAD_REQUEST, text);
+        }
+    };
+    let peer = known_peer(message.from);
+    let of_unknown = peer.is_none().then(unknown);
+    let metrics = match (&peer, &of_unknown) {
+        (Some(peer), _) => &peer.metrics.snapshot_receive,
+        (None, Some(metrics)) => metrics,
+        // One of the two is always there.
+        (None, None) => return (StatusCode::INTERNAL_SERVER_ERROR, String::new()),
+    };
+    let _inflight = Inflight::new(&metrics.inflights);
+    if let Err(refusal) = check(shared, &**raft, &message, peer.as_deref()) {
+        metrics.failures.inc();
+        return refusal;
+    }
+    let (from, index) = (hex(message.from), index_of(&message));
+    tracing::info!(peer = from, index, "receiving a snapshot");
+    let sender = message.from;
+    let (pieces, receiver) = mpsc::channel(PIECES_WAITING_MAX);
+    // In a task of its own, so that a lost connection shows as an error in the body and
+    // does not drop the work at an arbitrary place.
+    let stream = Box::pin(Pieces::new(receiver));
+    let stored = shared.runtime.spawn(raft.receive_snapshot(message, stream));
+    let pause_max = shared.config.snapshot_stall_timeout;
+    let bytes = pass_on(rest.into(), body.as_mut(), pieces, pause_max).await;
+    match &peer {
+        Some(peer) => peer.metrics.received_bytes.inc_by(bytes),
+        None => shared.metrics.received_bytes_of_unknown().inc_by(bytes),
+    }
+    let outcome = stored.await.unwrap_or_else(|_| {
+        let reason = "the member is stopping".into();
+        Err(SnapshotRefused::Failed { reason })
+    });
+    match outcome {
+        Ok(()) => {
+            metrics.success.inc();
+            metrics.seconds.observe(started.elapsed().as_secs_f64());
+            tracing::info!(peer = from, index, bytes, "received a snapshot");
+            (StatusCode::NO_CONTENT, String::new())
+        }
+        Err(refusal) => {
+            metrics.failures.inc();
+            let reason = refusal.to_string();
+            tracing::warn!(
+                peer = from,
+                index,
+                bytes,
+                reason,
+                "a snapshot was not taken"
+            );
+            let status = match refusal {
+                SnapshotRefused::Failed { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+                SnapshotRefused::SenderRemoved if raft.is_removed(sender) => StatusCode::FORBIDDEN,
+                _ => StatusCode::PRECONDITION_FAILED,
+            };
+            (status, reason)
+        }
+    }
+}
+
+/// Reads the message in front of the file, and what came with it of the file.
+async fn envelope(
+    shared: &Shared,
+    mut body: std::pin::Pin<&mut Body>,
+) -> Result<(Message, bytes::Bytes), String> {
+    let config = &shared.config;
+    let mut decoder = codec::message::Decoder::new(config.snapshot_envelope_bytes_max);
+    loop {
+        let piece = body::next_piece(body.as_mut(), Some(config.snapshot_stall_timeout)).await;
+        match piece {
+            Ok(Some(piece)) => decoder.feed(&piece),
+            Ok(None) => return Err("unexpected EOF".into()),
+            Err(error) => return Err(chain(&error)),
+        }
+        match decoder.next_message() {
+            Ok(None) => {}
+            Ok(Some(message)) => return Ok((message, decoder.into_rest())),
+            Err(error) => return Err(chain(&error)),
+        }
+    }
+}
+
+fn check(
+    shared: &Shared,
+    raft: &dyn Raft,
+    message: &Message,
+    peer: Option<&Peer>,
+) -> Result<(), Answer> {
+    if message.r#type != MessageType::MsgSnap as i32 {
+        return Err((StatusCode::BAD_REQUEST, "wrong raft message type".into()));
+    }
+    if peer.is_some_and(Peer::is_cut) {
+        return Err((StatusCode::SERVICE_UNAVAILABLE, "cut off".into()));
+    }
+    crate::routes::check_message(shared, raft, message)
+}
+
+/// Passes a body on to whoever stores it; says how many bytes.
+async fn pass_on(
+    rest: bytes::Bytes,
+    mut body: std::pin::Pin<&mut Body>,
+    pieces: mpsc::Sender<Piece>,
+    pause_max: Duration,
+) -> u64 {
+    let mut bytes = rest.len() as u64;
+    if !rest.is_empty() && pieces.send(Piece::Data(rest)).await.is_err() {
+        return bytes;
+    }
+    loop {
+        let piece = match body::next_piece(body.as_mut(), Some(pause_max)).await {
+            Ok(Some(data)) => Piece::Data(data),
+            Ok(None) => Piece::End,
+            Err(CollectError::Stalled) => Piece::Broken(io::ErrorKind::TimedOut.into()),
+            Err(error) => Piece::Broken(io::Error::other(error)),
+        };
+        let last = !matches!(piece, Piece::Data(_));
+        if let Piece::Data(data) = &piece {
+            bytes += data.len() as u64;
+        }
+        // Nobody listens any more if the snapshot was refused before its end.
+        if pieces.send(piece).await.is_err() || last {
+            return bytes;
+        }
+    }
+}

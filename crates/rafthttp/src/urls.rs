@@ -1,0 +1,152 @@
+//! Where a peer is: its addresses, and which of them to try next.
+
+use std::sync::Mutex;
+
+use http::Uri;
+use http::uri::{Authority, PathAndQuery, Scheme};
+use thiserror::Error;
+
+use crate::sync::lock;
+
+/// Why an address is of no use.
+#[derive(Debug, Error)]
+#[error("{url:?} is no peer address: write it as http://host:port")]
+pub(crate) struct BadUrl {
+    url: String,
+}
+
+/// One address, without a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BaseUrl {
+    scheme: Scheme,
+    authority: Authority,
+}
+
+impl BaseUrl {
+    /// Reads `http://host:port`. `https` is read too and fails when it is dialled, so that
+    /// a member which has both kinds is reached at the other.
+    pub fn parse(text: &str) -> Result<BaseUrl, BadUrl> {
+        let bad = || BadUrl {
+            url: text.chars().take(200).collect(),
+        };
+        let uri: Uri = text.trim().parse().map_err(|_| bad())?;
+        let no_path = uri.path_and_query().is_none_or(|path| path == "/");
+        let parts = uri.into_parts();
+        match (parts.scheme, parts.authority) {
+            (Some(scheme), Some(authority))
+                if no_path
+                    && (scheme == Scheme::HTTP || scheme == Scheme::HTTPS)
+                    && authority.port_u16().is_some() =>
+            {
+                Ok(BaseUrl { scheme, authority })
+            }
+            _ => Err(bad()),
+        }
+    }
+
+    /// This address with a path.
+    pub fn join(&self, path: &PathAndQuery) -> Uri {
+        let mut parts = http::uri::Parts::default();
+        parts.scheme = Some(self.scheme.clone());
+        parts.authority = Some(self.authority.clone());
+        parts.path_and_query = Some(path.clone());
+        // Never fails: all three parts are there.
+        Uri::from_parts(parts).unwrap_or_default()
+    }
+}
+
+/// The addresses of one peer. Tasks share it: what one finds dead, all avoid.
+#[derive(Debug)]
+pub(crate) struct Urls {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    urls: Vec<BaseUrl>,
+    picked: usize,
+}
+
+impl Urls {
+    pub fn new(urls: Vec<BaseUrl>) -> Urls {
+        Urls {
+            state: Mutex::new(State { urls, picked: 0 }),
+        }
+    }
+
+    pub fn replace(&self, urls: Vec<BaseUrl>) {
+        *lock(&self.state) = State { urls, picked: 0 };
+    }
+
+    /// The address to use now.
+    pub fn pick(&self) -> Option<BaseUrl> {
+        let state = lock(&self.state);
+        state.urls.get(state.picked).cloned()
+    }
+
+    /// This address did not work. Nothing happens if another is in use by now.
+    pub fn failed(&self, url: &BaseUrl) {
+        let mut state = lock(&self.state);
+        if state.urls.get(state.picked) == Some(url) {
+            state.picked = (state.picked + 1) % state.urls.len();
+        }
+    }
+}
+
+/// Reads the addresses that can be read; the others come back as errors.
+pub(crate) fn parse_all<'a>(
+    texts: impl IntoIterator<Item = &'a str>,
+) -> (Vec<BaseUrl>, Vec<BadUrl>) {
+    let mut urls = Vec::new();
+    let mut bad = Vec::new();
+    for text in texts {
+        match BaseUrl::parse(text) {
+            Ok(url) => urls.push(url),
+            Err(error) => bad.push(error),
+        }
+    }
+    (urls, bad)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> BaseUrl {
+        BaseUrl::parse(text).unwrap()
+    }
+
+    #[test]
+    fn an_address_is_a_scheme_a_host_and_a_port() {
+        let path = PathAndQuery::from_static("/raft/probing");
+        let joined = url("http://[::1]:2380").join(&path);
+        assert_eq!(joined.to_string(), "http://[::1]:2380/raft/probing");
+        assert_eq!(url(" http://a:1/ "), url("http://a:1"));
+        for bad in [
+            "",
+            "a:1",
+            "http://a",
+            "ftp://a:1",
+            "http://a:1/path",
+            "http://",
+        ] {
+            assert!(BaseUrl::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_failed_address_gives_way_to_the_next_once() {
+        let (a, b) = (url("http://a:1"), url("http://b:1"));
+        let urls = Urls::new(vec![a.clone(), b.clone()]);
+        assert_eq!(urls.pick(), Some(a.clone()));
+        urls.failed(&a);
+        // A second task reports the same address late.
+        urls.failed(&a);
+        assert_eq!(urls.pick(), Some(b.clone()));
+        urls.failed(&b);
+        assert_eq!(urls.pick(), Some(a));
+        urls.replace(Vec::new());
+        urls.failed(&b);
+        assert_eq!(urls.pick(), None);
+    }
+}
