@@ -6,6 +6,8 @@
 //!   member/
 //!     wal/               the write-ahead log, in etcd's format
 //!     portunus/          the backend (LMDB)
+//!     portunus-INDEX/    the backend, if it came from the leader as a snapshot of INDEX
+//!     incoming-INDEX/    such a snapshot before it is installed
 //!     snap/              only etcd has this; its database is copied, then
 //!     snap.imported/     it is set aside, for whoever wants to go back
 //! ```
@@ -17,6 +19,10 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 use crate::import::{self, ImportError};
+
+const FIRST_BACKEND: &str = "portunus";
+const INSTALLED: &str = "portunus-";
+const INCOMING: &str = "incoming-";
 
 /// A data directory that this process owns.
 #[derive(Debug)]
@@ -94,9 +100,103 @@ impl DataDir {
         })
     }
 
-    /// Where the backend lives.
+    /// Where the backend lives: the newest one that was installed, or the first.
     pub fn backend(&self) -> PathBuf {
-        self.path.join("member").join("portunus")
+        let installed = self.numbered(INSTALLED).unwrap_or_default();
+        match installed.into_iter().max() {
+            Some((_, path)) => path,
+            None => self.member().join(FIRST_BACKEND),
+        }
+    }
+
+    fn member(&self) -> PathBuf {
+        self.path.join("member")
+    }
+
+    /// Where a snapshot of the leader is made ready.
+    pub fn incoming(&self, index: u64) -> PathBuf {
+        self.member().join(format!("{INCOMING}{index:016x}"))
+    }
+
+    /// Makes a snapshot that was made ready the backend. Not before the log says so.
+    pub fn install(&self, index: u64) -> io::Result<PathBuf> {
+        let path = self.member().join(format!("{INSTALLED}{index:016x}"));
+        fs::rename(self.incoming(index), &path)?;
+        File::open(self.member())?.sync_all()?;
+        Ok(path)
+    }
+
+    /// Installs what a crash kept from being installed: a snapshot that is ready, that the
+    /// log says was taken, and that is newer than the backend.
+    pub fn install_pending(&self, is_in_log: impl Fn(u64) -> bool) -> Result<(), DataDirError> {
+        let refused = |source| DataDirError::Io {
+            path: self.path.clone(),
+            source,
+        };
+        let backend = self.backend();
+        let own = if backend.exists() {
+            import::backend_index(&backend).map_err(|source| DataDirError::Import {
+                path: self.path.clone(),
+                source: Box::new(source),
+            })?
+        } else {
+            0
+        };
+        let pending = self.numbered(INCOMING).map_err(refused)?;
+        let newest = pending.into_iter().map(|(index, _)| index).max();
+        if let Some(index) = newest.filter(|index| *index > own && is_in_log(*index)) {
+            self.install(index).map_err(refused)?;
+            tracing::info!(
+                index,
+                "a snapshot of the leader is installed that a crash had left"
+            );
+        }
+        self.remove_leftovers();
+        Ok(())
+    }
+
+    /// Removes backends that were replaced and snapshots that were not taken. Whoever still
+    /// reads from one may go on.
+    pub fn remove_leftovers(&self) {
+        let current = self.backend();
+        let is_leftover = |path: &Path| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            let name = name.unwrap_or_default();
+            let is_ours =
+                name == FIRST_BACKEND || name.starts_with(INSTALLED) || name.starts_with(INCOMING);
+            is_ours && path != current
+        };
+        let files = fs::read_dir(self.member()).into_iter().flatten().flatten();
+        for path in files
+            .map(|file| file.path())
+            .filter(|path| is_leftover(path))
+        {
+            let removed = if path.is_dir() {
+                fs::remove_dir_all(&path)
+            } else {
+                fs::remove_file(&path)
+            };
+            if let Err(error) = removed {
+                tracing::warn!(path = %path.display(), %error, "old data could not be removed; remove it by hand");
+            }
+        }
+    }
+
+    /// Directories with this prefix and the index that follows it.
+    fn numbered(&self, prefix: &str) -> io::Result<Vec<(u64, PathBuf)>> {
+        let mut found = Vec::new();
+        for file in fs::read_dir(self.member())? {
+            let path = file?.path();
+            let name = path.file_name().and_then(|name| name.to_str());
+            let index = name
+                .and_then(|name| name.strip_prefix(prefix))
+                .filter(|digits| digits.len() == 16)
+                .and_then(|digits| u64::from_str_radix(digits, 16).ok());
+            if let Some(index) = index.filter(|_| path.is_dir()) {
+                found.push((index, path));
+            }
+        }
+        Ok(found)
     }
 
     /// Takes over what etcd left here, if it did and runs here no more. etcd's own files are only set aside, and
@@ -233,5 +333,37 @@ mod tests {
         .unwrap();
         assert!(pending_snapshot(dir.path(), 9).unwrap().is_some());
         assert!(pending_snapshot(dir.path(), 10).unwrap().is_none());
+    }
+
+    /// A backend of a real store that has applied `index`.
+    fn backend_at(path: &Path, index: u64) {
+        use portunus_mvcc::backend::{Backend, Bucket, Change, Lmdb, LmdbConfig, meta};
+        let lmdb = Lmdb::open(path, LmdbConfig::default()).unwrap();
+        let change = Change::Put {
+            bucket: Bucket::Meta,
+            key: meta::CONSISTENT_INDEX.into(),
+            value: bytes::Bytes::copy_from_slice(&index.to_be_bytes()),
+        };
+        lmdb.commit(&[change]).unwrap();
+    }
+
+    #[test]
+    fn a_pending_snapshot_is_installed_only_if_the_log_says_so() {
+        for (is_in_log, own, expected) in [(true, 5, 9), (false, 5, 5), (true, 12, 12)] {
+            let dir = tempfile::tempdir().unwrap();
+            let data_dir = DataDir::open(dir.path()).unwrap();
+            backend_at(&data_dir.backend(), own);
+            backend_at(&data_dir.incoming(9), 9);
+            fs::create_dir(dir.path().join("member/incoming-000000000000000b.part")).unwrap();
+            data_dir
+                .install_pending(|index| index == 9 && is_in_log)
+                .unwrap();
+            assert_eq!(
+                import::backend_index(&data_dir.backend()).unwrap(),
+                expected
+            );
+            let left = fs::read_dir(dir.path().join("member")).unwrap().count();
+            assert_eq!(left, 1, "leftovers are gone");
+        }
     }
 }

@@ -112,7 +112,7 @@ async fn read_check(member: &Arc<Member>, linearizable: bool) -> Result<(), Stri
         ..RangeRequest::default()
     };
     member
-        .reader
+        .reader()
         .range(&request)
         .map(|_| ())
         .map_err(|error| error.to_string())
@@ -198,7 +198,8 @@ async fn one(member: &Arc<Member>, known: &[&str], check: &str, query: Option<&s
     }
 }
 
-async fn version(State(member): Shared) -> Response {
+/// Which version this member behaves as, and the cluster's.
+pub async fn version(State(member): Shared) -> Response {
     let cluster = member.membership.load().cluster_version;
     let decided = cluster.map(|version| format!("{version}.0"));
     let text = format!(

@@ -10,6 +10,7 @@
 //!
 //! Nothing here starts a thread, and nothing touches the state machine.
 
+mod force_new;
 mod identity;
 mod restart;
 
@@ -22,6 +23,7 @@ use thiserror::Error;
 
 use self::identity::initial_member_change;
 pub use self::{
+    force_new::force_new_cluster,
     identity::{Identity, InitialMember, added_member_id, cluster_id, member_id},
     restart::{RestartError, restart},
 };

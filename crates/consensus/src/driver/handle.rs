@@ -153,6 +153,12 @@ impl Handle {
         self.member.with_engine(|engine| engine.core.step(message))
     }
 
+    /// How much of the log a member has. Only the leader knows.
+    #[must_use]
+    pub fn matched(&self, id: u64) -> Option<u64> {
+        self.member.lock_engine().core.matched(id)
+    }
+
     /// A peer could not be reached.
     pub fn report_unreachable(&self, id: u64) {
         self.member

@@ -449,6 +449,15 @@ impl Core {
         self.node.raft.raft_log.applied()
     }
 
+    /// How much of the log a member has, as far as this one knows. Only a leader does.
+    #[must_use]
+    pub fn matched(&self, id: u64) -> Option<u64> {
+        let progress = self.node.raft.prs().get(id);
+        progress
+            .filter(|_| self.is_leader())
+            .map(|progress| progress.matched)
+    }
+
     /// Every vote that counts is this member's.
     #[must_use]
     pub fn is_sole_voter(&self) -> bool {
@@ -473,7 +482,7 @@ impl Core {
     /// installed yet has taken away.
     fn may_campaign(&self) -> bool {
         let is_installing = self.applied_index() < self.node.store().base_index();
-        !is_installing && !(self.is_sole_voter() && self.has_unpersisted())
+        !(is_installing || self.is_sole_voter() && self.has_unpersisted())
     }
 
     fn has_unpersisted(&self) -> bool {

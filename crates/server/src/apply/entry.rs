@@ -9,7 +9,7 @@ use portunus_proto::raftpb::{ConfChange, Entry, EntryType};
 use prost::Message;
 
 use super::{Applier, ApplyFaultError, Response};
-use crate::member::membership::put_conf_state;
+use crate::member::membership::{PlannedChange, put_conf_state};
 use crate::member::waiters::Answer;
 
 /// What applying an entry came to.
@@ -55,10 +55,7 @@ impl Applier {
                 Outcome::silent()
             }
             EntryType::EntryNormal => self.apply_normal(index, entry.data)?,
-            EntryType::EntryConfChange => {
-                self.apply_conf_change(index, entry.data)?;
-                Outcome::silent()
-            }
+            EntryType::EntryConfChange => self.apply_conf_change(index, entry.data)?,
             EntryType::EntryConfChangeV2 => {
                 return Err(ApplyFaultError::Unsupported {
                     index,
@@ -99,24 +96,76 @@ impl Applier {
         self.apply_request(index, request_id, request)
     }
 
-    fn apply_conf_change(&mut self, index: u64, data: Bytes) -> Result<(), ApplyFaultError> {
+    fn apply_conf_change(&mut self, index: u64, data: Bytes) -> Result<Outcome, ApplyFaultError> {
         let change =
             ConfChange::decode(data).map_err(|source| ApplyFaultError::Decode { index, source })?;
+        let fault = |source| ApplyFaultError::Membership { index, source };
+        let max_learners = self.member.config.cluster.max_learners;
+        let verdict = self
+            .membership
+            .judge(&change, max_learners)
+            .map_err(fault)?;
+        // Raft hears of a refused change, too, but as one that changes nothing.
+        let for_raft = ConfChange {
+            node_id: if verdict.is_ok() { change.node_id } else { 0 },
+            ..change.clone()
+        };
         let state = self
             .member
             .consensus
-            .apply_conf_change(&change)
+            .apply_conf_change(&for_raft)
             .map_err(|source| ApplyFaultError::ConfChange { index, source })?;
-        let fault = |source| ApplyFaultError::Membership { index, source };
-        self.membership
-            .apply(&mut self.store, &change)
-            .map_err(fault)?;
         put_conf_state(&mut self.store, &state).map_err(fault)?;
         self.conf_state = state;
-        self.member
-            .membership
-            .store(Arc::new(self.membership.clone()));
-        Ok(())
+        let answer = match verdict {
+            Err(refusal) => {
+                tracing::warn!(%refusal, ?change, "a change of membership was refused");
+                Err(refusal)
+            }
+            Ok(planned) => {
+                self.membership
+                    .apply(&mut self.store, &planned)
+                    .map_err(fault)?;
+                self.member
+                    .membership
+                    .store(Arc::new(self.membership.clone()));
+                self.member.peers.follow(&planned);
+                self.say_change(&planned);
+                Ok(Response::Members)
+            }
+        };
+        Ok(Outcome {
+            request_id: change.id,
+            answer,
+            events: None,
+        })
+    }
+
+    /// One line per change of membership; and the end of this member if it is the one to go.
+    fn say_change(&self, change: &PlannedChange) {
+        match change {
+            PlannedChange::Add(record) => tracing::info!(
+                member = %format_args!("{:x}", record.id),
+                urls = ?record.peer_urls,
+                is_learner = record.is_learner,
+                "member added"
+            ),
+            PlannedChange::Promote(record) => tracing::info!(
+                member = %format_args!("{:x}", record.id),
+                "learner promoted"
+            ),
+            PlannedChange::Update(record) => tracing::info!(
+                member = %format_args!("{:x}", record.id),
+                urls = ?record.peer_urls,
+                "member updated"
+            ),
+            PlannedChange::Remove(id) => {
+                tracing::info!(member = %format_args!("{id:x}"), "member removed");
+                if *id == self.member.identity.member_id {
+                    self.member.stop_as_removed();
+                }
+            }
+        }
     }
 
     fn replay_conf_change(&mut self, entry: &Entry) -> Result<(), ApplyFaultError> {

@@ -8,6 +8,7 @@
 
 pub mod alarms;
 mod entry;
+mod install;
 mod request;
 
 pub use request::LEASE_COST_BYTES;
@@ -49,6 +50,8 @@ pub enum Response {
     LeaseRevoke(LeaseRevokeResponse),
     /// To a question about alarms, or a change of one.
     Alarm(AlarmResponse),
+    /// To a change of membership.
+    Members,
     /// Nothing but "done".
     Done,
 }
@@ -121,6 +124,27 @@ pub enum ApplyFaultError {
     /// Watchers would miss a revision.
     #[error("revision {revision} could not be told to watchers: revisions have a gap")]
     Publish { revision: i64 },
+    /// A snapshot of the leader.
+    #[error("the leader's snapshot of index {index} could not be put in place")]
+    Install { index: u64, source: std::io::Error },
+    /// Its backend.
+    #[error("the leader's snapshot of index {index} could not be opened")]
+    InstalledBackend {
+        index: u64,
+        source: portunus_mvcc::backend::BackendError,
+    },
+    /// Its records.
+    #[error("the leader's snapshot of index {index} could not be opened")]
+    InstalledStore {
+        index: u64,
+        source: portunus_mvcc::OpenError,
+    },
+    /// Its leases.
+    #[error("the leader's snapshot of index {index} holds a lease that cannot be read")]
+    InstalledLease {
+        index: u64,
+        source: portunus_mvcc::lease::RecordError,
+    },
     /// Compaction work failed.
     #[error("compaction could not go on")]
     Compaction { source: ApplyError },
@@ -177,6 +201,9 @@ impl Applier {
             };
             match self.committed.recv_timeout(wait) {
                 Ok(batch) => {
+                    if let Some(snapshot) = &batch.snapshot {
+                        self.install(snapshot)?;
+                    }
                     self.apply_batch(batch.entries)?;
                     if next_step.is_none() && self.is_compacting {
                         next_step = Some(Instant::now());
@@ -265,7 +292,7 @@ impl Applier {
                     .extract_if(.., |(at, _)| *at <= revision)
                     .collect();
                 if !done.is_empty() {
-                    let reader = self.member.reader.clone();
+                    let reader = self.member.reader().clone();
                     let stop = Arc::clone(&self.member.stop);
                     // Flushing waits for the disk; applying does not.
                     let spawned = std::thread::Builder::new()
@@ -292,10 +319,7 @@ impl Applier {
 
     /// Tells watchers, after the change is visible.
     fn publish(&mut self, events: &Arc<RevisionEvents>) -> Result<(), ApplyFaultError> {
-        let history = StoreHistory {
-            reader: &self.member.reader,
-            stop: &self.member.stop,
-        };
+        let history = StoreHistory(&self.member);
         // Only where the old value has left memory.
         for event in events
             .events

@@ -137,7 +137,7 @@ pub const FLAGS: &[Flag] = &[
         "listen-peer-urls",
         Text,
         "http://localhost:2380",
-        "where peers will connect",
+        "where peers connect",
     ),
     works(
         "listen-client-urls",
@@ -243,8 +243,18 @@ pub const FLAGS: &[Flag] = &[
     later("discovery-srv-name", Text, "", DISCOVERY),
     later("discovery-token", Text, "", DISCOVERY),
     later("discovery-endpoints", Text, "", DISCOVERY),
-    later("strict-reconfig-check", Bool, "true", PEERS),
-    later("pre-vote", Bool, "true", PEERS),
+    works(
+        "strict-reconfig-check",
+        Bool,
+        "true",
+        "refuse changes of membership that would cost the quorum",
+    ),
+    works(
+        "pre-vote",
+        Bool,
+        "true",
+        "ask whether an election could be won before disturbing the others",
+    ),
     works(
         "auto-compaction-mode",
         Text,
@@ -351,7 +361,12 @@ pub const FLAGS: &[Flag] = &[
         "0",
         "values kept in memory, oldest leave first (0: all)",
     ),
-    later("corrupt-check-time", Duration, "0s", PEERS),
+    works(
+        "corrupt-check-time",
+        Duration,
+        "0s",
+        "time between comparisons of all members' data (0: none)",
+    ),
     later("compact-hash-check-time", Duration, "1m0s", PEERS),
     works(
         "compaction-batch-limit",
@@ -377,8 +392,13 @@ pub const FLAGS: &[Flag] = &[
         "0",
         "defragmenting at start",
     ),
-    later("max-learners", Number, "1", PEERS),
-    later("downgrade-check-time", Duration, "5s", PEERS),
+    works("max-learners", Number, "1", "learners a cluster may have"),
+    works(
+        "downgrade-check-time",
+        Duration,
+        "5s",
+        "time between looks for the end of a downgrade",
+    ),
     works(
         "snapshot-catchup-entries",
         Number,
@@ -386,7 +406,12 @@ pub const FLAGS: &[Flag] = &[
         "log entries kept for slow followers",
     ),
     // Unsafe and other
-    later("force-new-cluster", Bool, "false", PEERS),
+    works(
+        "force-new-cluster",
+        Bool,
+        "false",
+        "make a cluster of one of the data that is here",
+    ),
     removed(
         "unsafe-no-fsync",
         "drop it: every acknowledged write is synced here",

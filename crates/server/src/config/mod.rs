@@ -1,5 +1,6 @@
 //! What a member was told, checked.
 
+mod cluster;
 mod duration;
 pub mod flags;
 mod values;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use portunus_gates::{Assignments, EffectiveVersion, FlagError, MajorMinor, Origin, Version};
 use thiserror::Error;
 
+pub use cluster::ClusterConfig;
 pub use duration::parse_duration;
 pub use values::{Values, ValuesError};
 
@@ -46,10 +48,8 @@ pub struct Config {
     pub listen_client_urls: Vec<ListenUrl>,
     /// Client URLs as others see them.
     pub advertise_client_urls: Vec<String>,
-    /// Peer URLs as others see them.
-    pub advertise_peer_urls: Vec<String>,
-    /// Tells clusters apart that start alike.
-    pub cluster_token: String,
+    /// Who the others are.
+    pub cluster: ClusterConfig,
     /// Size at which writes are refused; absent: no limit.
     pub quota_bytes: Option<u64>,
     /// Longest wait before the backend commits.
@@ -154,8 +154,7 @@ impl Config {
         if values.is_set("listen-client-urls") && !values.is_set("advertise-client-urls") {
             return Err(ConfigError::AdvertiseMissing);
         }
-        let advertise_peer_urls = urls(values, "initial-advertise-peer-urls")?;
-        check_initial_cluster(values, &name, &advertise_peer_urls)?;
+        let cluster = ClusterConfig::from_values(values, &name)?;
         let quota: i64 = number(values, "quota-backend-bytes")?;
         Ok(Config {
             data_dir,
@@ -169,8 +168,7 @@ impl Config {
                 .map(|url| listen_url(url))
                 .collect::<Result<_, _>>()?,
             advertise_client_urls: urls(values, "advertise-client-urls")?,
-            advertise_peer_urls,
-            cluster_token: values.get("initial-cluster-token").to_owned(),
+            cluster,
             quota_bytes: match quota {
                 0 => u64::try_from(QUOTA_BYTES_DEFAULT).ok(),
                 quota => u64::try_from(quota).ok(),
@@ -276,34 +274,11 @@ fn check_timing(heartbeat_ms: u64, election_ms: u64) -> Result<(), ConfigError> 
 }
 
 fn urls(values: &Values, flag: &'static str) -> Result<Vec<String>, ConfigError> {
-    let mut urls: Vec<String> = Vec::new();
-    for url in values.get(flag).split(',').map(str::trim) {
-        if url.is_empty() {
-            continue;
-        }
-        if url.starts_with("https://") || url.starts_with("unixs://") {
-            return Err(ConfigError::TlsUrl {
-                flag,
-                url: url.to_owned(),
-            });
-        }
-        let authority = url
-            .strip_prefix("http://")
-            .map(|rest| rest.trim_end_matches('/'));
-        let is_good = authority.is_some_and(|authority| {
-            !authority.contains('/')
-                && authority
-                    .rsplit_once(':')
-                    .is_some_and(|(_, port)| port.parse::<u16>().is_ok())
-        });
-        if !is_good {
-            return Err(ConfigError::BadUrl {
-                flag,
-                url: url.to_owned(),
-            });
-        }
-        urls.push(url.trim_end_matches('/').to_owned());
-    }
+    let texts = values.get(flag).split(',').map(str::trim);
+    let urls: Vec<String> = texts
+        .filter(|text| !text.is_empty())
+        .map(|text| url(flag, text))
+        .collect::<Result<_, _>>()?;
     if urls.is_empty() {
         return Err(bad(
             values,
@@ -312,6 +287,33 @@ fn urls(values: &Values, flag: &'static str) -> Result<Vec<String>, ConfigError>
         ));
     }
     Ok(urls)
+}
+
+/// A URL without a path, checked.
+fn url(flag: &'static str, text: &str) -> Result<String, ConfigError> {
+    let text = text.trim();
+    if text.starts_with("https://") || text.starts_with("unixs://") {
+        return Err(ConfigError::TlsUrl {
+            flag,
+            url: text.to_owned(),
+        });
+    }
+    let authority = text
+        .strip_prefix("http://")
+        .map(|rest| rest.trim_end_matches('/'));
+    let is_good = authority.is_some_and(|authority| {
+        !authority.contains('/')
+            && authority
+                .rsplit_once(':')
+                .is_some_and(|(_, port)| port.parse::<u16>().is_ok())
+    });
+    if !is_good {
+        return Err(ConfigError::BadUrl {
+            flag,
+            url: text.to_owned(),
+        });
+    }
+    Ok(text.trim_end_matches('/').to_owned())
 }
 
 fn listen_url(url: &str) -> Result<ListenUrl, ConfigError> {
@@ -329,42 +331,6 @@ fn listen_url(url: &str) -> Result<ListenUrl, ConfigError> {
         url: url.to_owned(),
         authority,
     })
-}
-
-/// A cluster of one: this member and nobody else.
-fn check_initial_cluster(
-    values: &Values,
-    name: &str,
-    advertise_peer_urls: &[String],
-) -> Result<(), ConfigError> {
-    if one_of(values, "initial-cluster-state", &["new", "existing"])? == "existing" {
-        return Err(ConfigError::SeveralMembers);
-    }
-    let text = values.get("initial-cluster");
-    if text.is_empty() {
-        return Ok(());
-    }
-    let mut own = Vec::new();
-    for pair in text
-        .split(',')
-        .map(str::trim)
-        .filter(|pair| !pair.is_empty())
-    {
-        match pair.split_once('=') {
-            Some((member, url)) if member == name => own.push(url.trim_end_matches('/').to_owned()),
-            Some(_) => return Err(ConfigError::SeveralMembers),
-            None => return Err(bad(values, "initial-cluster", "NAME=URL")),
-        }
-    }
-    let mut advertised = advertise_peer_urls.to_vec();
-    own.sort();
-    advertised.sort();
-    if own != advertised {
-        return Err(ConfigError::PeerUrlsDiffer {
-            name: name.to_owned(),
-        });
-    }
-    Ok(())
 }
 
 fn auto_compaction(values: &Values) -> Result<AutoCompaction, ConfigError> {
@@ -471,11 +437,14 @@ pub enum ConfigError {
     /// The host has no address.
     #[error("{url} has no address on this machine: check the host name")]
     NoAddress { url: String },
-    /// Only single members so far.
+    /// Who is this?
     #[error(
-        "clusters of several members are not supported yet: leave out --initial-cluster and --initial-cluster-state"
+        "--initial-cluster has no member named {name}: give --name and --initial-cluster the same name"
     )]
-    SeveralMembers,
+    NotInCluster { name: String },
+    /// Two members cannot be at one place.
+    #[error("--initial-cluster has {url} twice: give each member its own")]
+    DuplicatePeerUrl { url: String },
     /// The two lists of peer URLs differ.
     #[error(
         "--initial-cluster has other URLs for {name} than --initial-advertise-peer-urls: make them the same"
@@ -531,10 +500,14 @@ mod tests {
                 "TLS",
             ),
             (
-                &["--initial-cluster=default=http://localhost:2380,b=http://b:1"],
-                "several members",
+                &["--initial-cluster=a=http://localhost:2380,b=http://b:1"],
+                "no member named default",
             ),
-            (&["--initial-cluster-state=existing"], "several members"),
+            (
+                &["--initial-cluster=default=http://localhost:2380,b=http://localhost:2380"],
+                "twice",
+            ),
+            (&["--initial-cluster-state=old"], "choose one of"),
             (
                 &["--initial-cluster=default=http://other:2380"],
                 "make them the same",

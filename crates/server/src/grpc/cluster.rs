@@ -1,9 +1,9 @@
-//! Members. This version runs clusters of one.
+//! Members.
 
 use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::cluster_server::Cluster;
 use portunus_proto::etcdserverpb::{
-    MemberAddRequest, MemberAddResponse, MemberListRequest, MemberListResponse,
+    Member, MemberAddRequest, MemberAddResponse, MemberListRequest, MemberListResponse,
     MemberPromoteRequest, MemberPromoteResponse, MemberRemoveRequest, MemberRemoveResponse,
     MemberUpdateRequest, MemberUpdateResponse,
 };
@@ -11,25 +11,42 @@ use tonic::{Request, Response, Status};
 
 use super::{Api, Kind};
 
-const SEVERAL: &str = "clusters of several members are not supported by this version";
-
 #[tonic::async_trait]
 impl Cluster for Api {
     async fn member_add(
         &self,
-        _request: Request<MemberAddRequest>,
+        request: Request<MemberAddRequest>,
     ) -> Result<Response<MemberAddResponse>, Status> {
-        Err(Status::unimplemented(SEVERAL))
+        self.check_metadata(Kind::Unary, request.metadata())?;
+        let request = request.into_inner();
+        let urls = self.peer_urls(request.peer_urls)?;
+        let (added, membership) = self
+            .member
+            .add_member(urls, request.is_learner)
+            .await
+            .map_err(|error| self.refuse(error))?;
+        Ok(Response::new(MemberAddResponse {
+            header: Some(self.member.header(0)),
+            member: Some(Member {
+                id: added.id,
+                peer_urls: added.peer_urls.unwrap_or_default(),
+                is_learner: added.is_learner,
+                ..Member::default()
+            }),
+            members: membership.to_messages(),
+        }))
     }
 
     async fn member_remove(
         &self,
         request: Request<MemberRemoveRequest>,
     ) -> Result<Response<MemberRemoveResponse>, Status> {
-        // The only member cannot go: nobody would be left to agree to it.
-        Err(self.refuse(match self.is_known(request.into_inner().id) {
-            true => EtcdError::MemberNotEnoughStarted,
-            false => EtcdError::MemberNotFound,
+        self.check_metadata(Kind::Unary, request.metadata())?;
+        let removed = self.member.remove_member(request.into_inner().id).await;
+        let membership = removed.map_err(|error| self.refuse(error))?;
+        Ok(Response::new(MemberRemoveResponse {
+            header: Some(self.member.header(0)),
+            members: membership.to_messages(),
         }))
     }
 
@@ -37,10 +54,15 @@ impl Cluster for Api {
         &self,
         request: Request<MemberUpdateRequest>,
     ) -> Result<Response<MemberUpdateResponse>, Status> {
-        if !self.is_known(request.into_inner().id) {
-            return Err(self.refuse(EtcdError::MemberNotFound));
-        }
-        Err(Status::unimplemented(SEVERAL))
+        self.check_metadata(Kind::Unary, request.metadata())?;
+        let request = request.into_inner();
+        let urls = self.peer_urls(request.peer_urls)?;
+        let updated = self.member.update_member(request.id, urls).await;
+        let membership = updated.map_err(|error| self.refuse(error))?;
+        Ok(Response::new(MemberUpdateResponse {
+            header: Some(self.member.header(0)),
+            members: membership.to_messages(),
+        }))
     }
 
     async fn member_list(
@@ -64,15 +86,34 @@ impl Cluster for Api {
         &self,
         request: Request<MemberPromoteRequest>,
     ) -> Result<Response<MemberPromoteResponse>, Status> {
-        Err(self.refuse(match self.is_known(request.into_inner().id) {
-            true => EtcdError::MemberNotLearner,
-            false => EtcdError::MemberNotFound,
+        self.check_metadata(Kind::Unary, request.metadata())?;
+        let promoted = self.member.promote_member(request.into_inner().id).await;
+        let membership = promoted.map_err(|error| self.refuse(error))?;
+        Ok(Response::new(MemberPromoteResponse {
+            header: Some(self.member.header(0)),
+            members: membership.to_messages(),
         }))
     }
 }
 
 impl Api {
-    fn is_known(&self, id: u64) -> bool {
-        self.member.membership.load().get(id).is_some()
+    /// Peer URLs as etcd takes them: at least one, each with a host, a port and no path.
+    fn peer_urls(&self, texts: Vec<String>) -> Result<Vec<String>, Status> {
+        let is_url = |text: &str| {
+            let rest = text
+                .strip_prefix("http://")
+                .or_else(|| text.strip_prefix("https://"));
+            rest.is_some_and(|authority| {
+                let host_port = authority.rsplit_once(':');
+                !authority.contains('/')
+                    && host_port.is_some_and(|(_, port)| port.parse::<u16>().is_ok())
+            })
+        };
+        let mut urls: Vec<String> = texts.iter().map(|text| text.trim().to_owned()).collect();
+        urls.sort();
+        if urls.is_empty() || !urls.iter().all(|url| is_url(url)) {
+            return Err(self.refuse(EtcdError::MemberBadUrls));
+        }
+        Ok(urls)
     }
 }

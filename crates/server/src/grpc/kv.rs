@@ -36,7 +36,7 @@ impl Kv for Api {
         }
         let mut response = self
             .member
-            .reader
+            .reader()
             .range(&request)
             .map_err(|e| self.read_failed(e))?;
         self.member.metrics.ranges.inc();
@@ -56,7 +56,7 @@ impl Kv for Api {
         let piece_bytes = self.member.config.max_request_bytes;
         let mut pieces = self
             .member
-            .reader
+            .reader()
             .range_stream(&request, piece_bytes)
             .map_err(|error| self.refuse(error))?;
         if !request.serializable {
@@ -135,7 +135,7 @@ impl Kv for Api {
                     .await
                     .map_err(|error| self.refuse(error))?;
             }
-            let read = self.member.reader.read_txn(&txn);
+            let read = self.member.reader().read_txn(&txn);
             let mut response = read.map_err(|error| self.read_failed(error))?;
             self.member.complete(&mut response.header);
             return Ok(Response::new(response));

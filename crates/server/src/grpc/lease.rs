@@ -2,14 +2,12 @@
 
 use std::pin::Pin;
 
-use portunus_mvcc::lease::Renewal;
 use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::lease_server::Lease;
 use portunus_proto::etcdserverpb::{
-    InternalRaftRequest, LeaseCheckpoint, LeaseCheckpointRequest, LeaseGrantRequest,
-    LeaseGrantResponse, LeaseKeepAliveRequest, LeaseKeepAliveResponse, LeaseLeasesRequest,
-    LeaseLeasesResponse, LeaseRevokeRequest, LeaseRevokeResponse, LeaseStatus,
-    LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
+    InternalRaftRequest, LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest,
+    LeaseKeepAliveResponse, LeaseLeasesRequest, LeaseLeasesResponse, LeaseRevokeRequest,
+    LeaseRevokeResponse, LeaseStatus, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
 };
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
@@ -21,9 +19,6 @@ use crate::apply::LEASE_COST_BYTES;
 use crate::gates::FastLeaseKeepAlive;
 
 type KeepAlives = Pin<Box<dyn Stream<Item = Result<LeaseKeepAliveResponse, Status>> + Send>>;
-
-/// How often to look whether an expired lease has been revoked.
-const EXPIRED_POLL: std::time::Duration = std::time::Duration::from_millis(50);
 
 #[tonic::async_trait]
 impl Lease for Api {
@@ -93,34 +88,20 @@ impl Lease for Api {
     ) -> Result<Response<LeaseTimeToLiveResponse>, Status> {
         self.check_metadata(Kind::Unary, request.metadata())?;
         let request = request.into_inner();
-        self.member
-            .linearizable()
-            .await
-            .map_err(|error| self.refuse(error))?;
-        let now_ms = self.member.leases.now_ms();
-        let time = self.member.leases.lock().time_to_live(request.id, now_ms);
-        let header = Some(self.member.header(self.member.reader.revision()));
-        let response = match time {
-            Ok(time) => LeaseTimeToLiveResponse {
-                header,
-                id: request.id,
-                ttl: time.remaining_s,
-                granted_ttl: time.granted_ttl_s,
-                keys: if request.keys {
-                    self.member.reader.keys_of(request.id)
-                } else {
-                    Vec::new()
-                },
-            },
-            Err(EtcdError::LeaseNotFound) => LeaseTimeToLiveResponse {
-                header,
+        let header = |api: &Api| Some(api.member.header(api.member.reader().revision()));
+        match self.member.time_to_live(&request).await {
+            Ok(response) => Ok(Response::new(LeaseTimeToLiveResponse {
+                header: header(self),
+                ..response
+            })),
+            Err(EtcdError::LeaseNotFound) => Ok(Response::new(LeaseTimeToLiveResponse {
+                header: header(self),
                 id: request.id,
                 ttl: -1,
                 ..LeaseTimeToLiveResponse::default()
-            },
-            Err(error) => return Err(self.refuse(error)),
-        };
-        Ok(Response::new(response))
+            })),
+            Err(error) => Err(self.refuse(error)),
+        }
     }
 
     async fn lease_leases(
@@ -134,7 +115,7 @@ impl Lease for Api {
             .map_err(|error| self.refuse(error))?;
         let leases = self.member.leases.lock().list();
         Ok(Response::new(LeaseLeasesResponse {
-            header: Some(self.member.header(self.member.reader.revision())),
+            header: Some(self.member.header(self.member.reader().revision())),
             leases: leases.into_iter().map(|id| LeaseStatus { id }).collect(),
         }))
     }
@@ -143,7 +124,7 @@ impl Lease for Api {
 impl Api {
     /// One renewal. The header is the one from before it, as etcd has it.
     async fn keep_alive(&self, id: i64) -> Result<LeaseKeepAliveResponse, Status> {
-        let header = Some(self.member.header(self.member.reader.revision()));
+        let header = Some(self.member.header(self.member.reader().revision()));
         let response = |ttl| LeaseKeepAliveResponse { header, id, ttl };
         if !self.member.gates.enabled(FastLeaseKeepAlive) {
             self.member
@@ -151,33 +132,10 @@ impl Api {
                 .await
                 .map_err(|error| self.refuse(error))?;
         }
-        loop {
-            let now_ms = self.member.leases.now_ms();
-            let renewed = self.member.leases.lock().renew(id, now_ms);
-            match renewed {
-                Ok(Renewal::Renewed { ttl_s }) => {
-                    self.member.metrics.leases_renewed.inc();
-                    return Ok(response(ttl_s));
-                }
-                // The log holds a shorter life for it, which has to go first.
-                Ok(Renewal::ClearCheckpointFirst) => {
-                    let checkpoint = LeaseCheckpoint {
-                        id,
-                        remaining_ttl: 0,
-                    };
-                    self.proposed(InternalRaftRequest {
-                        lease_checkpoint: Some(LeaseCheckpointRequest {
-                            checkpoints: vec![checkpoint],
-                        }),
-                        ..InternalRaftRequest::default()
-                    })
-                    .await?;
-                }
-                // It is over and about to be revoked: the answer is that it is gone.
-                Ok(Renewal::AwaitRevoke) => tokio::time::sleep(EXPIRED_POLL).await,
-                Err(EtcdError::LeaseNotFound) => return Ok(response(0)),
-                Err(error) => return Err(self.refuse(error)),
-            }
+        match self.member.renew(id).await {
+            Ok(ttl) => Ok(response(ttl)),
+            Err(EtcdError::LeaseNotFound) => Ok(response(0)),
+            Err(error) => Err(self.refuse(error)),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 
-use portunus_gates::Version;
+use portunus_gates::MajorMinor;
 use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::downgrade_request::DowngradeAction;
 use portunus_proto::etcdserverpb::maintenance_server::Maintenance;
@@ -17,8 +17,8 @@ use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 use tonic_health::ServingStatus;
 
-use super::Api;
 use super::kv::unexpected;
+use super::{Api, Kind};
 use crate::apply;
 use crate::gates::StopGRPCServiceOnDefrag;
 
@@ -49,7 +49,7 @@ impl Maintenance for Api {
     ) -> Result<Response<StatusResponse>, Status> {
         let member = &self.member;
         let raft = member.consensus.status();
-        let sizes = member.reader.sizes();
+        let sizes = member.reader().sizes();
         let membership = member.membership.load();
         let mut errors = Vec::new();
         if raft.leader == 0 {
@@ -65,7 +65,7 @@ impl Maintenance for Api {
         }
         let bytes = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         Ok(Response::new(StatusResponse {
-            header: Some(member.header(member.reader.revision())),
+            header: Some(member.header(member.reader().revision())),
             version: crate::version::version_text(&member.config.version),
             db_size: bytes(sizes.total_bytes),
             leader: raft.leader,
@@ -90,7 +90,7 @@ impl Maintenance for Api {
         &self,
         _request: Request<DefragmentRequest>,
     ) -> Result<Response<DefragmentResponse>, Status> {
-        let reader = self.member.reader.clone();
+        let reader = self.member.reader().clone();
         let started = std::time::Instant::now();
         let before = reader.sizes();
         let stops_serving = self.member.gates.enabled(StopGRPCServiceOnDefrag);
@@ -109,7 +109,7 @@ impl Maintenance for Api {
         }
         match done {
             Ok(Ok(())) => {
-                let after = self.member.reader.sizes();
+                let after = self.member.reader().sizes();
                 tracing::info!(
                     before_bytes = before.total_bytes,
                     after_bytes = after.total_bytes,
@@ -117,7 +117,7 @@ impl Maintenance for Api {
                     "defragmented"
                 );
                 Ok(Response::new(DefragmentResponse {
-                    header: Some(self.member.header(self.member.reader.revision())),
+                    header: Some(self.member.header(self.member.reader().revision())),
                 }))
             }
             Ok(Err(error)) => Err(Status::unknown(error.to_string())),
@@ -126,7 +126,7 @@ impl Maintenance for Api {
     }
 
     async fn hash(&self, _request: Request<HashRequest>) -> Result<Response<HashResponse>, Status> {
-        let reader = self.member.reader.clone();
+        let reader = self.member.reader().clone();
         let hashed = tokio::task::spawn_blocking(move || reader.hash()).await;
         let (hash, revision) = hashed
             .map_err(|error| Status::internal(error.to_string()))?
@@ -141,14 +141,14 @@ impl Maintenance for Api {
         &self,
         request: Request<HashKvRequest>,
     ) -> Result<Response<HashKvResponse>, Status> {
-        let reader = self.member.reader.clone();
+        let reader = self.member.reader().clone();
         let revision = request.into_inner().revision;
         let hashed = tokio::task::spawn_blocking(move || reader.hash_kv(revision)).await;
         let hash = hashed
             .map_err(|error| Status::internal(error.to_string()))?
             .map_err(|error| self.read_failed(error))?;
         Ok(Response::new(HashKvResponse {
-            header: Some(self.member.header(self.member.reader.revision())),
+            header: Some(self.member.header(self.member.reader().revision())),
             hash: hash.hash,
             compact_revision: hash.compact_revision,
             hash_revision: hash.revision,
@@ -168,16 +168,14 @@ impl Maintenance for Api {
         &self,
         request: Request<MoveLeaderRequest>,
     ) -> Result<Response<MoveLeaderResponse>, Status> {
-        let own = self.member.identity.member_id;
-        if self.member.consensus.status().leader != own {
-            return Err(self.refuse(EtcdError::NotLeader));
-        }
-        if request.into_inner().target_id != own {
-            return Err(self.refuse(EtcdError::BadLeaderTransferee));
-        }
-        // It leads already.
+        self.check_metadata(Kind::Unary, request.metadata())?;
+        let moved = self
+            .member
+            .move_leader(request.into_inner().target_id)
+            .await;
+        moved.map_err(|error| self.refuse(error))?;
         Ok(Response::new(MoveLeaderResponse {
-            header: Some(self.member.header(self.member.reader.revision())),
+            header: Some(self.member.header(self.member.reader().revision())),
         }))
     }
 
@@ -185,31 +183,26 @@ impl Maintenance for Api {
         &self,
         request: Request<DowngradeRequest>,
     ) -> Result<Response<DowngradeResponse>, Status> {
+        self.check_metadata(Kind::Unary, request.metadata())?;
         let request = request.into_inner();
-        let membership = self.member.membership.load();
-        if request.action() == DowngradeAction::Cancel {
-            return Err(self.refuse(EtcdError::NoInflightDowngrade));
-        }
-        let target = Version::parse(&request.version)
-            .map_err(|_| self.refuse(EtcdError::WrongDowngradeVersionFormat))?
-            .major_minor();
-        let current = membership
-            .cluster_version
-            .ok_or_else(|| self.refuse(EtcdError::ClusterVersionUnavailable))?;
-        if target != current.minus_minors(1) || target == current {
-            return Err(self.refuse(EtcdError::InvalidDowngradeTargetVersion));
-        }
-        if membership.downgrade.enabled {
-            return Err(self.refuse(EtcdError::DowngradeInProcess));
-        }
-        if request.action() == DowngradeAction::Enable {
-            return Err(Status::unimplemented(
-                "enabling a downgrade is not supported by this version",
-            ));
-        }
+        let member = &self.member;
+        let refuse = |error| self.refuse(error);
+        let current = match request.action() {
+            DowngradeAction::Validate => member.validate_downgrade(&request.version).await,
+            DowngradeAction::Enable => match member.validate_downgrade(&request.version).await {
+                Ok(current) => {
+                    let target = current.minus_minors(1);
+                    let enabled = member.set_downgrade(Some(target)).await;
+                    member.versions_changed.notify_one();
+                    enabled.map(|()| current)
+                }
+                Err(error) => Err(error),
+            },
+            DowngradeAction::Cancel => self.cancel_downgrade().await,
+        };
         Ok(Response::new(DowngradeResponse {
-            header: Some(self.member.header(self.member.reader.revision())),
-            version: current.to_string(),
+            version: current.map_err(refuse)?.to_string(),
+            header: Some(self.member.header(self.member.reader().revision())),
         }))
     }
 
@@ -220,5 +213,19 @@ impl Maintenance for Api {
         Err(Status::unimplemented(
             "asking for feature gates is not supported by this version; see `portunus gates list`",
         ))
+    }
+}
+
+impl Api {
+    async fn cancel_downgrade(&self) -> Result<MajorMinor, EtcdError> {
+        self.member.linearizable().await?;
+        let membership = self.member.membership.load_full();
+        if !membership.downgrade.enabled {
+            return Err(EtcdError::NoInflightDowngrade);
+        }
+        self.member.set_downgrade(None).await?;
+        membership
+            .cluster_version
+            .ok_or(EtcdError::ClusterVersionUnavailable)
     }
 }

@@ -1,20 +1,15 @@
-//! A snapshot of the store as a bbolt file, streamed with bounded memory.
+//! A backup: the store as a bbolt file, streamed.
 
 use std::io::{self, Write};
-use std::ops::ControlFlow;
 
-use bytes::{Bytes, BytesMut};
-use portunus_bolt::snapshot::{DIGEST_BYTES, DigestWriter};
-use portunus_bolt::{BulkOptions, Planner, StreamWriter, WriteError};
-use portunus_mvcc::ReadError;
-use portunus_mvcc::backend::{BackendError, Bucket, Snapshot};
+use bytes::Bytes;
 use portunus_proto::etcdserverpb::SnapshotResponse;
-use thiserror::Error;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
 use super::Api;
+use crate::export::{Export, ExportError, Pieces};
 
 /// As etcd cuts it.
 const BLOB_BYTES: usize = 32 * 1024;
@@ -28,14 +23,8 @@ impl Api {
         let (sender, receiver) = mpsc::channel(BLOBS_QUEUED_MAX);
         let api = self.clone();
         tokio::task::spawn_blocking(move || {
-            let sink = BlobSink {
-                api: &api,
-                sender: &sender,
-                buffer: BytesMut::with_capacity(BLOB_BYTES),
-                remaining_bytes: 0,
-            };
             let started = std::time::Instant::now();
-            match write_snapshot(&api, sink) {
+            match api.write_snapshot(&sender) {
                 Ok(bytes) => tracing::info!(
                     bytes,
                     took_ms = started.elapsed().as_millis() as u64,
@@ -43,111 +32,44 @@ impl Api {
                 ),
                 // The client went away.
                 Err(_) if sender.is_closed() => {}
-                Err(error) => {
-                    tracing::warn!(%error, "a snapshot could not be sent");
-                    let _ = sender.blocking_send(Err(Status::unavailable(error.to_string())));
+                Err(status) => {
+                    tracing::warn!(error = status.message(), "a snapshot could not be sent");
+                    let _ = sender.blocking_send(Err(status));
                 }
             }
         });
         ReceiverStream::new(receiver)
     }
-}
 
-/// Two passes over one fixed view: sizes first, then the bytes.
-fn write_snapshot(api: &Api, mut sink: BlobSink<'_>) -> Result<u64, SnapshotError> {
-    let snapshot = api.member.reader.snapshot()?;
-    let mut planner = Planner::new(BulkOptions::default());
-    for bucket in Bucket::ALL {
-        planner.bucket(bucket.name().as_bytes())?;
-        scan(&*snapshot, bucket, |key, value| {
-            planner.entry(key, value.len() as u64)
-        })?;
+    fn write_snapshot(
+        &self,
+        sender: &mpsc::Sender<Result<SnapshotResponse, Status>>,
+    ) -> Result<u64, Status> {
+        let unavailable = |error: ExportError| Status::unavailable(error.to_string());
+        let snapshot = self.member.reader().snapshot();
+        let snapshot = snapshot.map_err(|error| self.read_failed(error))?;
+        let export = Export::plan(snapshot).map_err(unavailable)?;
+        let total_bytes = export.bytes(true);
+        let mut remaining_bytes = total_bytes;
+        let pieces = Pieces::new(BLOB_BYTES, |blob| {
+            remaining_bytes = remaining_bytes.saturating_sub(blob.len() as u64);
+            sender
+                .blocking_send(Ok(self.blob(blob, remaining_bytes)))
+                .map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, "the client went away"))
+        });
+        let mut pieces = export.write_with_digest(pieces).map_err(unavailable)?;
+        pieces.flush().map_err(|error| unavailable(error.into()))?;
+        Ok(total_bytes)
     }
-    let layout = planner.finish()?;
-    let total_bytes = layout.file_bytes() + DIGEST_BYTES;
-    sink.remaining_bytes = total_bytes;
-    let mut writer = StreamWriter::new(layout, DigestWriter::new(sink))?;
-    for bucket in Bucket::ALL {
-        writer.bucket(bucket.name().as_bytes())?;
-        scan(&*snapshot, bucket, |key, value| writer.entry(key, value))?;
-    }
-    let mut sink = writer.finish()?.finish()?;
-    sink.flush()?;
-    Ok(total_bytes)
-}
 
-fn scan(
-    snapshot: &dyn Snapshot,
-    bucket: Bucket,
-    mut each: impl FnMut(&[u8], &[u8]) -> Result<(), WriteError>,
-) -> Result<(), SnapshotError> {
-    let mut failed = None;
-    snapshot.scan(bucket, b"", &mut |key, value| match each(key, value) {
-        Ok(()) => ControlFlow::Continue(()),
-        Err(error) => {
-            failed = Some(error);
-            ControlFlow::Break(())
-        }
-    })?;
-    failed.map_or(Ok(()), |error| Err(error.into()))
-}
-
-/// Cuts what is written into messages.
-struct BlobSink<'a> {
-    api: &'a Api,
-    sender: &'a mpsc::Sender<Result<SnapshotResponse, Status>>,
-    buffer: BytesMut,
-    remaining_bytes: u64,
-}
-
-impl BlobSink<'_> {
-    fn send(&mut self, blob: Bytes) -> io::Result<()> {
-        self.remaining_bytes = self.remaining_bytes.saturating_sub(blob.len() as u64);
-        let member = &self.api.member;
-        let response = SnapshotResponse {
-            header: Some(member.header(member.reader.revision())),
-            remaining_bytes: self.remaining_bytes,
+    fn blob(&self, blob: Bytes, remaining_bytes: u64) -> SnapshotResponse {
+        let member = &self.member;
+        let version = member.membership.load().cluster_version;
+        SnapshotResponse {
+            header: Some(member.header(member.reader().revision())),
+            remaining_bytes,
             blob,
-            version: member
-                .membership
-                .load()
-                .cluster_version
-                .map_or_else(String::new, |version| format!("{version}.0")),
-        };
-        self.sender
-            .blocking_send(Ok(response))
-            .map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, "the client went away"))
-    }
-}
-
-impl Write for BlobSink<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.buffer.extend_from_slice(bytes);
-        while self.buffer.len() >= BLOB_BYTES {
-            let blob = self.buffer.split_to(BLOB_BYTES).freeze();
-            self.send(blob)?;
+            version: version.map_or_else(String::new, |version| format!("{version}.0")),
         }
-        Ok(bytes.len())
     }
-
-    fn flush(&mut self) -> io::Result<()> {
-        if !self.buffer.is_empty() {
-            let blob = self.buffer.split().freeze();
-            self.send(blob)?;
-        }
-        Ok(())
-    }
-}
-
-/// Why a snapshot was not sent.
-#[derive(Debug, Error)]
-enum SnapshotError {
-    #[error("the store could not be read")]
-    Read(#[from] ReadError),
-    #[error("the backend could not be read")]
-    Backend(#[from] BackendError),
-    #[error("the snapshot could not be written")]
-    Write(#[from] WriteError),
-    #[error("the snapshot could not be sent")]
-    Io(#[from] io::Error),
 }

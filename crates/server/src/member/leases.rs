@@ -3,11 +3,18 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use portunus_mvcc::lease::Lessor;
-use portunus_proto::etcdserverpb::{InternalRaftRequest, LeaseRevokeRequest};
+use portunus_mvcc::lease::{Lessor, Renewal};
+use portunus_proto::EtcdError;
+use portunus_proto::etcdserverpb::{
+    InternalRaftRequest, LeaseCheckpoint, LeaseCheckpointRequest, LeaseRevokeRequest,
+    LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
+};
 
-use super::Member;
+use super::{Member, patience, request_timeout};
+use crate::peers::ask::Asked;
 
+/// Between two attempts to reach a leader, or looks whether a lease is revoked.
+const LEADER_RETRY: Duration = Duration::from_millis(50);
 /// Between two looks for expired leases.
 const EXPIRY_INTERVAL: Duration = Duration::from_millis(500);
 /// Leases revoked per look.
@@ -40,6 +47,146 @@ impl Leases {
     }
 }
 
+impl Member {
+    fn leads(&self) -> bool {
+        self.consensus.status().leader == self.identity.member_id
+    }
+
+    /// Renews a lease, here or at the leader; its new life in seconds.
+    pub async fn renew(&self, id: i64) -> Result<i64, EtcdError> {
+        let timeout = request_timeout(self.config.election_timeout);
+        let attempts = async {
+            loop {
+                let renewed = if self.leads() {
+                    self.renew_here(id).await
+                } else {
+                    match self.leader_urls() {
+                        Some(urls) => self.asked(&urls).keep_alive(id).await,
+                        None => Err(EtcdError::NoLeader),
+                    }
+                };
+                match renewed {
+                    Ok(ttl) => return Ok(ttl),
+                    Err(EtcdError::LeaseNotFound) => return Err(EtcdError::LeaseNotFound),
+                    // Somebody else leads by now, or will soon.
+                    Err(_) => tokio::time::sleep(LEADER_RETRY).await,
+                }
+            }
+        };
+        patience::within(timeout, attempts)
+            .await
+            .unwrap_or(Err(EtcdError::Timeout))
+    }
+
+    /// Renews a lease on the leader, which alone knows how long leases live.
+    pub async fn renew_here(&self, id: i64) -> Result<i64, EtcdError> {
+        loop {
+            let now_ms = self.leases.now_ms();
+            let renewed = self.leases.lock().renew(id, now_ms);
+            match renewed? {
+                Renewal::Renewed { ttl_s } => {
+                    self.metrics.leases_renewed.inc();
+                    return Ok(ttl_s);
+                }
+                // The log holds a shorter life for it, which has to go first.
+                Renewal::ClearCheckpointFirst => {
+                    let checkpoint = LeaseCheckpoint {
+                        id,
+                        remaining_ttl: 0,
+                    };
+                    self.propose(InternalRaftRequest {
+                        lease_checkpoint: Some(LeaseCheckpointRequest {
+                            checkpoints: vec![checkpoint],
+                        }),
+                        ..InternalRaftRequest::default()
+                    })
+                    .await?;
+                }
+                // It is over and about to be revoked: the answer is that it is gone.
+                Renewal::AwaitRevoke => tokio::time::sleep(LEADER_RETRY).await,
+            }
+        }
+    }
+
+    /// How long a lease lives, here or at the leader.
+    pub async fn time_to_live(
+        &self,
+        request: &LeaseTimeToLiveRequest,
+    ) -> Result<LeaseTimeToLiveResponse, EtcdError> {
+        let timeout = request_timeout(self.config.election_timeout);
+        let attempts = async {
+            loop {
+                let answer = if self.leads() {
+                    self.linearizable().await?;
+                    self.time_to_live_here(request)
+                } else {
+                    match self.leader_urls() {
+                        Some(urls) => self.asked(&urls).time_to_live(*request).await,
+                        None => Err(EtcdError::NoLeader),
+                    }
+                };
+                match answer {
+                    Ok(answer) => return Ok(answer),
+                    Err(EtcdError::LeaseNotFound) => return Err(EtcdError::LeaseNotFound),
+                    Err(_) => tokio::time::sleep(LEADER_RETRY).await,
+                }
+            }
+        };
+        patience::within(timeout, attempts)
+            .await
+            .unwrap_or(Err(EtcdError::Timeout))
+    }
+
+    /// How long a lease lives, as this member knows. Without a header.
+    pub fn time_to_live_here(
+        &self,
+        request: &LeaseTimeToLiveRequest,
+    ) -> Result<LeaseTimeToLiveResponse, EtcdError> {
+        let now_ms = self.leases.now_ms();
+        let time = self.leases.lock().time_to_live(request.id, now_ms)?;
+        Ok(LeaseTimeToLiveResponse {
+            header: None,
+            id: request.id,
+            ttl: time.remaining_s,
+            granted_ttl: time.granted_ttl_s,
+            keys: match request.keys {
+                true => self.reader().keys_of(request.id),
+                false => Vec::new(),
+            },
+        })
+    }
+
+    fn leader_urls(&self) -> Option<Vec<String>> {
+        let leader = self.consensus.status().leader;
+        let membership = self.membership.load();
+        membership.get(leader)?.peer_urls.clone()
+    }
+
+    fn asked<'a>(&'a self, urls: &'a [String]) -> Asked<'a> {
+        Asked {
+            client: self.peers.client(),
+            urls,
+            timeout: request_timeout(self.config.election_timeout),
+        }
+    }
+}
+
+/// Lets go of the clocks of all leases when another member leads: its clocks count then.
+/// The new leader's first entry starts them there.
+pub async fn follow_leadership(member: Arc<Member>) {
+    let mut leadership = member.leadership.subscribe();
+    loop {
+        let leader = leadership.borrow_and_update().leader;
+        if leader != member.identity.member_id {
+            member.leases.lock().demote();
+        }
+        tokio::select! {
+            _ = leadership.changed() => {}
+            () = member.stop.stopped() => return,
+        }
+    }
+}
+
 /// Has expired leases revoked, through the log, while this member is primary.
 pub async fn revoke_expired(member: Arc<Member>) {
     let mut ticks = tokio::time::interval(EXPIRY_INTERVAL);
@@ -50,8 +197,9 @@ pub async fn revoke_expired(member: Arc<Member>) {
             () = member.stop.stopped() => return,
         }
         let due = {
+            let leads = member.leads();
             let mut lessor = member.leases.lock();
-            if !lessor.is_primary() {
+            if !leads || !lessor.is_primary() {
                 continue;
             }
             lessor.due(member.leases.now_ms(), EXPIRED_PER_LOOK_MAX)

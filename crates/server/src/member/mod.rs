@@ -11,20 +11,25 @@
 //! else is here is either immutable, or locked for moments (lessor, hub).
 
 pub mod applied;
+mod boot;
+pub mod leadership;
 pub mod leases;
 pub mod membership;
 pub mod patience;
 pub mod propose;
+pub mod reconfigure;
 mod start;
 pub mod stop;
 pub mod upkeep;
+pub mod v2_store;
+pub mod versions;
 pub mod waiters;
 pub mod watches;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use portunus_consensus::bootstrap::Identity;
 use portunus_consensus::{Handle, RequestIds};
 use portunus_gates::Gates;
@@ -36,13 +41,17 @@ use tonic_health::server::HealthReporter;
 
 use crate::apply::alarms::Alarms;
 use crate::config::Config;
+use crate::data_dir::DataDir;
 use crate::gates::ServerFeatures;
 use crate::metrics::Metrics;
+use crate::peers::Peers;
 use applied::Applied;
+use leadership::Leaders;
 use leases::Leases;
 use membership::Membership;
-pub use start::{Running, StartError, start};
-use stop::StopSwitch;
+pub use start::{Running, StartError, lessor, start, store_config, store_hooks};
+use stop::{StopReason, StopSwitch};
+use tokio::sync::Notify;
 use waiters::Waiters;
 use watches::Watches;
 
@@ -62,8 +71,8 @@ pub struct Member {
     pub gates: Gates<ServerFeatures>,
     /// The way to the log.
     pub consensus: Handle,
-    /// The way to the data.
-    pub reader: Reader,
+    /// The way to the data; see [`Member::reader`].
+    store_reader: ArcSwap<Reader>,
     /// Requests that wait for their entry to be applied.
     pub waiters: Arc<Waiters>,
     /// How far the log is applied.
@@ -87,9 +96,30 @@ pub struct Member {
     pub health: HealthReporter,
     /// Ends the process.
     pub stop: Arc<StopSwitch>,
+    /// The other members.
+    pub peers: Peers,
+    /// Who leads.
+    pub leadership: Arc<Leaders>,
+    /// Rung when the cluster version may have to change.
+    pub versions_changed: Notify,
+    /// Held while a snapshot of the leader is received.
+    pub receiving_snapshot: tokio::sync::Mutex<()>,
+    /// Where everything lives.
+    pub data_dir: DataDir,
 }
 
 impl Member {
+    /// The way to the data as it is now. A snapshot of the leader may replace all of it,
+    /// so nobody keeps this for long.
+    pub fn reader(&self) -> Guard<Arc<Reader>> {
+        self.store_reader.load()
+    }
+
+    /// From now on everybody reads from another store.
+    pub fn replace_reader(&self, reader: Reader) {
+        self.store_reader.store(Arc::new(reader));
+    }
+
     /// A response header with the given revision.
     pub fn header(&self, revision: i64) -> ResponseHeader {
         ResponseHeader {
@@ -104,8 +134,44 @@ impl Member {
     pub fn complete(&self, header: &mut Option<ResponseHeader>) {
         let revision = header
             .as_ref()
-            .map_or_else(|| self.reader.revision(), |h| h.revision);
+            .map_or_else(|| self.reader().revision(), |h| h.revision);
         *header = Some(self.header(revision));
+    }
+
+    /// Ends a member that is no part of its cluster any more.
+    pub fn stop_as_removed(&self) {
+        self.stop.stop(StopReason::Requested(
+            "this member was removed from the cluster; its data directory is of no use any more",
+        ));
+    }
+
+    /// Why a proposal that began at `started` was not applied in time.
+    pub fn why_late(&self, started: Instant) -> EtcdError {
+        let elected = self.leadership.elected_at();
+        let lost = elected.and_then(|at| at.checked_sub(2 * self.config.election_timeout));
+        if let (Some(lost), Some(elected)) = (lost, elected)
+            && started > lost
+            && started < elected
+        {
+            return EtcdError::TimeoutDueToLeaderFail;
+        }
+        let since = started.elapsed();
+        let leader = self.consensus.status().leader;
+        let is_connected = if leader == 0 {
+            true
+        } else if leader == self.identity.member_id {
+            let membership = self.membership.load();
+            let voters = membership.iter().filter(|member| !member.is_learner);
+            let voters: Vec<u64> = voters.map(|member| member.id).collect();
+            let quorum = voters.len() / 2 + 1;
+            self.peers.active_for(voters, since) >= quorum
+        } else {
+            self.peers.active_for([leader], since) == 1
+        };
+        match is_connected {
+            true => EtcdError::Timeout,
+            false => EtcdError::TimeoutDueToConnectionLost,
+        }
     }
 
     /// An error as the version this member emulates would have sent it.

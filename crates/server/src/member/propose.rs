@@ -1,5 +1,7 @@
 //! From a checked request to its answer: into the log, and back from apply.
 
+use std::time::Instant;
+
 use bytes::Bytes;
 use portunus_consensus::ProposeError;
 use portunus_mvcc::rules::quota;
@@ -40,6 +42,7 @@ impl Member {
         let data = Bytes::from(request.encode_to_vec());
         let waiting = self.waiters.register(id);
         self.metrics.proposals_pending.inc();
+        let started = Instant::now();
         let result = match self.consensus.propose(data) {
             Ok(()) => {
                 let timeout = request_timeout(self.config.election_timeout);
@@ -47,7 +50,7 @@ impl Member {
                     Some(answer) => answer,
                     None => {
                         self.metrics.proposals_failed.inc();
-                        Err(EtcdError::Timeout)
+                        Err(self.why_late(started))
                     }
                 }
             }
@@ -72,7 +75,7 @@ impl Member {
 
     /// Refuses what would exceed the quota, and raises the alarm.
     pub fn check_quota(&self, cost_bytes: u64) -> Result<(), EtcdError> {
-        let total_bytes = self.reader.sizes().total_bytes;
+        let total_bytes = self.reader().sizes().total_bytes;
         if cost_bytes == 0 || quota::fits(total_bytes, cost_bytes, self.config.quota_bytes) {
             return Ok(());
         }

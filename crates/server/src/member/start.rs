@@ -5,32 +5,31 @@ use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
-use portunus_consensus::bootstrap::{
-    self, BackendPosition, Boot, InitialMember, NewClusterError, RestartError,
-};
-use portunus_consensus::{FatalError, Hooks, Leadership, NoPeers, RequestIds};
+use portunus_consensus::{FatalError, Hooks, Leadership, RequestIds};
 use portunus_gates::{RegisterError, SetErrors};
 use portunus_mvcc::backend::{Backend, BackendError, Bucket, Lmdb, LmdbConfig};
 use portunus_mvcc::lease::{Lessor, LessorConfig, RecordError, decode_record};
 use portunus_mvcc::watch::Limits;
 use portunus_mvcc::{OpenError, Store};
-use portunus_wal::WalOptions;
 use thiserror::Error;
 use tonic_health::server::HealthReporter;
 
 use super::applied::Applied;
+use super::boot::{BootError, Booted, boot};
+use super::leadership::Leaders;
 use super::leases::Leases;
 use super::membership::{Membership, MembershipError, conf_state};
 use super::stop::{StopReason, StopSwitch};
 use super::waiters::Waiters;
 use super::watches::{StoreHistory, Watches};
-use super::{Member, leases, upkeep};
+use super::{Member, leases, upkeep, versions};
 use crate::apply::Applier;
 use crate::apply::alarms::Alarms;
 use crate::config::{Config, QUOTA_BYTES_ADVISED_MAX};
 use crate::data_dir::{DataDir, DataDirError};
 use crate::gates::OwnFeatures;
 use crate::metrics::{Metrics, MetricsError};
+use crate::peers::{self, Peers, PeersError};
 use crate::serve::{self, ListenError, Servers};
 
 /// Where the data says that only those who log in may see it.
@@ -44,7 +43,6 @@ pub struct Running {
     /// Where clients can connect.
     pub servers: Servers,
     threads: Vec<JoinHandle<()>>,
-    _data_dir: DataDir,
 }
 
 /// Why a member cannot start. Each says in one line what to do.
@@ -88,23 +86,18 @@ pub enum StartError {
         "authentication is enabled in this data, and this version cannot enforce it: disable it with the server that wrote the data (`etcdctl auth disable`), or use that server"
     )]
     AuthEnabled,
-    /// Others would have to be asked.
-    #[error(
-        "this data belongs to a cluster of {voters} voting members, and this version runs clusters of one: take a snapshot and use `portctl snapshot restore`"
-    )]
-    ManyMembers { voters: usize },
     /// Alarms.
     #[error("a stored alarm cannot be read: restore this member from a snapshot")]
     Alarm(#[from] prost::DecodeError),
     /// Leases.
     #[error("a stored lease cannot be read")]
     Lease(#[from] RecordError),
-    /// A new log.
-    #[error("the write-ahead log cannot be created")]
-    NewLog(#[from] NewClusterError),
-    /// An old log.
-    #[error("the write-ahead log cannot be opened")]
-    OldLog(#[from] RestartError),
+    /// The log.
+    #[error(transparent)]
+    Boot(#[from] BootError),
+    /// The peers' side.
+    #[error(transparent)]
+    Peers(#[from] PeersError),
     /// Raft.
     #[error("consensus cannot start")]
     Consensus(#[from] portunus_consensus::StartError),
@@ -128,9 +121,13 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         tracing::warn!("{warning}");
     }
     warn_about(&config);
-    let listeners = serve::bind(&config)?;
+    let listeners = serve::bind(&config.listen_client_urls, "listen-client-urls")?;
+    let peer_listeners = serve::bind(&config.cluster.listen_peer_urls, "listen-peer-urls")?;
     let data_dir = DataDir::open(&config.data_dir)?;
     data_dir.take_over()?;
+    let in_log = snapshots_in_log(&config);
+    data_dir.install_pending(|index| in_log.contains(&index))?;
+    let runtime = peers::runtime()?;
     let stop = Arc::new(StopSwitch::default());
 
     let backend: Arc<dyn Backend> =
@@ -161,28 +158,19 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     }
     let alarms = Alarms::load(&store)?;
     let conf_state = conf_state(&store)?;
-    if let Some(members) = conf_state.as_ref().filter(|state| state.voters.len() > 1) {
-        let voters = members.voters.len();
-        return Err(StartError::ManyMembers { voters });
-    }
-    let boot = boot(&config, &store, conf_state.clone())?;
-    let mut lessor = Lessor::new(LessorConfig {
-        // As etcd: a lease outlives an election and a half.
-        min_ttl_s: (config.election_timeout.as_secs_f64() * 1.5).ceil() as i64,
-        ..LessorConfig::default()
-    });
-    let records = store
-        .iter_raw(Bucket::Lease)
-        .map(|(_, value)| decode_record(value));
-    lessor.recover(records.collect::<Result<Vec<_>, _>>()?);
-
+    let Booted { boot, remotes } = boot(&config, &store, conf_state.clone(), &runtime)?;
+    let lessor = lessor(&config, &store)?;
+    let metrics = Metrics::new()?;
+    let peers = Peers::new(&config, boot.identity, metrics.registry(), runtime)?;
+    let leadership = Arc::new(Leaders::default());
+    let hooks = hooks(&stop, &peers, &leadership, &metrics);
     let (handle, committed) =
-        portunus_consensus::start(raft_config(&config), boot.wal, boot.initial, hooks(&stop))?;
+        portunus_consensus::start(raft_config(&config), boot.wal, boot.initial, hooks)?;
     let applied = store.applied().unwrap_or_default();
     let member = Arc::new(Member {
         identity: boot.identity,
         gates,
-        reader: store.reader(),
+        store_reader: ArcSwap::from_pointee(store.reader()),
         waiters: Arc::new(Waiters::new(serve::threads())),
         applied: Applied::new(applied.index, applied.term),
         leases: Leases::new(lessor),
@@ -191,20 +179,27 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         membership: ArcSwap::from_pointee(membership.clone()),
         request_ids: RequestIds::new(boot.identity.member_id, unix_ms()),
         started,
-        metrics: Metrics::new()?,
+        metrics,
         health: HealthReporter::new(),
         stop,
+        peers,
+        leadership,
+        versions_changed: tokio::sync::Notify::new(),
+        receiving_snapshot: tokio::sync::Mutex::new(()),
+        data_dir,
         consensus: handle,
         config,
     });
     let threads = start_threads(&member, store, committed, membership, alarms, conf_state)?;
+    let peer_addresses = member.peers.attach(&member, peer_listeners)?;
+    member.peers.add_remotes(&remotes);
+    tracing::info!(addresses = ?peer_addresses, "listening for peers");
     introduce(&member)?;
     let servers = serve::serve(&member, listeners)?;
     Ok(Running {
         member,
         servers,
         threads,
-        _data_dir: data_dir,
     })
 }
 
@@ -228,6 +223,7 @@ impl Running {
         self.member.stop.stop(StopReason::Requested("stopped"));
         self.servers.join();
         self.member.consensus.stop();
+        self.member.peers.stop();
         for thread in self.threads {
             // A panic ends the process anyway.
             let _ = thread.join();
@@ -277,10 +273,31 @@ fn warn_about(config: &Config) {
             "the quota is above the 8 GiB that etcd advises"
         );
     }
-    tracing::info!("the peer port is not opened: this version runs clusters of one");
 }
 
-fn store_config(config: &Config) -> portunus_mvcc::Config {
+/// Indexes of the snapshots the log knows. A log that cannot be read is met again later,
+/// with a better message.
+fn snapshots_in_log(config: &Config) -> Vec<u64> {
+    let snapshots = portunus_wal::valid_snapshots(&config.wal_dir).unwrap_or_default();
+    snapshots.iter().map(|snapshot| snapshot.index).collect()
+}
+
+/// The leases of a store, with their clocks not started.
+pub fn lessor(config: &Config, store: &Store) -> Result<Lessor, RecordError> {
+    let mut lessor = Lessor::new(LessorConfig {
+        // As etcd: a lease outlives an election and a half.
+        min_ttl_s: (config.election_timeout.as_secs_f64() * 1.5).ceil() as i64,
+        ..LessorConfig::default()
+    });
+    let records = store
+        .iter_raw(Bucket::Lease)
+        .map(|(_, value)| decode_record(value));
+    lessor.recover(records.collect::<Result<Vec<_>, _>>()?);
+    Ok(lessor)
+}
+
+/// How the store is kept.
+pub fn store_config(config: &Config) -> portunus_mvcc::Config {
     portunus_mvcc::Config {
         commit_interval: config.backend_batch_interval,
         commit_records: config.backend_batch_limit,
@@ -291,7 +308,8 @@ fn store_config(config: &Config) -> portunus_mvcc::Config {
     }
 }
 
-fn store_hooks(stop: &Arc<StopSwitch>) -> portunus_mvcc::Hooks {
+/// What the store tells its member.
+pub fn store_hooks(stop: &Arc<StopSwitch>) -> portunus_mvcc::Hooks {
     let stop = Arc::clone(stop);
     portunus_mvcc::Hooks::default()
         .on_fault(move |fault| stop.fatal(fault))
@@ -313,17 +331,28 @@ fn raft_config(config: &Config) -> portunus_consensus::Config {
         election_ticks: usize::try_from(config.election_timeout.as_millis() / heartbeat)
             .unwrap_or(10),
         catch_up_entries: config.snapshot_catchup_entries,
+        pre_vote: config.cluster.pre_vote,
         seed: unix_ms(),
         ..portunus_consensus::Config::default()
     }
 }
 
-fn hooks(stop: &Arc<StopSwitch>) -> Hooks {
+fn hooks(
+    stop: &Arc<StopSwitch>,
+    peers: &Peers,
+    leaders: &Arc<Leaders>,
+    metrics: &Metrics,
+) -> Hooks {
     let stop = Arc::clone(stop);
+    let leaders = Arc::clone(leaders);
+    let leader_changes = metrics.leader_changes.clone();
     Hooks {
-        peers: Box::new(NoPeers),
+        peers: peers.sink(),
         on_fatal: Box::new(move |error: FatalError| stop.fatal(&error)),
-        on_leadership: Box::new(|leadership: Leadership| {
+        on_leadership: Box::new(move |leadership: Leadership| {
+            if leaders.set(leadership) {
+                leader_changes.inc();
+            }
             tracing::info!(
                 leader = %format_args!("{:x}", leadership.leader),
                 term = leadership.term,
@@ -339,46 +368,6 @@ fn watch_limits(config: &Config) -> Limits {
         fragment_bytes: portunus_proto::wire::grpc_receive_bytes_max(config.max_request_bytes),
         ..Limits::default()
     }
-}
-
-/// Restarts from the log, or begins a new one where there is none.
-fn boot(
-    config: &Config,
-    store: &Store,
-    conf_state: Option<portunus_proto::raftpb::ConfState>,
-) -> Result<Boot, StartError> {
-    let position = BackendPosition {
-        applied_index: store.applied().map_or(0, |applied| applied.index),
-        conf_state,
-    };
-    let boot = match bootstrap::restart(&config.wal_dir, WalOptions::default(), &position) {
-        Ok(boot) => boot,
-        Err(RestartError::NoLog { .. } | RestartError::Blank { .. })
-            if position.applied_index == 0 =>
-        {
-            let own = InitialMember {
-                name: config.name.clone(),
-                peer_urls: config.advertise_peer_urls.clone(),
-            };
-            bootstrap::new_cluster(
-                &config.wal_dir,
-                WalOptions::default(),
-                &config.name,
-                &[own],
-                &config.cluster_token,
-            )?
-        }
-        Err(error) => return Err(error.into()),
-    };
-    if let Some(torn) = &boot.torn_tail {
-        tracing::warn!(
-            file = %torn.file.display(),
-            offset = torn.offset,
-            bytes = torn.bytes,
-            "a record at the end of the log was torn by a crash and cut off; nothing acknowledged was in it"
-        );
-    }
-    Ok(boot)
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -422,10 +411,9 @@ fn start_threads(
         spawn(
             "watch-catch-up",
             Box::new(move || {
-                for_watches.watches.run_catch_up(&StoreHistory {
-                    reader: &for_watches.reader,
-                    stop: &for_watches.stop,
-                });
+                for_watches
+                    .watches
+                    .run_catch_up(&StoreHistory(&for_watches));
             }),
         )?,
         spawn(
@@ -434,6 +422,9 @@ fn start_threads(
                 upkeep_runtime.block_on(async {
                     tokio::join!(
                         leases::revoke_expired(Arc::clone(&for_upkeep)),
+                        leases::follow_leadership(Arc::clone(&for_upkeep)),
+                        versions::monitor(Arc::clone(&for_upkeep)),
+                        versions::end_downgrades(Arc::clone(&for_upkeep)),
                         upkeep::compact_automatically(Arc::clone(&for_upkeep)),
                     );
                 });

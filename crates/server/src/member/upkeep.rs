@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use portunus_consensus::CompactError;
 use portunus_proto::etcdserverpb::{CompactionRequest, InternalRaftRequest};
-use portunus_proto::membershippb::{
-    Attributes, ClusterMemberAttrSetRequest, ClusterVersionSetRequest,
-};
+use portunus_proto::membershippb::{Attributes, ClusterMemberAttrSetRequest};
 
 use super::Member;
 use crate::apply::SnapshotOrder;
@@ -17,6 +15,8 @@ use crate::config::AutoCompaction;
 
 /// Between two attempts at what has to be said once.
 const ANNOUNCE_INTERVAL: Duration = Duration::from_millis(500);
+/// Between two looks whether the version of a cluster of one is decided.
+const DECISION_INTERVAL: Duration = Duration::from_millis(5);
 /// Revision mode looks this often.
 const REVISION_COMPACTION_INTERVAL: Duration = Duration::from_secs(5 * 60);
 /// Periodic mode keeps this many samples per interval.
@@ -47,33 +47,27 @@ pub async fn announce(member: &Arc<Member>) {
         let is_known = own.is_some_and(|own| {
             own.name == member.config.name && own.client_urls == member.config.advertise_client_urls
         });
-        let version = member.config.version.emulation();
-        let is_decided = membership
-            .cluster_version
-            .is_some_and(|current| current >= version);
-        if is_known && is_decided {
-            return;
+        if is_known {
+            // A cluster of one need not wait for anybody to decide its version.
+            let version = member.config.version.emulation();
+            let decided = membership.cluster_version;
+            if membership.iter().count() > 1 || decided.is_some_and(|decided| decided >= version) {
+                return;
+            }
+            member.versions_changed.notify_one();
+            tokio::time::sleep(DECISION_INTERVAL).await;
+            continue;
         }
-        let request = if is_known {
-            InternalRaftRequest {
-                cluster_version_set: Some(ClusterVersionSetRequest {
-                    ver: format!("{version}.0"),
-                    cluster_params: None,
+        let request = InternalRaftRequest {
+            cluster_member_attr_set: Some(ClusterMemberAttrSetRequest {
+                member_id: member.identity.member_id,
+                member_attributes: Some(Attributes {
+                    name: member.config.name.clone(),
+                    client_urls: member.config.advertise_client_urls.clone(),
+                    proposed_cluster_params: None,
                 }),
-                ..InternalRaftRequest::default()
-            }
-        } else {
-            InternalRaftRequest {
-                cluster_member_attr_set: Some(ClusterMemberAttrSetRequest {
-                    member_id: member.identity.member_id,
-                    member_attributes: Some(Attributes {
-                        name: member.config.name.clone(),
-                        client_urls: member.config.advertise_client_urls.clone(),
-                        proposed_cluster_params: None,
-                    }),
-                }),
-                ..InternalRaftRequest::default()
-            }
+            }),
+            ..InternalRaftRequest::default()
         };
         let proposed = tokio::select! {
             proposed = member.propose(request) => proposed,
@@ -92,7 +86,7 @@ pub fn run_snapshots(member: &Arc<Member>, orders: &Receiver<SnapshotOrder>) {
         if member.stop.is_stopping() {
             return;
         }
-        if let Err(fault) = member.reader.flush() {
+        if let Err(fault) = member.reader().flush() {
             member.stop.fatal(&fault);
             return;
         }
@@ -116,7 +110,7 @@ pub async fn compact_automatically(member: Arc<Member>) {
             if pause(&member, REVISION_COMPACTION_INTERVAL).await {
                 return;
             }
-            compact(&member, member.reader.revision() - keep).await;
+            compact(&member, member.reader().revision() - keep).await;
         },
         AutoCompaction::Periodic(retention) => {
             let interval = retention.min(PERIODIC_INTERVAL_MAX);
@@ -125,7 +119,7 @@ pub async fn compact_automatically(member: Arc<Member>) {
             let mut samples = std::collections::VecDeque::new();
             let mut until_compaction = samples_kept;
             loop {
-                samples.push_back(member.reader.revision());
+                samples.push_back(member.reader().revision());
                 if samples.len() > samples_kept + 1 {
                     samples.pop_front();
                 }
@@ -153,7 +147,7 @@ async fn pause(member: &Arc<Member>, time: Duration) -> bool {
 }
 
 async fn compact(member: &Arc<Member>, revision: i64) {
-    if revision <= member.reader.compact_revision().max(0) {
+    if revision <= member.reader().compact_revision().max(0) {
         return;
     }
     let request = InternalRaftRequest {

@@ -4,12 +4,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use portunus_mvcc::ReadError;
 use portunus_mvcc::watch::{Compacted, History, Hub, Limits, RevisionEvents, SyncBudget};
-use portunus_mvcc::{ReadError, Reader};
 use portunus_proto::EtcdError;
 use portunus_proto::mvccpb::KeyValue;
 
-use super::stop::StopSwitch;
+use super::Member;
 
 /// Watches that lag are looked after at least this often.
 const SYNC_INTERVAL_MAX: Duration = Duration::from_millis(100);
@@ -22,20 +22,15 @@ const LAST_STRETCH: SyncBudget = SyncBudget {
 };
 
 /// The store's past, for watches. What cannot be read ends the member.
-pub struct StoreHistory<'a> {
-    /// Where the past is.
-    pub reader: &'a Reader,
-    /// Told of what cannot be read.
-    pub stop: &'a StopSwitch,
-}
+pub struct StoreHistory<'a>(pub &'a Member);
 
 impl History for StoreHistory<'_> {
     fn revision(&self) -> i64 {
-        self.reader.revision()
+        self.0.reader().revision()
     }
 
     fn compact_revision(&self) -> i64 {
-        self.reader.compact_revision().max(0)
+        self.0.reader().compact_revision().max(0)
     }
 
     fn events_since(
@@ -43,13 +38,13 @@ impl History for StoreHistory<'_> {
         from: i64,
         revisions_max: usize,
     ) -> Result<Vec<Arc<RevisionEvents>>, Compacted> {
-        match self.reader.events_since(from, revisions_max) {
+        match self.0.reader().events_since(from, revisions_max) {
             Ok(events) => Ok(events),
             Err(ReadError::Refused(EtcdError::Compacted)) => Err(Compacted {
                 compact_revision: self.compact_revision(),
             }),
             Err(fault) => {
-                self.stop.fatal(&fault);
+                self.0.stop.fatal(&fault);
                 Ok(Vec::new())
             }
         }
@@ -57,10 +52,11 @@ impl History for StoreHistory<'_> {
 
     fn prev_kv(&self, key: &[u8], mod_revision: i64) -> Option<KeyValue> {
         let key = Bytes::copy_from_slice(key);
-        self.reader
+        self.0
+            .reader()
             .version_before(&key, mod_revision)
             .unwrap_or_else(|fault| {
-                self.stop.fatal(&fault);
+                self.0.stop.fatal(&fault);
                 None
             })
     }
@@ -116,7 +112,7 @@ impl Watches {
 
     /// Lets lagging watches catch up and sends progress notices, until told to stop.
     pub fn run_catch_up(&self, history: &StoreHistory<'_>) {
-        while !history.stop.is_stopping() {
+        while !history.0.stop.is_stopping() {
             let plan = self.lock().sync_plan(SyncBudget::default());
             // Reading history may go to disk; the hub is free meanwhile.
             let batch = plan.read(history);

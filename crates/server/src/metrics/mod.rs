@@ -221,6 +221,11 @@ impl Metrics {
         })
     }
 
+    /// Where parts of the member register what they count themselves.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
     /// The text Prometheus reads.
     pub fn render(&self, member: &Arc<Member>) -> Result<Vec<u8>, MetricsError> {
         self.gauges.read(member);
@@ -242,11 +247,12 @@ impl Gauges {
         self.proposals_applied.set(int(member.applied.index()));
         self.quota_bytes
             .set(member.config.quota_bytes.map_or(0, int));
-        let sizes = member.reader.sizes();
+        let sizes = member.reader().sizes();
         self.total_bytes.set(int(sizes.total_bytes));
         self.in_use_bytes.set(int(sizes.in_use_bytes));
-        self.current_revision.set(member.reader.revision());
-        self.compact_revision.set(member.reader.compact_revision());
+        self.current_revision.set(member.reader().revision());
+        self.compact_revision
+            .set(member.reader().compact_revision());
         let hub = member.watches.lock().stats();
         self.watchers.set(int(hub.watchers as u64));
         self.watch_streams.set(int(hub.streams as u64));

@@ -19,6 +19,7 @@ use hyper_util::service::TowerToHyperService;
 use thiserror::Error;
 use tokio::sync::mpsc;
 
+use crate::config::ListenUrl;
 use crate::member::{Member, patience};
 use crate::{grpc, http};
 
@@ -38,29 +39,38 @@ pub struct Servers {
 #[allow(missing_docs)] // the fields are the ones the messages print
 pub enum ListenError {
     /// Somebody has it.
-    #[error(
-        "{url} is taken: stop the program that listens there, or choose another with --listen-client-urls"
-    )]
-    Taken { url: String, source: io::Error },
+    #[error("{url} is taken: stop the program that listens there, or choose another with --{flag}")]
+    Taken {
+        url: String,
+        flag: &'static str,
+        source: io::Error,
+    },
     /// Something else.
-    #[error("cannot listen at {url}: check --listen-client-urls")]
-    Refused { url: String, source: io::Error },
+    #[error("cannot listen at {url}: check --{flag}")]
+    Refused {
+        url: String,
+        flag: &'static str,
+        source: io::Error,
+    },
     /// No thread could be had.
     #[error("no thread could be started")]
     Thread(#[source] io::Error),
 }
 
-/// Binds every address. Done before anything else, so that a taken port is found at once.
-pub fn bind(config: &crate::config::Config) -> Result<Vec<TcpListener>, ListenError> {
+/// Binds every address of a flag. Done before anything else, so that a taken port is found
+/// at once.
+pub fn bind(urls: &[ListenUrl], flag: &'static str) -> Result<Vec<TcpListener>, ListenError> {
     let mut listeners = Vec::new();
-    for listen in &config.listen_client_urls {
+    for listen in urls {
         let refused = |source: io::Error| match source.kind() {
             io::ErrorKind::AddrInUse => ListenError::Taken {
                 url: listen.url.clone(),
+                flag,
                 source,
             },
             _ => ListenError::Refused {
                 url: listen.url.clone(),
+                flag,
                 source,
             },
         };

@@ -50,6 +50,7 @@ pub fn member_flags(dir: &Path) -> Vec<String> {
         format!("--data-dir={}", dir.display()),
         "--listen-client-urls=http://127.0.0.1:0".to_owned(),
         "--advertise-client-urls=http://127.0.0.1:2379".to_owned(),
+        "--listen-peer-urls=http://127.0.0.1:0".to_owned(),
     ]
 }
 

@@ -1,0 +1,78 @@
+//! The leader's snapshot becomes the store.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use portunus_mvcc::backend::{Backend, Lmdb, LmdbConfig};
+use portunus_mvcc::{EntryId, Store};
+use portunus_proto::raftpb::SnapshotMetadata;
+
+use super::alarms::Alarms;
+use super::{Applier, ApplyFaultError};
+use crate::member::membership::{Membership, conf_state};
+use crate::member::{lessor, store_config, store_hooks};
+
+impl Applier {
+    /// Replaces everything: the snapshot is ready beside the backend, and in the log.
+    pub(super) fn install(&mut self, snapshot: &SnapshotMetadata) -> Result<(), ApplyFaultError> {
+        let index = snapshot.index;
+        let applied = self.store.applied().map_or(0, |applied| applied.index);
+        if applied >= index {
+            // A crash came between installing it and saying so.
+            self.member.consensus.applied(applied);
+            return Ok(());
+        }
+        let started = Instant::now();
+        let member = Arc::clone(&self.member);
+        let path = member
+            .data_dir
+            .install(index)
+            .map_err(|source| ApplyFaultError::Install { index, source })?;
+        let opened = Lmdb::open(&path, LmdbConfig::default());
+        let backend: Arc<dyn Backend> =
+            Arc::new(opened.map_err(|source| ApplyFaultError::InstalledBackend { index, source })?);
+        let opened = Store::open(
+            backend,
+            store_config(&member.config),
+            store_hooks(&member.stop),
+        );
+        let (store, restored) =
+            opened.map_err(|source| ApplyFaultError::InstalledStore { index, source })?;
+        let fault = |source| ApplyFaultError::Membership { index, source };
+        let lessor = lessor(&member.config, &store)
+            .map_err(|source| ApplyFaultError::InstalledLease { index, source })?;
+        self.membership = Membership::load(&store).map_err(fault)?;
+        self.conf_state = conf_state(&store)
+            .map_err(fault)?
+            .or_else(|| snapshot.conf_state.clone())
+            .unwrap_or_default();
+        self.alarms =
+            Alarms::load(&store).map_err(|source| ApplyFaultError::Decode { index, source })?;
+        let position = store.applied().unwrap_or(EntryId {
+            index,
+            term: snapshot.term,
+        });
+
+        // Readers first: whoever is told of the new index must find it.
+        member.replace_reader(store.reader());
+        *member.leases.lock() = lessor;
+        member.alarms.store(Arc::new(self.alarms.clone()));
+        member.membership.store(Arc::new(self.membership.clone()));
+        member.watches.lock().restore(restored.revision);
+        member.watches.ring();
+        drop(std::mem::replace(&mut self.store, store));
+        self.snapshot_index = position.index;
+        self.is_compacting = true;
+        member.peers.set_members(&self.membership);
+        member.applied.advance(position.index, position.term);
+        member.consensus.applied(position.index);
+        member.data_dir.remove_leftovers();
+        tracing::info!(
+            index,
+            revision = restored.revision,
+            took_ms = started.elapsed().as_millis() as u64,
+            "the snapshot of the leader is installed"
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,119 @@
+//! How a member comes to its log: founding, joining, or coming back.
+
+use portunus_consensus::bootstrap::{
+    self, BackendPosition, Boot, NewClusterError, RestartError, force_new_cluster, member_id,
+};
+use portunus_mvcc::Store;
+use portunus_proto::raftpb::ConfState;
+use portunus_rafthttp::PeerClient;
+use portunus_wal::{WalOptions, WriteError};
+use thiserror::Error;
+use tokio::runtime::Runtime;
+
+use super::membership::MemberRecord;
+use crate::config::Config;
+use crate::peers::join::{self, JoinError};
+
+/// A member that can start.
+pub struct Booted {
+    /// Its log and what it knows.
+    pub boot: Boot,
+    /// Members it learned of from others, not from its log.
+    pub remotes: Vec<MemberRecord>,
+}
+
+/// Why a member has no log to start from.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum BootError {
+    /// A new log.
+    #[error("the write-ahead log cannot be created")]
+    NewLog(#[from] NewClusterError),
+    /// An old log.
+    #[error("the write-ahead log cannot be opened")]
+    OldLog(#[from] RestartError),
+    /// The others.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+    /// The log of a cluster that is made anew.
+    #[error("the write-ahead log cannot be continued")]
+    Continue(#[from] WriteError),
+    /// There is nothing to make a cluster of.
+    #[error("--force-new-cluster needs the data of a member: there is none in {dir}")]
+    NothingToForce {
+        /// The data directory.
+        dir: String,
+    },
+}
+
+/// Restarts from the log, or begins a new one where there is none.
+pub fn boot(
+    config: &Config,
+    store: &Store,
+    conf_state: Option<ConfState>,
+    runtime: &Runtime,
+) -> Result<Booted, BootError> {
+    let position = BackendPosition {
+        applied_index: store.applied().map_or(0, |applied| applied.index),
+        conf_state,
+    };
+    let mut remotes = Vec::new();
+    let restarted = bootstrap::restart(&config.wal_dir, WalOptions::default(), &position);
+    let boot = match restarted {
+        Ok(mut boot) => {
+            if config.cluster.force_new {
+                tracing::warn!(
+                    "making a cluster of one of this member, as --force-new-cluster says"
+                );
+                force_new_cluster(&mut boot)?;
+            }
+            boot
+        }
+        Err(RestartError::NoLog { .. } | RestartError::Blank { .. })
+            if position.applied_index == 0 =>
+        {
+            if config.cluster.force_new {
+                return Err(BootError::NothingToForce {
+                    dir: config.data_dir.display().to_string(),
+                });
+            }
+            let client = PeerClient::new(&portunus_rafthttp::Config::default());
+            if config.cluster.is_existing {
+                let found = runtime.block_on(join::find(config, &client))?;
+                remotes = found.members;
+                bootstrap::join(&config.wal_dir, WalOptions::default(), found.identity)?
+            } else {
+                found_cluster(config, &client, runtime)?
+            }
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if let Some(torn) = &boot.torn_tail {
+        tracing::warn!(
+            file = %torn.file.display(),
+            offset = torn.offset,
+            bytes = torn.bytes,
+            "a record at the end of the log was torn by a crash and cut off; nothing acknowledged was in it"
+        );
+    }
+    Ok(Booted { boot, remotes })
+}
+
+fn found_cluster(
+    config: &Config,
+    client: &PeerClient,
+    runtime: &Runtime,
+) -> Result<Boot, BootError> {
+    let cluster = &config.cluster;
+    if cluster.initial_members.len() > 1 {
+        let own_id = member_id(&cluster.advertise_peer_urls, &cluster.token);
+        runtime.block_on(join::refuse_second_founding(config, client, own_id))?;
+    }
+    Ok(bootstrap::new_cluster(
+        &config.wal_dir,
+        WalOptions::default(),
+        &config.name,
+        &cluster.initial_members,
+        &cluster.token,
+    )?)
+}

@@ -1,0 +1,281 @@
+//! Changing who is in the cluster: checks before a change is proposed, as etcd makes them.
+//!
+//! They keep an operator from losing the quorum by accident. What must hold in any case is
+//! judged again by every member when the change is applied ([`super::membership`]).
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use portunus_consensus::ProposeError;
+use portunus_consensus::bootstrap::added_member_id;
+use portunus_proto::EtcdError;
+use portunus_proto::raftpb::{ConfChange, ConfChangeType};
+use serde::Serialize;
+
+use super::membership::{MemberRecord, Membership};
+use super::{Member, patience, request_timeout};
+use crate::peers::ask::Asked;
+
+/// A member counts as healthy if it is connected for this long.
+const HEALTHY_AFTER: Duration = Duration::from_secs(5);
+/// A learner is ready once it has this share of the leader's log, in percent.
+const READY_PERCENT: u64 = 90;
+/// Between two attempts to reach a leader.
+const LEADER_RETRY: Duration = Duration::from_millis(50);
+
+/// What a promotion carries through the log.
+#[derive(Serialize)]
+struct Promotion {
+    id: u64,
+    #[serde(rename = "peerURLs")]
+    peer_urls: Option<Vec<String>>,
+    #[serde(rename = "isPromote")]
+    is_promote: bool,
+}
+
+impl Member {
+    /// Adds a member; returns it, and everybody after the change.
+    pub async fn add_member(
+        &self,
+        peer_urls: Vec<String>,
+        is_learner: bool,
+    ) -> Result<(MemberRecord, Arc<Membership>), EtcdError> {
+        self.check_addition(is_learner)?;
+        let now_s = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs());
+        let record = MemberRecord {
+            id: added_member_id(&peer_urls, now_s),
+            peer_urls: Some(peer_urls),
+            is_learner,
+            name: String::new(),
+            client_urls: Vec::new(),
+        };
+        let kind = match is_learner {
+            true => ConfChangeType::ConfChangeAddLearnerNode,
+            false => ConfChangeType::ConfChangeAddNode,
+        };
+        let membership = self.reconfigure(kind, record.id, json(&record)).await?;
+        Ok((record, membership))
+    }
+
+    /// Removes a member, for good.
+    pub async fn remove_member(&self, id: u64) -> Result<Arc<Membership>, EtcdError> {
+        self.check_removal(id)?;
+        let kind = ConfChangeType::ConfChangeRemoveNode;
+        self.reconfigure(kind, id, Bytes::new()).await
+    }
+
+    /// Gives a member other peer URLs.
+    pub async fn update_member(
+        &self,
+        id: u64,
+        peer_urls: Vec<String>,
+    ) -> Result<Arc<Membership>, EtcdError> {
+        let record = MemberRecord {
+            id,
+            peer_urls: Some(peer_urls),
+            is_learner: false,
+            name: String::new(),
+            client_urls: Vec::new(),
+        };
+        let kind = ConfChangeType::ConfChangeUpdateNode;
+        self.reconfigure(kind, id, json(&record)).await
+    }
+
+    /// Makes a learner a voter; only the leader can judge whether it is ready.
+    pub async fn promote_member(&self, id: u64) -> Result<Arc<Membership>, EtcdError> {
+        let timeout = request_timeout(self.config.election_timeout);
+        let attempts = async {
+            loop {
+                let leader = self.consensus.status().leader;
+                if leader == self.identity.member_id {
+                    return self.promote_here(id).await;
+                }
+                let membership = self.membership.load_full();
+                if let Some(leader) = membership.get(leader) {
+                    let asked = Asked {
+                        client: self.peers.client(),
+                        urls: leader.peer_urls.as_deref().unwrap_or_default(),
+                        timeout,
+                    };
+                    match asked.promote(id).await {
+                        Ok(_) => {
+                            // It is committed; what this member tells its clients follows.
+                            let _ = self.linearizable().await;
+                            return Ok(self.membership.load_full());
+                        }
+                        Err(
+                            refusal @ (EtcdError::MemberNotFound
+                            | EtcdError::MemberNotLearner
+                            | EtcdError::LearnerNotReady),
+                        ) => return Err(refusal),
+                        Err(_) => {}
+                    }
+                }
+                tokio::time::sleep(LEADER_RETRY).await;
+            }
+        };
+        patience::within(timeout, attempts)
+            .await
+            .unwrap_or(Err(EtcdError::Timeout))
+    }
+
+    /// The same, on the leader.
+    pub async fn promote_here(&self, id: u64) -> Result<Arc<Membership>, EtcdError> {
+        self.check_promotion(id)?;
+        let promotion = Promotion {
+            id,
+            peer_urls: None,
+            is_promote: true,
+        };
+        let kind = ConfChangeType::ConfChangeAddNode;
+        self.reconfigure(kind, id, json(&promotion)).await
+    }
+
+    /// Hands leadership to another voter and waits until it leads.
+    pub async fn move_leader(&self, to: u64) -> Result<(), EtcdError> {
+        let own = self.identity.member_id;
+        if self.consensus.status().leader != own {
+            return Err(EtcdError::NotLeader);
+        }
+        let is_voter = (self.membership.load().get(to)).is_some_and(|member| !member.is_learner);
+        if !is_voter {
+            return Err(EtcdError::BadLeaderTransferee);
+        }
+        if to == own {
+            return Ok(());
+        }
+        let mut leadership = self.leadership.subscribe();
+        self.consensus.transfer_leader(to);
+        let timeout = request_timeout(self.config.election_timeout);
+        let moved = leadership.wait_for(|leadership| leadership.leader == to);
+        match patience::within(timeout, moved).await {
+            Some(_) => Ok(()),
+            None => Err(EtcdError::TimeoutLeaderTransfer),
+        }
+    }
+
+    async fn reconfigure(
+        &self,
+        kind: ConfChangeType,
+        node_id: u64,
+        context: Bytes,
+    ) -> Result<Arc<Membership>, EtcdError> {
+        let id = self.request_ids.next();
+        let waiting = self.waiters.register(id);
+        let change = ConfChange {
+            id,
+            r#type: kind.into(),
+            node_id,
+            context,
+        };
+        match self.consensus.propose_conf_change(change) {
+            Ok(()) => {}
+            Err(ProposeError::Stopped) => return Err(EtcdError::Stopped),
+            Err(_) => return Err(EtcdError::TooManyRequests),
+        }
+        let started = std::time::Instant::now();
+        let timeout = request_timeout(self.config.election_timeout);
+        match patience::within(timeout, waiting.answer()).await {
+            Some(answer) => answer.map(|_| self.membership.load_full()),
+            None => Err(self.why_late(started)),
+        }
+    }
+
+    fn check_addition(&self, is_learner: bool) -> Result<(), EtcdError> {
+        if !self.config.cluster.strict_reconfig {
+            return Ok(());
+        }
+        let membership = self.membership.load();
+        if !is_learner && !has_quorum_started(&membership, Change::Add) {
+            return Err(EtcdError::MemberNotEnoughStarted);
+        }
+        let voters: Vec<u64> = voters(&membership).map(|member| member.id).collect();
+        let count = voters.len();
+        if self.peers.active_for(voters, HEALTHY_AFTER) < count {
+            return Err(EtcdError::Unhealthy);
+        }
+        Ok(())
+    }
+
+    fn check_removal(&self, id: u64) -> Result<(), EtcdError> {
+        let membership = self.membership.load();
+        let Some(member) = membership.get(id) else {
+            return Err(EtcdError::MemberNotFound);
+        };
+        if !self.config.cluster.strict_reconfig || member.is_learner {
+            return Ok(());
+        }
+        if !has_quorum_started(&membership, Change::Remove(id)) {
+            return Err(EtcdError::MemberNotEnoughStarted);
+        }
+        // Who is down is no part of the quorum that is left.
+        if id != self.identity.member_id && self.peers.active_since(id).is_none() {
+            return Ok(());
+        }
+        let voters: Vec<u64> = voters(&membership).map(|member| member.id).collect();
+        let count = voters.len();
+        let active = self.peers.active_for(voters, HEALTHY_AFTER);
+        if active.saturating_sub(1) < 1 + (count - 1) / 2 {
+            return Err(EtcdError::Unhealthy);
+        }
+        Ok(())
+    }
+
+    fn check_promotion(&self, id: u64) -> Result<(), EtcdError> {
+        let membership = self.membership.load();
+        match membership.get(id) {
+            None => return Err(EtcdError::MemberNotFound),
+            Some(member) if !member.is_learner => return Err(EtcdError::MemberNotLearner),
+            Some(_) => {}
+        }
+        let leader_has = self.consensus.status().last_index;
+        let learner_has = self.consensus.matched(id).unwrap_or(0);
+        if learner_has.saturating_mul(100) < leader_has.saturating_mul(READY_PERCENT) {
+            return Err(EtcdError::LearnerNotReady);
+        }
+        if self.config.cluster.strict_reconfig && !has_quorum_started(&membership, Change::Add) {
+            return Err(EtcdError::MemberNotEnoughStarted);
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Change {
+    Add,
+    Remove(u64),
+}
+
+fn voters(membership: &Membership) -> impl Iterator<Item = &MemberRecord> {
+    membership.iter().filter(|member| !member.is_learner)
+}
+
+/// Whether those who have started are a quorum after the change. A member has started once
+/// it has told its name.
+fn has_quorum_started(membership: &Membership, change: Change) -> bool {
+    let stays = |member: &&MemberRecord| match change {
+        Change::Add => true,
+        Change::Remove(id) => member.id != id,
+    };
+    let (mut members, mut started) = (0, 0);
+    for member in voters(membership).filter(stays) {
+        members += 1;
+        started += usize::from(!member.name.is_empty());
+    }
+    if matches!(change, Change::Add) {
+        members += 1;
+        // One member becomes two: there is no other way to grow.
+        if started == 1 && members == 2 {
+            return true;
+        }
+    }
+    started > members / 2
+}
+
+fn json(value: &impl Serialize) -> Bytes {
+    // Numbers and strings always serialize.
+    serde_json::to_vec(value).unwrap_or_default().into()
+}

@@ -1,0 +1,212 @@
+//! The cluster version: the leader asks everybody, decides, and lets the log tell all.
+//!
+//! It rises when every member can keep up, and falls only for a downgrade that an operator
+//! asked for. A member that does not answer keeps it where it is.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use portunus_gates::{MajorMinor, Version};
+use portunus_proto::EtcdError;
+use portunus_proto::etcdserverpb::InternalRaftRequest;
+use portunus_proto::membershippb::{ClusterVersionSetRequest, DowngradeInfoSetRequest};
+
+use super::Member;
+use super::membership::{DowngradeRecord, Membership};
+use crate::peers::ask::Asked;
+
+/// Between two looks at all versions.
+const MONITOR_INTERVAL: Duration = Duration::from_secs(4);
+/// A sole member need not wait for anybody.
+const FIRST_LOOK: Duration = Duration::from_millis(50);
+/// Longest wait for one member.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
+/// A cluster starts here while somebody does not answer.
+const LOWEST: MajorMinor = MajorMinor::literal("3.0");
+
+/// What the leader should propose, if anything. `versions` has everybody's, or is absent
+/// if somebody did not answer.
+fn decide(membership: &Membership, lowest_server: Option<MajorMinor>) -> Option<MajorMinor> {
+    let Some(current) = membership.cluster_version else {
+        return Some(lowest_server.unwrap_or(LOWEST));
+    };
+    let lowest_server = lowest_server?;
+    if membership.downgrade.enabled {
+        let target = target(&membership.downgrade)?;
+        let is_one_below = |version: MajorMinor| version.minus_minors(1) == target;
+        let may = |from: MajorMinor| is_one_below(from) || from < target;
+        return (target != current && may(current) && may(lowest_server)).then_some(target);
+    }
+    (current < lowest_server && current.major() == lowest_server.major()).then_some(lowest_server)
+}
+
+fn target(downgrade: &DowngradeRecord) -> Option<MajorMinor> {
+    Version::parse(&downgrade.target_version)
+        .ok()
+        .map(|version| version.major_minor())
+}
+
+/// Runs as long as the member; does something only while it leads.
+pub async fn monitor(member: Arc<Member>) {
+    let mut leadership = member.leadership.subscribe();
+    loop {
+        let leads = leadership.borrow_and_update().leader == member.identity.member_id;
+        let pause = if leads {
+            raise_or_lower(&member).await
+        } else {
+            MONITOR_INTERVAL
+        };
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            _ = leadership.changed() => {}
+            () = member.versions_changed.notified() => {}
+            () = member.stop.stopped() => return,
+        }
+    }
+}
+
+async fn raise_or_lower(member: &Arc<Member>) -> Duration {
+    let versions = member.server_versions().await;
+    let lowest = versions.and_then(|versions| versions.into_values().min());
+    let membership = member.membership.load_full();
+    if let Some(version) = decide(&membership, lowest) {
+        let request = InternalRaftRequest {
+            cluster_version_set: Some(ClusterVersionSetRequest {
+                ver: format!("{version}.0"),
+                cluster_params: None,
+            }),
+            ..InternalRaftRequest::default()
+        };
+        if let Err(error) = member.propose(request).await {
+            tracing::warn!(%error, %version, "the cluster version could not be set; it is tried again");
+            return FIRST_LOOK;
+        }
+    }
+    MONITOR_INTERVAL
+}
+
+/// Ends a downgrade once everybody has arrived.
+pub async fn end_downgrades(member: Arc<Member>) {
+    let interval = member.config.cluster.downgrade_check_interval;
+    if interval.is_zero() {
+        return;
+    }
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(interval) => {}
+            () = member.stop.stopped() => return,
+        }
+        let downgrade = member.membership.load().downgrade.clone();
+        let leads = member.consensus.status().leader == member.identity.member_id;
+        let Some(target) = target(&downgrade).filter(|_| leads && downgrade.enabled) else {
+            continue;
+        };
+        let versions = member.server_versions().await;
+        if versions.is_some_and(|versions| versions.values().all(|version| *version == target)) {
+            tracing::info!(%target, "every member has arrived: the downgrade is over");
+            if let Err(error) = member.set_downgrade(None).await {
+                tracing::warn!(%error, "the end of the downgrade could not be recorded yet");
+            }
+        }
+    }
+}
+
+impl Member {
+    /// What every member behaves as; `None` if somebody does not answer.
+    pub async fn server_versions(&self) -> Option<BTreeMap<u64, MajorMinor>> {
+        let membership = self.membership.load_full();
+        let mut versions = BTreeMap::new();
+        for record in membership.iter() {
+            if record.id == self.identity.member_id {
+                versions.insert(record.id, self.config.version.emulation());
+                continue;
+            }
+            let asked = Asked {
+                client: self.peers.client(),
+                urls: record.peer_urls.as_deref().unwrap_or_default(),
+                timeout: ANSWER_TIME_MAX,
+            };
+            let version = asked.versions().await?.server()?.major_minor();
+            versions.insert(record.id, version);
+        }
+        // A member that is not in the list yet: nothing is known.
+        (!versions.is_empty()).then_some(versions)
+    }
+
+    /// Checks a downgrade and returns the version the cluster has now.
+    pub async fn validate_downgrade(&self, target: &str) -> Result<MajorMinor, EtcdError> {
+        // What was decided before must be known here.
+        self.linearizable().await?;
+        let membership = self.membership.load();
+        let target = Version::parse(target)
+            .map_err(|_| EtcdError::WrongDowngradeVersionFormat)?
+            .major_minor();
+        let current = membership
+            .cluster_version
+            .ok_or(EtcdError::ClusterVersionUnavailable)?;
+        if target == current || target != current.minus_minors(1) {
+            return Err(EtcdError::InvalidDowngradeTargetVersion);
+        }
+        if membership.downgrade.enabled {
+            return Err(EtcdError::DowngradeInProcess);
+        }
+        Ok(current)
+    }
+
+    /// Begins a downgrade to a version, or ends it.
+    pub async fn set_downgrade(&self, target: Option<MajorMinor>) -> Result<(), EtcdError> {
+        let request = InternalRaftRequest {
+            downgrade_info_set: Some(DowngradeInfoSetRequest {
+                enabled: target.is_some(),
+                ver: target.map_or_else(String::new, |version| format!("{version}.0")),
+            }),
+            ..InternalRaftRequest::default()
+        };
+        self.propose(request).await.map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn version(text: &str) -> MajorMinor {
+        text.parse().unwrap()
+    }
+
+    fn membership(current: Option<&str>, target: Option<&str>) -> Membership {
+        Membership {
+            cluster_version: current.map(version),
+            downgrade: DowngradeRecord {
+                target_version: target.map(|text| format!("{text}.0")).unwrap_or_default(),
+                enabled: target.is_some(),
+            },
+            ..Membership::default()
+        }
+    }
+
+    #[test]
+    fn the_version_follows_the_slowest_and_falls_only_when_told() {
+        for (current, target, lowest, expected) in [
+            (None, None, None, Some("3.0")),
+            (None, None, Some("3.7"), Some("3.7")),
+            (Some("3.6"), None, Some("3.8"), Some("3.8")),
+            (Some("3.7"), None, None, None),
+            (Some("3.7"), None, Some("3.7"), None),
+            (Some("3.8"), None, Some("3.7"), None),
+            (Some("3.8"), Some("3.7"), Some("3.8"), Some("3.7")),
+            (Some("3.8"), Some("3.7"), None, None),
+            // Already there, some members have arrived.
+            (Some("3.7"), Some("3.7"), Some("3.7"), None),
+            (Some("3.8"), Some("3.6"), Some("3.8"), None),
+        ] {
+            let decided = decide(&membership(current, target), lowest.map(version));
+            assert_eq!(
+                decided,
+                expected.map(version),
+                "{current:?} {target:?} {lowest:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Finding a cluster that is there already, and whether this member fits into it.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::Duration;
+
+use portunus_consensus::bootstrap::{Identity, InitialMember};
+use portunus_gates::MajorMinor;
+use portunus_rafthttp::PeerClient;
+use thiserror::Error;
+
+use super::ask::Asked;
+use crate::config::{ClusterConfig, Config};
+use crate::member::membership::MemberRecord;
+
+/// Longest wait for one peer's answer.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+/// A peer that is asked only whether it is there at all.
+const LOOK_TIME_MAX: Duration = Duration::from_secs(1);
+/// The oldest version a cluster may have, as every version of etcd says.
+const OLDEST: MajorMinor = MajorMinor::literal("3.0");
+
+/// A cluster that was found.
+#[derive(Debug)]
+pub struct Found {
+    /// Who this member is in it.
+    pub identity: Identity,
+    /// Everybody in it.
+    pub members: Vec<MemberRecord>,
+}
+
+/// Why a cluster cannot be joined.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+#[allow(missing_docs)] // the fields are the ones the messages print
+pub enum JoinError {
+    /// Nobody answers.
+    #[error(
+        "no member of the cluster answers at {}: check --initial-cluster, and that they run", urls.join(", ")
+    )]
+    Nobody { urls: Vec<String> },
+    /// The list is not the cluster.
+    #[error(
+        "--initial-cluster lists {listed} members, but the cluster has {found}: list exactly those that `member list` shows"
+    )]
+    Count { listed: usize, found: usize },
+    /// Somebody is not in the cluster.
+    #[error(
+        "the cluster has no member at {}, which --initial-cluster has for {name}: use the URLs that `member list` shows, or add the member first", urls.join(", ")
+    )]
+    Unknown { name: String, urls: Vec<String> },
+    /// Versions that do not fit.
+    #[error(
+        "member {member} has version {theirs}, and this one can only join members from {lowest} to {highest}: see `downgrade` and --emulated-version"
+    )]
+    Version {
+        member: String,
+        theirs: String,
+        lowest: String,
+        highest: String,
+    },
+    /// It was here before.
+    #[error(
+        "member {name} has already been bootstrapped: its data directory is lost or another one; remove the member, add it again, and start it with --initial-cluster-state=existing"
+    )]
+    Bootstrapped { name: String },
+}
+
+fn other_urls(config: &ClusterConfig, own_name: &str) -> Vec<String> {
+    let others = config
+        .initial_members
+        .iter()
+        .filter(|member| member.name != own_name);
+    let mut urls: Vec<String> = others.flat_map(|member| member.peer_urls.clone()).collect();
+    urls.sort();
+    urls
+}
+
+async fn ask_members(
+    client: &PeerClient,
+    urls: &[String],
+    timeout: Duration,
+) -> Option<(u64, Vec<MemberRecord>)> {
+    Asked {
+        client,
+        urls,
+        timeout,
+    }
+    .members()
+    .await
+}
+
+/// A founder that was running before must not start again with an empty log: it would
+/// forget what it promised.
+pub async fn refuse_second_founding(
+    config: &Config,
+    client: &PeerClient,
+    own_id: u64,
+) -> Result<(), JoinError> {
+    let urls = other_urls(&config.cluster, &config.name);
+    let Some((_, members)) = ask_members(client, &urls, LOOK_TIME_MAX).await else {
+        return Ok(());
+    };
+    let was_running = members
+        .iter()
+        .any(|member| member.id == own_id && !member.client_urls.is_empty());
+    if was_running {
+        return Err(JoinError::Bootstrapped {
+            name: config.name.clone(),
+        });
+    }
+    Ok(())
+}
+
+/// Finds the cluster this member was added to.
+pub async fn find(config: &Config, client: &PeerClient) -> Result<Found, JoinError> {
+    let urls = other_urls(&config.cluster, &config.name);
+    let found = ask_members(client, &urls, ANSWER_TIME_MAX).await;
+    let Some((cluster_id, members)) = found else {
+        return Err(JoinError::Nobody { urls });
+    };
+    let listed = &config.cluster.initial_members;
+    if listed.len() != members.len() {
+        return Err(JoinError::Count {
+            listed: listed.len(),
+            found: members.len(),
+        });
+    }
+    let mut own_id = None;
+    for member in listed {
+        let Some(known) = members.iter().find(|known| is_same(known, member)) else {
+            return Err(JoinError::Unknown {
+                name: member.name.clone(),
+                urls: member.peer_urls.clone(),
+            });
+        };
+        if member.name == config.name {
+            own_id = Some(known.id);
+        }
+    }
+    let Some(member_id) = own_id else {
+        return Err(JoinError::Unknown {
+            name: config.name.clone(),
+            urls: config.cluster.advertise_peer_urls.clone(),
+        });
+    };
+    check_versions(config, client, &members, member_id).await?;
+    Ok(Found {
+        identity: Identity {
+            member_id,
+            cluster_id,
+        },
+        members,
+    })
+}
+
+fn is_same(known: &MemberRecord, listed: &InitialMember) -> bool {
+    let sorted = |urls: &[String]| {
+        let mut urls = urls.to_vec();
+        urls.sort();
+        urls
+    };
+    let known = sorted(known.peer_urls.as_deref().unwrap_or_default());
+    let listed = sorted(&listed.peer_urls);
+    known == listed || addresses(&known).is_some_and(|known| Some(known) == addresses(&listed))
+}
+
+/// Where URLs lead; `None` if one leads nowhere.
+fn addresses(urls: &[String]) -> Option<Vec<SocketAddr>> {
+    let mut all = Vec::new();
+    for url in urls {
+        let authority = url.strip_prefix("http://")?;
+        all.extend(authority.to_socket_addrs().ok()?);
+    }
+    all.sort();
+    all.dedup();
+    Some(all)
+}
+
+async fn check_versions(
+    config: &Config,
+    client: &PeerClient,
+    members: &[MemberRecord],
+    own_id: u64,
+) -> Result<(), JoinError> {
+    let own = config.version.emulation();
+    let (mut lowest, mut highest) = (OLDEST, own);
+    let others: Vec<&MemberRecord> = members.iter().filter(|it| it.id != own_id).collect();
+    let asked = |member: &MemberRecord| {
+        let urls = member.peer_urls.clone().unwrap_or_default();
+        (member.name.clone(), urls)
+    };
+    for (_, urls) in others.iter().map(|member| asked(member)) {
+        let asked = Asked {
+            client,
+            urls: &urls,
+            timeout: ANSWER_TIME_MAX,
+        };
+        if asked.downgrade_enabled().await == Some(true) {
+            // While the cluster goes down by one version, who joins is there already.
+            lowest = own.plus_minors(1);
+            highest = lowest;
+            break;
+        }
+    }
+    let mut anybody = false;
+    for (name, urls) in others.iter().map(|member| asked(member)) {
+        let asked = Asked {
+            client,
+            urls: &urls,
+            timeout: ANSWER_TIME_MAX,
+        };
+        let Some(versions) = asked.versions().await else {
+            continue;
+        };
+        // A cluster whose version is not decided yet takes anybody.
+        let Ok(theirs) = versions.etcdcluster.parse::<MajorMinor>() else {
+            anybody = true;
+            continue;
+        };
+        if theirs < lowest || theirs > highest {
+            return Err(JoinError::Version {
+                member: name,
+                theirs: theirs.to_string(),
+                lowest: lowest.to_string(),
+                highest: highest.to_string(),
+            });
+        }
+        anybody = true;
+    }
+    if !anybody {
+        let urls = others.iter().filter_map(|member| member.peer_urls.clone());
+        return Err(JoinError::Nobody {
+            urls: urls.flatten().collect(),
+        });
+    }
+    Ok(())
+}

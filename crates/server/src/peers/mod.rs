@@ -1,0 +1,220 @@
+//! The other members: how to reach them, and what they ask for.
+//!
+//! ```text
+//!  consensus ──messages──▶ Peers ──▶ transport ──▶ other members
+//!  consensus ◀── PeerRaft ◀───────── transport ◀── other members
+//!  services, upkeep ──▶ ask ──▶ other members' routes
+//! ```
+//! Everything here runs on a runtime of its own, so that heartbeats never wait behind
+//! clients.
+
+pub mod ask;
+pub mod join;
+mod raft;
+pub mod routes;
+mod snapshot;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use portunus_consensus::PeerSink;
+use portunus_consensus::bootstrap::Identity;
+use portunus_proto::raftpb::Message;
+use portunus_rafthttp::{Local, PeerClient, Transport};
+use thiserror::Error;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+
+use crate::config::Config;
+use crate::member::Member;
+use crate::member::membership::{MemberRecord, Membership, PlannedChange};
+use crate::version::version_text;
+
+/// The oldest cluster version a peer may be fit for; the same in every version of etcd.
+pub const MIN_CLUSTER_VERSION: &str = "3.0.0";
+
+/// The way to all peers.
+pub struct Peers {
+    transport: Arc<Transport>,
+    client: PeerClient,
+    runtime: Runtime,
+    own_id: u64,
+    known: Mutex<BTreeSet<u64>>,
+}
+
+/// The peers' side could not be set up.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum PeersError {
+    /// No thread.
+    #[error("no thread for the peers could be started")]
+    Runtime(#[source] io::Error),
+    /// Two metrics have one name.
+    #[error("the metrics of this program clash")]
+    Metrics(#[from] prometheus::Error),
+    /// The peer port was bound, but cannot be listened at.
+    #[error("the peer port cannot be served")]
+    Listen(#[source] io::Error),
+}
+
+/// A runtime for everything that has to do with peers.
+pub fn runtime() -> Result<Runtime, PeersError> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("peers")
+        .enable_all()
+        .build()
+        .map_err(PeersError::Runtime)
+}
+
+impl Peers {
+    /// Sets up the transport. Nothing is sent or answered before [`Peers::attach`].
+    pub fn new(
+        config: &Config,
+        identity: Identity,
+        metrics: &prometheus::Registry,
+        runtime: Runtime,
+    ) -> Result<Peers, PeersError> {
+        let local = Local {
+            member_id: identity.member_id,
+            cluster_id: identity.cluster_id,
+            version: version_text(&config.version),
+            min_cluster_version: MIN_CLUSTER_VERSION.to_owned(),
+            peer_urls: config.cluster.advertise_peer_urls.clone(),
+        };
+        let transport_config = portunus_rafthttp::Config {
+            dial_timeout: Duration::from_secs(1) + config.election_timeout,
+            ..portunus_rafthttp::Config::default()
+        };
+        let client = PeerClient::new(&transport_config);
+        let transport = Transport::new(local, transport_config, metrics, runtime.handle().clone())?;
+        Ok(Peers {
+            transport,
+            client,
+            runtime,
+            own_id: identity.member_id,
+            known: Mutex::default(),
+        })
+    }
+
+    /// Where consensus puts its messages.
+    pub fn sink(&self) -> Box<dyn PeerSink> {
+        struct Sink(Arc<Transport>);
+        impl PeerSink for Sink {
+            fn send(&self, messages: Vec<Message>) {
+                self.0.send(messages);
+            }
+        }
+        Box::new(Sink(Arc::clone(&self.transport)))
+    }
+
+    /// From now on messages go and come, and peers' questions are answered.
+    pub fn attach(
+        &self,
+        member: &Arc<Member>,
+        listeners: Vec<std::net::TcpListener>,
+    ) -> Result<Vec<SocketAddr>, PeersError> {
+        self.set_members(&member.membership.load());
+        self.transport
+            .attach(Arc::new(raft::PeerRaft::new(Arc::clone(member))));
+        let mut addresses = Vec::new();
+        let _context = self.runtime.enter();
+        for listener in listeners {
+            listener.set_nonblocking(true).map_err(PeersError::Listen)?;
+            let listener = TcpListener::from_std(listener).map_err(PeersError::Listen)?;
+            addresses.push(listener.local_addr().map_err(PeersError::Listen)?);
+            let router = self.transport.router().merge(routes::router(member));
+            self.runtime
+                .spawn(routes::serve(Arc::clone(member), listener, router));
+        }
+        Ok(addresses)
+    }
+
+    /// Makes the peers exactly these members. Connections to those that stay go on.
+    pub fn set_members(&self, membership: &Membership) {
+        let mut known = self.known();
+        known.retain(|id| {
+            let stays = membership.get(*id).is_some();
+            if !stays {
+                self.transport.remove_peer(*id);
+            }
+            stays
+        });
+        for member in membership.iter().filter(|member| member.id != self.own_id) {
+            if known.insert(member.id) {
+                self.transport.add_peer(member.id, urls(member));
+            } else {
+                self.transport.update_peer(member.id, urls(member));
+            }
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Members of a cluster this one joins: they may be sent answers before they are known
+    /// from the log.
+    pub fn add_remotes(&self, members: &[MemberRecord]) {
+        for member in members.iter().filter(|member| member.id != self.own_id) {
+            self.transport.add_remote(member.id, urls(member));
+        }
+    }
+
+    /// Follows an applied change of membership.
+    pub fn follow(&self, change: &PlannedChange) {
+        match change {
+            PlannedChange::Add(record) if record.id != self.own_id => {
+                self.known().insert(record.id);
+                self.transport.add_peer(record.id, urls(record));
+            }
+            PlannedChange::Update(record) if record.id != self.own_id => {
+                self.transport.update_peer(record.id, urls(record));
+            }
+            PlannedChange::Remove(id) if *id == self.own_id => self.transport.remove_all_peers(),
+            PlannedChange::Remove(id) => {
+                self.known().remove(id);
+                self.transport.remove_peer(*id);
+            }
+            PlannedChange::Add(_) | PlannedChange::Update(_) | PlannedChange::Promote(_) => {}
+        }
+    }
+
+    /// Since when a member is connected; this one always is.
+    pub fn active_since(&self, id: u64) -> Option<Instant> {
+        self.transport.active_since(id)
+    }
+
+    /// How many of these members are connected for at least `time`, this one included.
+    pub fn active_for(&self, ids: impl IntoIterator<Item = u64>, time: Duration) -> usize {
+        let is_active = |id: &u64| {
+            *id == self.own_id
+                || self
+                    .active_since(*id)
+                    .is_some_and(|since| since.elapsed() >= time)
+        };
+        ids.into_iter().filter(is_active).count()
+    }
+
+    /// For questions to other members.
+    pub fn client(&self) -> &PeerClient {
+        &self.client
+    }
+
+    /// For work that belongs to peers.
+    pub fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    /// Ends all connections.
+    pub fn stop(&self) {
+        self.runtime.block_on(self.transport.stop());
+    }
+}
+
+fn urls(member: &MemberRecord) -> &[String] {
+    member.peer_urls.as_deref().unwrap_or_default()
+}

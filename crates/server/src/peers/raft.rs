@@ -1,0 +1,66 @@
+//! What the transport needs of this member.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use portunus_proto::raftpb::Message;
+use portunus_rafthttp::{
+    BoxFuture, BoxStream, OutgoingSnapshot, Raft, SnapshotRefused, StepRefused,
+};
+
+use super::snapshot;
+use crate::member::Member;
+
+/// A member, as its transport sees it.
+pub struct PeerRaft {
+    member: Arc<Member>,
+}
+
+impl PeerRaft {
+    /// For this member.
+    pub fn new(member: Arc<Member>) -> PeerRaft {
+        PeerRaft { member }
+    }
+}
+
+impl Raft for PeerRaft {
+    fn step(&self, message: Message) -> Result<(), StepRefused> {
+        self.member
+            .consensus
+            .step(message)
+            .map_err(|error| StepRefused::new(error.to_string()))
+    }
+
+    fn is_removed(&self, id: u64) -> bool {
+        self.member.membership.load().is_removed(id)
+    }
+
+    fn report_unreachable(&self, id: u64) {
+        self.member.consensus.report_unreachable(id);
+    }
+
+    fn report_snapshot(&self, id: u64, delivered: bool) {
+        self.member.consensus.report_snapshot(id, delivered);
+    }
+
+    fn open_snapshot(&self, message: Message) -> BoxFuture<'static, io::Result<OutgoingSnapshot>> {
+        Box::pin(snapshot::open(Arc::clone(&self.member), message))
+    }
+
+    fn receive_snapshot(
+        &self,
+        message: Message,
+        body: BoxStream<'static, io::Result<Bytes>>,
+    ) -> BoxFuture<'static, Result<(), SnapshotRefused>> {
+        Box::pin(snapshot::receive(Arc::clone(&self.member), message, body))
+    }
+
+    fn told_removed(&self, by: u64) {
+        tracing::error!(
+            by = %format_args!("{by:x}"),
+            "a peer says that this member was removed from the cluster"
+        );
+        self.member.stop_as_removed();
+    }
+}

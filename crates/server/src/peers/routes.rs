@@ -1,0 +1,224 @@
+//! What other members ask over HTTP, besides raft itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use portunus_proto::EtcdError;
+use portunus_proto::etcdserverpb::{LeaseKeepAliveRequest, LeaseKeepAliveResponse};
+use portunus_proto::leasepb::{LeaseInternalRequest, LeaseInternalResponse};
+use prost::Message;
+use serde::Deserialize;
+use tokio::net::TcpListener;
+
+use super::ask::{PeerHash, PeerHashHeader};
+use crate::http;
+use crate::member::Member;
+use crate::member::membership::MemberRecord;
+use crate::member::patience;
+
+/// Longest question.
+const BODY_BYTES_MAX: usize = 64 * 1024;
+/// A question about a lease waits this long for what was committed before it.
+const LEASE_WAIT_MAX: Duration = Duration::from_secs(1);
+/// A connection that says nothing is closed.
+const HEADER_WAIT_MAX: Duration = Duration::from_secs(60);
+
+type Shared = State<Arc<Member>>;
+
+/// All paths.
+pub fn router(member: &Arc<Member>) -> Router {
+    Router::new()
+        .route("/members", get(members))
+        .route("/members/promote/{id}", post(promote))
+        .route("/members/hashkv", get(hash_kv))
+        .route("/version", get(http::version))
+        .route("/downgrade/enabled", get(downgrade_enabled))
+        .route("/leases", post(keep_alive))
+        .route("/leases/internal", post(time_to_live))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .with_state(Arc::clone(member))
+}
+
+/// Serves peers until the member stops. HTTP/1.1 only, as etcd.
+pub async fn serve(member: Arc<Member>, listener: TcpListener, router: Router) {
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = member.stop.stopped() => return,
+        };
+        let connection = match accepted {
+            Ok((connection, _)) => connection,
+            Err(error) => {
+                tracing::warn!(%error, "a peer's connection could not be accepted");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        // Small messages must not wait for each other.
+        let _ = connection.set_nodelay(true);
+        let service = TowerToHyperService::new(router.clone());
+        let member = Arc::clone(&member);
+        tokio::spawn(async move {
+            let served = hyper::server::conn::http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEADER_WAIT_MAX)
+                .serve_connection(TokioIo::new(connection), service);
+            tokio::select! {
+                ended = served => {
+                    if let Err(error) = ended {
+                        tracing::debug!(%error, "a peer's connection ended with an error");
+                    }
+                }
+                () = member.stop.stopped() => {}
+            }
+        });
+    }
+}
+
+fn json(value: &impl serde::Serialize) -> Response {
+    match serde_json::to_string(value) {
+        // Go ends every document with a line feed.
+        Ok(text) => ([(header::CONTENT_TYPE, "application/json")], text + "\n").into_response(),
+        Err(error) => refused(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    }
+}
+
+fn refused(status: StatusCode, text: &str) -> Response {
+    (status, format!("{text}\n")).into_response()
+}
+
+fn cluster_id(member: &Member) -> (HeaderName, HeaderValue) {
+    let id = format!("{:x}", member.identity.cluster_id);
+    (
+        HeaderName::from_static("x-etcd-cluster-id"),
+        // Hex digits are always a legal value.
+        HeaderValue::from_str(&id).unwrap_or(HeaderValue::from_static("0")),
+    )
+}
+
+async fn members(State(member): Shared) -> Response {
+    let membership = member.membership.load();
+    let all: Vec<&MemberRecord> = membership.iter().collect();
+    ([cluster_id(&member)], json(&all)).into_response()
+}
+
+async fn promote(State(member): Shared, Path(id): Path<u64>) -> Response {
+    match member.promote_here(id).await {
+        Ok(membership) => json(&membership.iter().collect::<Vec<_>>()),
+        Err(error) => {
+            let status = match error {
+                EtcdError::MemberNotFound => StatusCode::NOT_FOUND,
+                EtcdError::MemberNotLearner | EtcdError::LearnerNotReady => {
+                    StatusCode::PRECONDITION_FAILED
+                }
+                EtcdError::Timeout => StatusCode::REQUEST_TIMEOUT,
+                _ => StatusCode::INTERNAL_SERVER_ERROR,
+            };
+            refused(status, error.text())
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct HashKvQuestion {
+    #[serde(default)]
+    revision: i64,
+}
+
+async fn hash_kv(State(member): Shared, headers: axum::http::HeaderMap, body: Bytes) -> Response {
+    let (name, own) = cluster_id(&member);
+    if headers.get(&name).is_some_and(|asked| asked != own) {
+        return refused(StatusCode::PRECONDITION_FAILED, "cluster ID mismatch");
+    }
+    let Ok(question) = serde_json::from_slice::<HashKvQuestion>(&body) else {
+        return refused(StatusCode::BAD_REQUEST, "error unmarshalling request");
+    };
+    let reader = member.reader().clone();
+    let hashed = tokio::task::spawn_blocking(move || reader.hash_kv(question.revision)).await;
+    match hashed {
+        Ok(Ok(hash)) => json(&PeerHash {
+            header: PeerHashHeader {
+                member_id: member.identity.member_id,
+                revision: member.reader().revision(),
+            },
+            hash: hash.hash,
+            compact_revision: hash.compact_revision,
+            hash_revision: hash.revision,
+        }),
+        Ok(Err(error)) => refused(StatusCode::BAD_REQUEST, &error.to_string()),
+        Err(error) => refused(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    }
+}
+
+async fn downgrade_enabled(State(member): Shared) -> Response {
+    if let Err(error) = member.linearizable().await {
+        return refused(StatusCode::INTERNAL_SERVER_ERROR, error.text());
+    }
+    let enabled = member.membership.load().downgrade.enabled;
+    ([cluster_id(&member)], enabled.to_string()).into_response()
+}
+
+/// What the caller knows to be committed must be known here first.
+async fn caught_up(member: &Arc<Member>) -> Result<(), Response> {
+    let commit = member.consensus.status().commit;
+    let waited = patience::within(LEASE_WAIT_MAX, member.applied.wait_for(commit));
+    waited
+        .await
+        .ok_or_else(|| refused(StatusCode::REQUEST_TIMEOUT, EtcdError::Timeout.text()))
+}
+
+fn protobuf(message: &impl Message) -> Response {
+    let kind = [(header::CONTENT_TYPE, "application/protobuf")];
+    (kind, message.encode_to_vec()).into_response()
+}
+
+fn lease_refused(error: EtcdError) -> Response {
+    let status = match error {
+        EtcdError::LeaseNotFound => StatusCode::NOT_FOUND,
+        _ => StatusCode::BAD_REQUEST,
+    };
+    refused(status, error.text())
+}
+
+async fn keep_alive(State(member): Shared, body: Bytes) -> Response {
+    let Ok(request) = LeaseKeepAliveRequest::decode(body) else {
+        return refused(StatusCode::BAD_REQUEST, "error unmarshalling request");
+    };
+    if let Err(response) = caught_up(&member).await {
+        return response;
+    }
+    match member.renew_here(request.id).await {
+        Ok(ttl) => protobuf(&LeaseKeepAliveResponse {
+            header: None,
+            id: request.id,
+            ttl,
+        }),
+        Err(error) => lease_refused(error),
+    }
+}
+
+async fn time_to_live(State(member): Shared, body: Bytes) -> Response {
+    let request = LeaseInternalRequest::decode(body)
+        .ok()
+        .and_then(|request| request.lease_time_to_live_request);
+    let Some(request) = request else {
+        return refused(StatusCode::BAD_REQUEST, "error unmarshalling request");
+    };
+    if let Err(response) = caught_up(&member).await {
+        return response;
+    }
+    match member.time_to_live_here(&request) {
+        Ok(response) => protobuf(&LeaseInternalResponse {
+            lease_time_to_live_response: Some(response),
+        }),
+        Err(error) => lease_refused(error),
+    }
+}
