@@ -22,6 +22,7 @@ pub const ORDER: &[&str] = &[
     "server",
     "client",
     "ctl",
+    "peers",
     "bench",
     "sim",
 ];
