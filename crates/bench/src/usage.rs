@@ -39,16 +39,48 @@ pub fn cpu_time(process_id: u32) -> Result<Duration, UsageError> {
     Ok(Duration::from_micros(ticks * 1_000_000 / ticks_per_second))
 }
 
-/// Memory that is resident now.
-pub fn resident_bytes(process_id: u32) -> Result<u64, UsageError> {
+/// Memory of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// Resident now.
+    pub resident_bytes: u64,
+    /// The most that was ever resident.
+    pub peak_bytes: u64,
+}
+
+/// Memory that is and was resident.
+pub fn memory(process_id: u32) -> Result<Memory, UsageError> {
     let path = format!("/proc/{process_id}/status");
     let text = read(&path)?;
-    resident_kib(&text)
-        .map(|kib| kib * 1024)
-        .ok_or(UsageError::Format {
-            path,
-            what: "VmRSS",
-        })
+    let bytes_of = |what: &'static str| {
+        kib_in(&text, what)
+            .map(|kib| kib * 1024)
+            .ok_or_else(|| UsageError::Format {
+                path: path.clone(),
+                what,
+            })
+    };
+    Ok(Memory {
+        resident_bytes: bytes_of("VmRSS:")?,
+        peak_bytes: bytes_of("VmHWM:")?,
+    })
+}
+
+/// What the process has had written to its disk so far: whole pages, and each again when it
+/// changes again after it went out, which is what the disk has to do. Not `wchar`, which
+/// counts what goes to sockets too, depending on the system call. Nothing if the kernel
+/// keeps no such count.
+#[must_use]
+pub fn written_bytes(process_id: u32) -> Option<u64> {
+    let text = read(&format!("/proc/{process_id}/io")).ok()?;
+    written_in(&text)
+}
+
+fn written_in(io: &str) -> Option<u64> {
+    let line = io
+        .lines()
+        .find_map(|line| line.strip_prefix("write_bytes:"))?;
+    line.trim().parse().ok()
 }
 
 fn read(path: &str) -> Result<String, UsageError> {
@@ -67,10 +99,9 @@ fn cpu_ticks(stat: &str) -> Option<u64> {
     Some(user + system)
 }
 
-fn resident_kib(status: &str) -> Option<u64> {
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+/// A line such as `VmRSS:    2048 kB`.
+fn kib_in(status: &str, name: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
@@ -88,12 +119,18 @@ mod tests {
     }
 
     #[test]
-    fn resident_memory_is_in_kib() {
-        assert_eq!(
-            resident_kib("VmHWM:\t 9 kB\nVmRSS:\t   2048 kB\n"),
-            Some(2048)
-        );
-        assert_eq!(resident_kib("VmHWM:\t 9 kB\n"), None);
+    fn memory_is_in_kib() {
+        let status = "VmHWM:\t 9000 kB\nVmRSS:\t   2048 kB\n";
+        assert_eq!(kib_in(status, "VmRSS:"), Some(2048));
+        assert_eq!(kib_in(status, "VmHWM:"), Some(9000));
+        assert_eq!(kib_in(status, "VmSwap:"), None);
+    }
+
+    #[test]
+    fn written_bytes_are_not_the_cancelled_ones() {
+        let io = "wchar: 5\nwrite_bytes: 4096\ncancelled_write_bytes: 7\n";
+        assert_eq!(written_in(io), Some(4096));
+        assert_eq!(written_in("wchar: 5\n"), None);
     }
 
     #[test]
@@ -105,6 +142,8 @@ mod tests {
         while cpu_time(own).unwrap() == before {
             sum = (0..1000).fold(sum, |sum, step| std::hint::black_box(sum ^ step));
         }
-        assert!(resident_bytes(own).unwrap() > 0);
+        let memory = memory(own).unwrap();
+        assert!(memory.resident_bytes > 0);
+        assert!(memory.peak_bytes >= memory.resident_bytes);
     }
 }

@@ -113,14 +113,14 @@ pub enum Missing {
 
 /// The program, without building anything.
 pub fn find_ready(tool: Tool) -> Result<PathBuf, Missing> {
-    find_among(tool, &Places::of_this_process(), || {
+    find_among(tool, &Places::of(tool), || {
         Err("nothing was built".to_owned())
     })
 }
 
 /// The program, built if need be.
 pub fn find(tool: Tool) -> Result<PathBuf, Missing> {
-    find_among(tool, &Places::of_this_process(), || BUILT.clone())
+    find_among(tool, &Places::of(tool), || BUILT.clone())
 }
 
 /// The program, or a loud notice that this test proves nothing here. With
@@ -141,18 +141,19 @@ pub fn find_for_test(tool: Tool, test: &str) -> Option<PathBuf> {
     }
 }
 
-/// Where to look, apart from the environment's own variables.
+/// Where to look for one program.
 struct Places {
-    named: Box<dyn Fn(&str) -> Option<PathBuf>>,
+    /// What its variable says.
+    named: Option<PathBuf>,
     search_path: Vec<PathBuf>,
     home: PathBuf,
 }
 
 impl Places {
-    fn of_this_process() -> Places {
+    fn of(tool: Tool) -> Places {
         let path = std::env::var_os("PATH").unwrap_or_default();
         Places {
-            named: Box::new(|variable| std::env::var_os(variable).map(PathBuf::from)),
+            named: std::env::var_os(tool.variable()).map(PathBuf::from),
             search_path: std::env::split_paths(&path).collect(),
             home: workspace_root().join("target/go-etcd").join(VERSION),
         }
@@ -170,7 +171,7 @@ fn find_among(
     build: impl FnOnce() -> Result<(), String>,
 ) -> Result<PathBuf, Missing> {
     let name = tool.name();
-    if let Some(named) = (places.named)(tool.variable()) {
+    if let Some(named) = &places.named {
         let candidates = [named.clone(), named.join(name)];
         let found = candidates.into_iter().find(|path| path.is_file());
         return found.ok_or_else(|| Missing::Misnamed {
@@ -250,7 +251,7 @@ mod tests {
 
     fn places(folder: &Path) -> Places {
         Places {
-            named: Box::new(|_| None),
+            named: None,
             search_path: vec![folder.join("bin")],
             home: folder.join("home"),
         }
@@ -267,8 +268,7 @@ mod tests {
         program(&folder.path().join("bin"), "etcd", VERSION);
         for named in [other.clone(), folder.path().join("other")] {
             let mut places = places(folder.path());
-            places.named =
-                Box::new(move |variable| (variable == "PORTUNUS_ETCD").then(|| named.clone()));
+            places.named = Some(named);
             assert_eq!(find_among(Tool::Etcd, &places, not_built).unwrap(), other);
         }
     }
@@ -278,7 +278,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         program(&folder.path().join("bin"), "etcd", VERSION);
         let mut places = places(folder.path());
-        places.named = Box::new(|_| Some("/nowhere/etcd".into()));
+        places.named = Some("/nowhere/etcd".into());
         let error = find_among(Tool::Etcd, &places, not_built).unwrap_err();
         assert!(error.to_string().contains("PORTUNUS_ETCD is /nowhere/etcd"));
     }
