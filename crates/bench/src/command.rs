@@ -58,8 +58,8 @@ pub enum Format {
     Json,
 }
 
-/// Measured seconds of each workload when there is little time.
-const QUICK_MILLISECONDS: u64 = 1500;
+/// Measured time of each workload when there is little time.
+const QUICK_MILLISECONDS: u64 = 2500;
 
 /// Why there is no comparison.
 #[derive(Debug, Error)]

@@ -29,7 +29,7 @@ pub struct Sample {
     pub resident_bytes: u64,
     /// The most memory it ever had.
     pub peak_resident_bytes: u64,
-    /// What the server had its disk write for one operation, if anything.
+    /// What the disk wrote for one operation, if anything.
     pub written_bytes_per_operation: Option<f64>,
     /// Requests that failed.
     pub failures: u64,
@@ -46,7 +46,7 @@ impl Sample {
         let operations = latencies_us.len() as u64 + seen.bulk_operations;
         let per_operation = |total: f64| (operations > 0).then(|| total / operations as f64);
         let cpu_us = |cpu: std::time::Duration| cpu.as_secs_f64() * 1e6;
-        let written_bytes = spent.server_written_bytes.filter(|bytes| *bytes > 0);
+        let written_bytes = spent.disk_written_bytes.filter(|bytes| *bytes > 0);
         Sample {
             operations,
             per_second: operations as f64 / spent.elapsed.as_secs_f64().max(f64::MIN_POSITIVE),
@@ -121,7 +121,10 @@ fn columns(unit: &str) -> Vec<Column> {
         Column {
             title: format!("{unit}s/s"),
             of: |sample| Some(sample.per_second),
-            show: |value| format!("{value:.0}"),
+            show: |value| match value {
+                value if value < 10.0 => format!("{value:.2}"),
+                value => format!("{value:.0}"),
+            },
         },
         Column {
             title: "p50".to_owned(),
@@ -302,7 +305,7 @@ mod tests {
             elapsed: Duration::from_secs(2),
             server_cpu: Duration::from_millis(cpu_ms),
             client_cpu: Duration::ZERO,
-            server_written_bytes: Some(81_920),
+            disk_written_bytes: Some(81_920),
         };
         let memory = Memory {
             resident_bytes: 3 << 20,

@@ -50,8 +50,8 @@ pub struct Spent {
     pub server_cpu: Duration,
     /// CPU time of this process, which competes for the same cores.
     pub client_cpu: Duration,
-    /// What the server had written to its disk, if the kernel says so.
-    pub server_written_bytes: Option<u64>,
+    /// What was written to the disk meanwhile, if there is one.
+    pub disk_written_bytes: Option<u64>,
 }
 
 /// What one or all clients saw inside the window.
@@ -128,18 +128,18 @@ impl Window {
         tokio::time::sleep(pace.warm_up).await;
         let server_before = usage::cpu_time(server_process_id)?;
         let client_before = usage::cpu_time(own_process_id)?;
-        let written_before = usage::written_bytes(server_process_id);
+        let written_before = usage::disk_written_bytes();
         let started = Instant::now();
         self.phase.store(MEASURING, Ordering::Relaxed);
         tokio::time::sleep(pace.measured).await;
         self.phase.store(OVER, Ordering::Relaxed);
         let elapsed = started.elapsed();
-        let written = usage::written_bytes(server_process_id).zip(written_before);
+        let written = usage::disk_written_bytes().zip(written_before);
         Ok(Spent {
             elapsed,
             server_cpu: usage::cpu_time(server_process_id)?.saturating_sub(server_before),
             client_cpu: usage::cpu_time(own_process_id)?.saturating_sub(client_before),
-            server_written_bytes: written.map(|(after, before)| after.saturating_sub(before)),
+            disk_written_bytes: written.map(|(after, before)| after.saturating_sub(before)),
         })
     }
 }

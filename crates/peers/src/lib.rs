@@ -91,7 +91,7 @@ fn is_of_release_line(said: &str) -> bool {
 #[derive(Debug, Clone, Error)]
 #[non_exhaustive]
 #[allow(missing_docs)] // the fields are the ones the messages print
-pub enum Missing {
+pub enum FindError {
     /// Not where it may be, and nothing was built.
     #[error(
         "there is no {tool} {VERSION} in {variable}, on PATH or in {home}: run {SCRIPT} ({why_not_built})"
@@ -112,14 +112,14 @@ pub enum Missing {
 }
 
 /// The program, without building anything.
-pub fn find_ready(tool: Tool) -> Result<PathBuf, Missing> {
+pub fn find_ready(tool: Tool) -> Result<PathBuf, FindError> {
     find_among(tool, &Places::of(tool), || {
         Err("nothing was built".to_owned())
     })
 }
 
 /// The program, built if need be.
-pub fn find(tool: Tool) -> Result<PathBuf, Missing> {
+pub fn find(tool: Tool) -> Result<PathBuf, FindError> {
     find_among(tool, &Places::of(tool), || BUILT.clone())
 }
 
@@ -169,12 +169,12 @@ fn find_among(
     tool: Tool,
     places: &Places,
     build: impl FnOnce() -> Result<(), String>,
-) -> Result<PathBuf, Missing> {
+) -> Result<PathBuf, FindError> {
     let name = tool.name();
     if let Some(named) = &places.named {
         let candidates = [named.clone(), named.join(name)];
         let found = candidates.into_iter().find(|path| path.is_file());
-        return found.ok_or_else(|| Missing::Misnamed {
+        return found.ok_or_else(|| FindError::Misnamed {
             tool: name,
             variable: tool.variable(),
             value: named.display().to_string(),
@@ -189,7 +189,7 @@ fn find_among(
     let outcome = if built.is_file() { Ok(()) } else { build() };
     match outcome {
         Ok(()) if built.is_file() => Ok(built),
-        outcome => Err(Missing::NotThere {
+        outcome => Err(FindError::NotThere {
             tool: name,
             variable: tool.variable(),
             home: places.home.display().to_string(),

@@ -20,19 +20,19 @@ pub(super) async fn load(
     let (process_id, own_process_id) = (server.process_id(), std::process::id());
     let server_before = usage::cpu_time(process_id)?;
     let client_before = usage::cpu_time(own_process_id)?;
-    let written_before = usage::written_bytes(process_id);
+    let written_before = usage::disk_written_bytes();
     let began = Instant::now();
     client::fill(&server.address(), keys, VALUE_BYTES).await?;
     let elapsed = began.elapsed();
     let client_cpu = usage::cpu_time(own_process_id)?.saturating_sub(client_before);
     tokio::time::sleep(settle).await;
-    let written = usage::written_bytes(process_id).zip(written_before);
+    let written = usage::disk_written_bytes().zip(written_before);
     let spent = Spent {
         elapsed,
         // What is put off until later is part of the cost.
         server_cpu: usage::cpu_time(process_id)?.saturating_sub(server_before),
         client_cpu,
-        server_written_bytes: written.map(|(after, before)| after.saturating_sub(before)),
+        disk_written_bytes: written.map(|(after, before)| after.saturating_sub(before)),
     };
     let seen = Seen {
         bulk_operations: keys as u64,
@@ -45,13 +45,15 @@ pub(super) async fn load(
 pub(super) async fn restart(server: &mut Server, ending: Ending) -> Result<Sample, WorkloadError> {
     let own_process_id = std::process::id();
     let client_before = usage::cpu_time(own_process_id)?;
+    let written_before = usage::disk_written_bytes();
     let took = server.restart(ending).await?;
+    let written = usage::disk_written_bytes().zip(written_before);
     let spent = Spent {
         elapsed: took,
         // A new process: all it has used, it used for starting.
         server_cpu: usage::cpu_time(server.process_id())?,
         client_cpu: usage::cpu_time(own_process_id)?.saturating_sub(client_before),
-        server_written_bytes: usage::written_bytes(server.process_id()),
+        disk_written_bytes: written.map(|(after, before)| after.saturating_sub(before)),
     };
     let seen = Seen {
         latencies_us: vec![micros(took)],
