@@ -18,12 +18,12 @@
 //!   change of the log once: [`crate::watch_events`].
 
 mod client;
+mod error;
 mod member;
 mod random;
 mod watcher;
 
 use std::collections::BTreeSet;
-use std::error::Error;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -31,16 +31,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use thiserror::Error;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tonic::Status;
 
-use crate::at_rest::{AtRest, AtRestError, Found};
+use crate::at_rest::{AtRest, Found};
 use crate::linearizability::etcd::{Etcd, History, Request, Store};
 use crate::linearizability::{Verdict, check};
-use crate::watch_events::{self, Event, WatchViolation};
+use crate::watch_events::{self, Event};
 use client::{Client, Connection, Shared, key_name};
+pub use error::TortureError;
 use member::Member;
 use random::Random;
 use watcher::Watcher;
@@ -140,76 +139,6 @@ impl fmt::Display for Progress {
              {answered} answers, {unanswered} requests without one, {events} events, \
              revision {revision}, {entries_replayed} entries replayed"
         )
-    }
-}
-
-/// A run that could not go on, or must not.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-#[allow(missing_docs)] // the fields are the ones the messages print
-pub enum TortureError {
-    /// No such binary.
-    #[error("{} cannot be started: build it with `cargo build -p portunus-server`, or give the path of another", path.display())]
-    Start {
-        path: PathBuf,
-        source: std::io::Error,
-    },
-    /// It does not come back.
-    #[error("the member does not serve; its last lines:\n{log}")]
-    NotReady { log: String },
-    /// Nobody asked it to.
-    #[error("the member ended by itself with {status}; its last lines:\n{log}")]
-    Ended { status: String, log: String },
-    /// It says it serves but does not.
-    #[error("the member cannot be reached although it says that it serves")]
-    Connect(#[from] tonic::transport::Error),
-    /// A read after the start.
-    #[error("the member does not answer although it says that it serves")]
-    NoAnswer,
-    /// A refusal that no request of this run can cause.
-    #[error("{request} was refused")]
-    Refused {
-        request: String,
-        source: Box<Status>,
-    },
-    /// Clients were told what cannot be.
-    #[error("the answers contradict each other: {0}")]
-    NotLinearizable(String),
-    /// The search was given up.
-    #[error("whether the answers fit is not decided after {steps} steps: run the seed again")]
-    Undecided { steps: u64 },
-    /// The data directory.
-    #[error("the data directory contradicts itself")]
-    AtRest(#[from] AtRestError),
-    /// The member is not what its log says.
-    #[error("the log makes\n    {log:?}\nbut the member holds\n    {member:?}")]
-    NotTheLog { log: Box<Store>, member: Box<Store> },
-    /// A watcher.
-    #[error("watcher {watcher} saw something else than what happened")]
-    Watch {
-        watcher: usize,
-        source: Box<WatchViolation>,
-    },
-    /// A watcher's stream.
-    #[error("watcher {watcher}: {problem}")]
-    WatchStream { watcher: usize, problem: String },
-    /// A task of the run itself.
-    #[error("a client of this run failed")]
-    Client(#[from] tokio::task::JoinError),
-}
-
-impl TortureError {
-    /// With everything that led to it, for people.
-    #[must_use]
-    pub fn chain(&self) -> String {
-        let mut text = self.to_string();
-        let mut source = self.source();
-        while let Some(error) = source {
-            text.push_str(": ");
-            text.push_str(&error.to_string());
-            source = error.source();
-        }
-        text
     }
 }
 
