@@ -5,6 +5,7 @@
 mod common;
 mod writers;
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::{
     HashKvRequest, HashKvResponse, PutRequest, RangeRequest, StatusRequest,
 };
+use portunus_sim::torture::{Options, Until};
 use tokio::task::JoinSet;
 use writers::{Acknowledgements, Writer};
 
@@ -108,6 +110,129 @@ async fn nothing_acknowledged_is_lost_by_kills_at_any_moment() {
         (killed.hash, killed.hash_revision),
         (before.hash, before.hash_revision)
     );
+}
+
+/// Eight clients and four watchers share a few keys. After each of thirty kills, some of them
+/// before the member served, everything that anybody was told fits the log, the backend and
+/// one order. `torture` is the same for as long as one likes.
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_events_and_files_agree_through_thirty_kills() {
+    let (guard, dir) = data_dir();
+    let options = torture(PathBuf::from(env!("CARGO_BIN_EXE_portunus")), &dir, 30);
+    match portunus_sim::torture::run(&options, |_| {}).await {
+        Ok(progress) => {
+            eprintln!("{progress}");
+            assert!(progress.kills >= 30, "{progress}");
+            assert!(progress.kills_while_starting > 0, "{progress}");
+            assert!(progress.turns > 5 && progress.answered > 100, "{progress}");
+        }
+        Err(error) => panic!("{}\nkept in {}", error.chain(), guard.keep().display()),
+    }
+}
+
+/// The proof above can fail: a member that comes back without its newest writes, or with a
+/// backend that is not its log's, is found out.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_forgets_is_found_out() {
+    use portunus_sim::torture::TortureError;
+    for forgotten in ["member", "member/wal"] {
+        let (guard, dir) = data_dir();
+        // Keeps a copy once there is something to forget, and puts it in place later.
+        let script = format!(
+            "#!/bin/sh\n\
+             cd '{dir}' 2>/dev/null && {{\n\
+             \techo >> ../starts\n\
+             \tstarts=$(wc -l < ../starts)\n\
+             \tif [ -d ../kept ] && [ $starts -ge 8 ]; then\n\
+             \t\trm -r '{forgotten}' && cp -r ../kept '{forgotten}'\n\
+             \telif [ ! -d ../kept ] && [ $starts -ge 4 ] && [ -d '{forgotten}' ]; then\n\
+             \t\tcp -r '{forgotten}' ../kept\n\
+             \tfi\n\
+             }}\n\
+             exec '{portunus}' \"$@\"\n",
+            dir = dir.display(),
+            portunus = env!("CARGO_BIN_EXE_portunus"),
+        );
+        let forgetful = guard.path().join("forgetful");
+        std::fs::write(&forgetful, script).unwrap();
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&forgetful, executable).unwrap();
+        let options = torture(forgetful, &dir, 60);
+        let error = portunus_sim::torture::run(&options, |_| {})
+            .await
+            .expect_err("it forgot");
+        let is_found_out = match &error {
+            // By clients, by comparing files, or by the member itself.
+            TortureError::NotLinearizable(_) | TortureError::AtRest(_) => true,
+            TortureError::NotReady { log } => log.contains("synced writes are lost"),
+            _ => false,
+        };
+        assert!(is_found_out, "{forgotten}: {}", error.chain());
+    }
+}
+
+fn torture(portunus: PathBuf, dir: &Path, kills: u64) -> Options {
+    Options {
+        portunus,
+        data_dir: dir.to_owned(),
+        seed: Random::seeded("torture").seed(),
+        clients: 8,
+        until: Until::Kills(kills),
+    }
+}
+
+/// What the backend holds is what the log says: an older copy of the backend and the log
+/// make the same store as the newest backend and the log.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_backend_and_the_log_make_the_same_store() {
+    let (guard, dir) = data_dir();
+    let mut random = Random::seeded("older backend");
+    let mut writers: Vec<Writer> = (0..WRITERS)
+        .map(|number| Writer::new(number, random.fork()))
+        .collect();
+    let backend = dir.join("member/portunus");
+    let older = guard.path().join("older");
+    let copy = |from: &Path, to: &Path| {
+        std::fs::create_dir_all(to).unwrap();
+        for file in std::fs::read_dir(from).unwrap() {
+            let file = file.unwrap();
+            std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
+        }
+    };
+    let mut server = Server::start(&dir, RESTLESS);
+    for round in 0..4 {
+        let restart = || {
+            if round == 0 {
+                copy(&backend, &older);
+            }
+            Server::start(&dir, RESTLESS)
+        };
+        (server, writers) = crash_round(server, restart, writers, 200).await;
+    }
+    server.kill();
+    let newest = Server::start(&dir, RESTLESS);
+    let expected = hash_kv(&mut newest.connect().await, 0).await;
+    newest.kill();
+
+    copy(&older, &backend);
+    let server = Server::start(&dir, RESTLESS);
+    let mut clients = server.connect().await;
+    let replayed = hash_kv(&mut clients, 0).await;
+    assert_eq!(
+        (
+            replayed.hash,
+            replayed.hash_revision,
+            replayed.compact_revision
+        ),
+        (
+            expected.hash,
+            expected.hash_revision,
+            expected.compact_revision
+        )
+    );
+    for writer in &mut writers {
+        writer.check_and_settle(&mut clients).await;
+    }
 }
 
 /// The backend holds nothing: everything comes back from the log alone.

@@ -19,6 +19,11 @@ use super::range::{has_revision_filters, is_default_order};
 /// Operations a transaction may have unless configured otherwise.
 pub const TXN_OPS_MAX: usize = 128;
 
+/// Transactions inside each other. Decoding stops at a hundred messages inside each other:
+/// each of these is two, and the log puts one more around them. What the log cannot give
+/// back must not go in.
+pub const TXN_DEPTH_MAX: usize = 40;
+
 /// Checks a range.
 pub fn range(request: &RangeRequest) -> Result<(), EtcdError> {
     if request.key.is_empty() {
@@ -69,13 +74,13 @@ pub fn delete_range(request: &DeleteRangeRequest) -> Result<(), EtcdError> {
 /// Checks a transaction: each operation, their number, and that no branch
 /// changes a key twice.
 pub fn txn(request: &TxnRequest, ops_max: usize) -> Result<(), EtcdError> {
-    txn_ops(request, ops_max)?;
+    txn_ops(request, ops_max, TXN_DEPTH_MAX)?;
     changed_keys(&request.success)?;
     changed_keys(&request.failure)?;
     Ok(())
 }
 
-fn txn_ops(request: &TxnRequest, ops_max: usize) -> Result<(), EtcdError> {
+fn txn_ops(request: &TxnRequest, ops_max: usize, depth_max: usize) -> Result<(), EtcdError> {
     let ops = request
         .compare
         .len()
@@ -90,7 +95,11 @@ fn txn_ops(request: &TxnRequest, ops_max: usize) -> Result<(), EtcdError> {
             Some(Request::RequestRange(request)) => range(request)?,
             Some(Request::RequestPut(request)) => put(request)?,
             Some(Request::RequestDeleteRange(request)) => delete_range(request)?,
-            Some(Request::RequestTxn(request)) => txn_ops(request, left_for_nested)?,
+            Some(Request::RequestTxn(request)) => {
+                // The depth counts as operations do: each level needs one.
+                let depth_left = depth_max.checked_sub(1).ok_or(EtcdError::TooManyOps)?;
+                txn_ops(request, left_for_nested, depth_left)?;
+            }
             None => return Err(EtcdError::KeyNotFound),
         }
     }

@@ -13,6 +13,7 @@ use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::kv::unexpected;
+use super::oversized::in_words_of_go;
 use super::{Api, Kind};
 use crate::apply;
 use crate::apply::LEASE_COST_BYTES;
@@ -77,7 +78,10 @@ impl Lease for Api {
         let api = self.clone();
         let answers = request.into_inner().then(move |request| {
             let api = api.clone();
-            async move { api.keep_alive(request?.id).await }
+            async move {
+                let request = request.map_err(in_words_of_go)?;
+                api.keep_alive(request.id).await
+            }
         });
         Ok(Response::new(Box::pin(answers)))
     }

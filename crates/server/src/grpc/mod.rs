@@ -4,6 +4,7 @@ mod cluster;
 mod kv;
 mod lease;
 mod maintenance;
+mod oversized;
 mod snapshot;
 mod watch;
 mod watch_codec;
@@ -28,7 +29,15 @@ use crate::metrics::Kind;
 use watch_codec::WatchService;
 
 /// Every service of this version. What is not here answers UNIMPLEMENTED.
-pub fn routes(member: &Arc<Member>) -> Routes {
+pub fn router(member: &Arc<Member>) -> axum::Router {
+    routes(member)
+        .into_axum_router()
+        .layer(axum::middleware::map_response(
+            oversized::translate_response,
+        ))
+}
+
+fn routes(member: &Arc<Member>) -> Routes {
     let receive_bytes = wire::grpc_receive_bytes_max(member.config.max_request_bytes);
     let api = Api {
         member: Arc::clone(member),

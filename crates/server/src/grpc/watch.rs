@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 
+use super::oversized::in_words_of_go;
 use super::watch_codec::Outgoing;
 use super::{Api, Kind};
 use crate::member::Member;
@@ -91,7 +92,8 @@ async fn read_requests(
     mut requests: Streaming<WatchRequest>,
 ) -> Result<(), Status> {
     while let Some(request) = requests.next().await {
-        let Some(union) = request?.request_union else {
+        let request = request.map_err(in_words_of_go)?;
+        let Some(union) = request.request_union else {
             continue;
         };
         loop {

@@ -154,8 +154,7 @@ fn accept(listener: &TcpListener, queues: &[mpsc::Sender<TcpStream>]) {
 }
 
 async fn serve_connections(member: Arc<Member>, mut connections: mpsc::Receiver<TcpStream>) {
-    let router = grpc::routes(&member)
-        .into_axum_router()
+    let router = grpc::router(&member)
         .merge(http::router(&member))
         .fallback(http::unknown);
     let tasks = tokio::task::LocalSet::new();

@@ -121,6 +121,17 @@ impl Process {
         }
     }
 
+    /// Memory it holds, in bytes.
+    pub fn resident_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+        let kib: u64 = line
+            .and_then(|line| line.split_whitespace().nth(1))
+            .and_then(|number| number.parse().ok())
+            .expect("a process has resident memory");
+        kib * 1024
+    }
+
     /// Everything it wrote to stderr so far.
     pub fn log(&self) -> String {
         self.log.lines.lock().unwrap().0.join("\n")

@@ -26,6 +26,11 @@ impl Random {
         Random(self.next() | 1)
     }
 
+    /// A seed for somebody else's generator.
+    pub fn seed(&mut self) -> u64 {
+        self.next()
+    }
+
     /// The next number.
     pub fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;

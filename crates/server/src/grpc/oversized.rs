@@ -1,0 +1,72 @@
+//! What a client hears whose message is larger than the transport takes.
+//!
+//! The library refuses such a message before it is read, with a code and words of its own.
+//! Clients and dashboards know those of Go's library, which etcd uses; so the refusal is
+//! translated on its way out, for every service in one place.
+
+use axum::body::Body;
+use axum::http::{HeaderValue, Response};
+use tonic::{Code, Status};
+
+const STATUS_HEADER: &str = "grpc-status";
+
+/// The library's words, in front of the two numbers.
+const FOUND: &str = "Error, decoded message length too large: found ";
+const LIMIT: &str = " bytes, the limit is: ";
+const END: &str = " bytes";
+
+/// Translates an answer that is nothing but this refusal.
+pub(super) async fn translate_response(mut response: Response<Body>) -> Response<Body> {
+    // Only an answer without a message has its status here; all others have trailers.
+    let is_suspect = response
+        .headers()
+        .get(STATUS_HEADER)
+        .is_some_and(|code| code == code_of(Code::OutOfRange));
+    if is_suspect
+        && let Some(status) = Status::from_header_map(response.headers())
+        && let Some(translated) = translate(&status)
+    {
+        // Text of digits and ASCII letters is always a header.
+        let _ = translated.add_header(response.headers_mut());
+    }
+    response
+}
+
+/// The same for a message of a stream.
+pub(super) fn in_words_of_go(status: Status) -> Status {
+    translate(&status).unwrap_or(status)
+}
+
+/// The refusal in the words of Go's library, if it is one.
+fn translate(status: &Status) -> Option<Status> {
+    if status.code() != Code::OutOfRange {
+        return None;
+    }
+    let numbers = status.message().strip_prefix(FOUND)?.strip_suffix(END)?;
+    let (found, limit) = numbers.split_once(LIMIT)?;
+    let text = format!("grpc: received message larger than max ({found} vs. {limit})");
+    Some(Status::resource_exhausted(text))
+}
+
+fn code_of(code: Code) -> HeaderValue {
+    HeaderValue::from(code as i32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_this_refusal_is_translated() {
+        let text = "Error, decoded message length too large: found 5 bytes, the limit is: 4 bytes";
+        let translated = translate(&Status::out_of_range(text)).unwrap();
+        assert_eq!(translated.code(), Code::ResourceExhausted);
+        assert_eq!(
+            translated.message(),
+            "grpc: received message larger than max (5 vs. 4)"
+        );
+        assert!(translate(&Status::internal(text)).is_none());
+        let compacted = "etcdserver: mvcc: required revision has been compacted";
+        assert!(translate(&Status::out_of_range(compacted)).is_none());
+    }
+}
