@@ -176,14 +176,13 @@ mod tests {
     }
 
     fn membership(current: Option<&str>, target: Option<&str>) -> Membership {
-        Membership {
-            cluster_version: current.map(version),
-            downgrade: DowngradeRecord {
-                target_version: target.map(|text| format!("{text}.0")).unwrap_or_default(),
-                enabled: target.is_some(),
-            },
-            ..Membership::default()
-        }
+        let mut membership = Membership::default();
+        membership.cluster_version = current.map(version);
+        membership.downgrade = DowngradeRecord {
+            target_version: target.map(|text| format!("{text}.0")).unwrap_or_default(),
+            enabled: target.is_some(),
+        };
+        membership
     }
 
     #[test]
