@@ -1,6 +1,6 @@
 //! Whoever calls may be broken, foreign or hostile: refused with the right words, at no cost.
 
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
 
@@ -135,9 +135,8 @@ async fn posted_messages_are_checked() {
     let mut a = member().await;
     a.recorder.removed.lock().unwrap().insert(0xdead);
     let address = a.address;
-    let post = |body: Vec<u8>| async move {
-        ask(address, "POST /raft", &good_headers(2), &body).await.0
-    };
+    let post =
+        |body: Vec<u8>| async move { ask(address, "POST /raft", &good_headers(2), &body).await.0 };
     let vote = |from, to| message(MessageType::MsgVote, from, to, 1).encode_to_vec();
     assert_eq!(post(b"\xff\xff garbage".to_vec()).await, 400);
     assert_eq!(post(vote(0xdead, 1)).await, 403);

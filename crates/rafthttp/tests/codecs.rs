@@ -1,7 +1,7 @@
 //! Whatever is written is read again, in pieces of any size; whatever else arrives is an
 //! error and never a panic.
 
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
 use bytes::{Bytes, BytesMut};
 use portunus_proto::raftpb::{Entry, Message, MessageType, Snapshot, SnapshotMetadata};

@@ -1,6 +1,6 @@
 //! Two members talk, lose each other and find each other again.
 
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
 

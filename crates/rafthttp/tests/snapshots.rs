@@ -1,6 +1,6 @@
 //! Databases on their way between two members: whole, cut off, refused.
 
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
 

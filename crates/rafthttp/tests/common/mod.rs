@@ -31,7 +31,7 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 /// What the transport told the member.
 #[derive(Debug)]
 pub enum Told {
-    Step(Message),
+    Step(Box<Message>),
     Unreachable(u64),
     Snapshot { peer: u64, delivered: bool },
     Received { index: u64, bytes: u64, whole: bool },
@@ -61,7 +61,7 @@ impl Raft for Recorder {
         if *self.refuse_steps.lock().unwrap() {
             return Err(StepRefused::new("not now"));
         }
-        self.tell(Told::Step(message));
+        self.tell(Told::Step(Box::new(message)));
         Ok(())
     }
 
@@ -224,7 +224,7 @@ impl Member {
 
     pub async fn next_step(&mut self) -> Message {
         self.next(|told| match told {
-            Told::Step(message) => Some(message.clone()),
+            Told::Step(message) => Some((**message).clone()),
             _ => None,
         })
         .await
@@ -392,10 +392,10 @@ pub async fn raw_answer(stream: &mut TcpStream) -> (u16, String) {
         loop {
             let text = String::from_utf8_lossy(&bytes);
             if let Some((head, body)) = text.split_once("\r\n\r\n") {
-                let lengths = head
+                let mut lengths = head
                     .lines()
                     .filter_map(|line| line.strip_prefix("content-length: "));
-                let length = lengths.last().map_or(0, |text| text.parse().unwrap());
+                let length = lengths.next().map_or(0, |text| text.parse().unwrap());
                 if body.len() >= length {
                     return;
                 }
