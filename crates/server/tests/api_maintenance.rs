@@ -117,18 +117,50 @@ async fn members() {
         peer_urls: vec!["http://b:2380".to_owned()],
     };
     assert_eq!(refusal(cluster.member_update(update(1)).await), not_found);
-    // Not in this version, and it says so.
-    let add = MemberAddRequest {
-        peer_urls: vec!["http://b:2380".to_owned()],
+    let bad = MemberAddRequest {
+        peer_urls: vec!["b:2380".to_owned()],
         is_learner: false,
     };
     assert_eq!(
-        refusal(cluster.member_add(add).await).0,
-        Code::Unimplemented
+        refusal(cluster.member_add(bad).await),
+        error(EtcdError::MemberBadUrls)
+    );
+    let updated = cluster.member_update(update(own)).await.unwrap();
+    assert_eq!(updated.into_inner().members[0].peer_urls, ["http://b:2380"]);
+    // A learner does not vote, so the member goes on alone.
+    let add = MemberAddRequest {
+        peer_urls: vec!["http://c:2380".to_owned()],
+        is_learner: true,
+    };
+    let added = cluster.member_add(add).await.unwrap().into_inner();
+    assert_eq!(added.members.len(), 2);
+    let learner = added.member.unwrap();
+    assert!(learner.is_learner && learner.id != own);
+    let same_place = MemberAddRequest {
+        peer_urls: vec!["http://c:2380".to_owned(), "http://e:2380".to_owned()],
+        is_learner: true,
+    };
+    assert_eq!(
+        refusal(cluster.member_add(same_place).await),
+        error(EtcdError::PeerUrlExists)
+    );
+    let second = MemberAddRequest {
+        peer_urls: vec!["http://d:2380".to_owned()],
+        is_learner: true,
+    };
+    assert_eq!(
+        refusal(cluster.member_add(second).await),
+        error(EtcdError::TooManyLearners)
     );
     assert_eq!(
-        refusal(cluster.member_update(update(own)).await).0,
-        Code::Unimplemented
+        refusal(cluster.member_promote(promote(learner.id)).await),
+        error(EtcdError::LearnerNotReady)
+    );
+    let removed = cluster.member_remove(remove(learner.id)).await.unwrap();
+    assert_eq!(removed.into_inner().members.len(), 1);
+    assert_eq!(
+        refusal(cluster.member_remove(remove(learner.id)).await),
+        not_found
     );
 }
 

@@ -36,12 +36,8 @@ fn settings_that_cannot_be_used_are_refused() {
             "asks for TLS",
         ),
         (
-            &["--initial-cluster=default=http://localhost:2380,b=http://localhost:2480"],
-            "several members are not supported yet",
-        ),
-        (
-            &["--initial-cluster-state=existing"],
-            "several members are not supported yet",
+            &["--initial-cluster=a=http://localhost:2380,b=http://localhost:2480"],
+            "no member named default",
         ),
         (&["--feature-gates=NoSuchGate=true"], "NoSuchGate"),
         (
@@ -90,14 +86,26 @@ async fn a_directory_in_use_is_refused_and_its_owner_goes_on() {
 }
 
 #[test]
-fn data_of_etcd_is_refused_and_left_alone() {
+fn joining_needs_somebody_to_join() {
+    let (_guard, dir) = data_dir();
+    let line = refused(launch(&dir, &["--initial-cluster-state=existing"]));
+    assert!(line.contains("needs the other members"), "{line}");
+    let flags = [
+        "--initial-cluster-state=existing",
+        "--initial-cluster=default=http://localhost:2380,b=http://127.0.0.1:1",
+    ];
+    let line = refused(launch(&dir, &flags));
+    assert!(line.contains("no member of the cluster answers"), "{line}");
+}
+
+#[test]
+fn data_of_etcd_that_cannot_be_read_is_left_alone() {
     let (_guard, dir) = data_dir();
     let db = dir.join("member/snap/db");
     fs::create_dir_all(db.parent().unwrap()).unwrap();
     fs::write(&db, b"bbolt").unwrap();
     let line = refused(launch(&dir, &[]));
-    assert!(line.contains("holds data of etcd"), "{line}");
-    assert!(line.contains("snapshot restore"), "{line}");
+    assert!(line.contains("cannot be taken over"), "{line}");
     assert_eq!(fs::read(&db).unwrap(), b"bbolt");
     assert!(!dir.join("member/wal").exists());
 }

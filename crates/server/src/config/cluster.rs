@@ -41,10 +41,11 @@ pub struct ClusterConfig {
 impl ClusterConfig {
     pub(super) fn from_values(values: &Values, name: &str) -> Result<ClusterConfig, ConfigError> {
         let advertise_peer_urls = urls(values, "initial-advertise-peer-urls")?;
+        let initial_members = initial_members(values, name, &advertise_peer_urls)?;
+        let state = one_of(values, "initial-cluster-state", &["new", "existing"])?;
         Ok(ClusterConfig {
-            initial_members: initial_members(values, name, &advertise_peer_urls)?,
-            is_existing: one_of(values, "initial-cluster-state", &["new", "existing"])?
-                == "existing",
+            initial_members,
+            is_existing: state == "existing",
             token: values.get("initial-cluster-token").to_owned(),
             listen_peer_urls: urls(values, "listen-peer-urls")?
                 .iter()

@@ -38,6 +38,11 @@ pub enum JoinError {
         "no member of the cluster answers at {}: check --initial-cluster, and that they run", urls.join(", ")
     )]
     Nobody { urls: Vec<String> },
+    /// Who else is there?
+    #[error(
+        "--initial-cluster-state=existing needs the other members in --initial-cluster: use what `member add` printed"
+    )]
+    NobodyNamed,
     /// The list is not the cluster.
     #[error(
         "--initial-cluster lists {listed} members, but the cluster has {found}: list exactly those that `member list` shows"
@@ -114,6 +119,9 @@ pub async fn refuse_second_founding(
 /// Finds the cluster this member was added to.
 pub async fn find(config: &Config, client: &PeerClient) -> Result<Found, JoinError> {
     let urls = other_urls(&config.cluster, &config.name);
+    if urls.is_empty() {
+        return Err(JoinError::NobodyNamed);
+    }
     let found = ask_members(client, &urls, ANSWER_TIME_MAX).await;
     let Some((cluster_id, members)) = found else {
         return Err(JoinError::Nobody { urls });

@@ -55,6 +55,7 @@ impl Member {
             .arg(format!("--data-dir={}", data_dir.display()))
             .arg("--listen-client-urls=http://127.0.0.1:0")
             .arg("--advertise-client-urls=http://127.0.0.1:2379")
+            .arg("--listen-peer-urls=http://127.0.0.1:0")
             .args(flags)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
