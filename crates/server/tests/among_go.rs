@@ -1,0 +1,437 @@
+//! At home among Go etcd members: joining their cluster, leading it, replacing all of them
+//! one by one, and making room again.
+//!
+//! Needs Go's etcd (see the crate `portunus-peers`); without it the test says loudly that
+//! it proved nothing. `PORTUNUS_AMONG_GO=3.6.14` chooses another version.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use common::{Clients, PATIENCE, portunus};
+use portunus_peers::Tool;
+use portunus_proto::etcdserverpb::{
+    HashKvRequest, Member, MemberAddRequest, MemberListRequest, MemberPromoteRequest,
+    MemberRemoveRequest, MoveLeaderRequest, PutRequest, RangeRequest, StatusRequest,
+};
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Go,
+    Portunus,
+}
+
+/// A process of either kind, ended with the test.
+struct Node {
+    name: String,
+    kind: Kind,
+    client: SocketAddr,
+    peer: SocketAddr,
+    child: Option<Child>,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl Node {
+    fn peer_url(&self) -> String {
+        format!("http://{}", self.peer)
+    }
+
+    fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    async fn clients(&self) -> Clients {
+        let deadline = Instant::now() + PATIENCE;
+        while std::net::TcpStream::connect(self.client).is_err() {
+            assert!(Instant::now() < deadline, "{} does not listen", self.name);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        common::connect(self.client).await
+    }
+}
+
+fn free_address() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap()
+}
+
+/// A cluster of both kinds.
+struct Mixed {
+    etcd: PathBuf,
+    emulated: String,
+    dir: tempfile::TempDir,
+    nodes: BTreeMap<String, Node>,
+}
+
+impl Mixed {
+    fn new(etcd: PathBuf) -> Mixed {
+        let version = std::env::var("PORTUNUS_AMONG_GO").unwrap_or_else(|_| "3.7".to_owned());
+        let mut numbers = version.split('.');
+        let emulated = format!("{}.{}", numbers.next().unwrap(), numbers.next().unwrap());
+        Mixed {
+            etcd,
+            emulated,
+            dir: tempfile::tempdir().unwrap(),
+            nodes: BTreeMap::new(),
+        }
+    }
+
+    fn add(&mut self, name: &str, kind: Kind) {
+        let node = Node {
+            name: name.to_owned(),
+            kind,
+            client: free_address(),
+            peer: free_address(),
+            child: None,
+        };
+        self.nodes.insert(name.to_owned(), node);
+    }
+
+    fn initial_cluster(&self) -> String {
+        let nodes = self.nodes.values();
+        let pairs = nodes.map(|node| format!("{}={}", node.name, node.peer_url()));
+        pairs.collect::<Vec<_>>().join(",")
+    }
+
+    fn start(&mut self, name: &str, state: &str) {
+        let initial_cluster = self.initial_cluster();
+        let node = self.nodes.get_mut(name).unwrap();
+        let mut command = match node.kind {
+            Kind::Go => Command::new(&self.etcd),
+            Kind::Portunus => portunus(),
+        };
+        if node.kind == Kind::Portunus {
+            // Data that Go members can take back.
+            command.arg(format!("--emulated-version={}", self.emulated));
+        }
+        let log = self.dir.path().join(format!("{name}.log"));
+        let log = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(log)
+            .unwrap();
+        let child = command
+            .arg(format!("--name={name}"))
+            .arg(format!(
+                "--data-dir={}",
+                self.dir.path().join(name).display()
+            ))
+            .arg(format!("--listen-client-urls=http://{}", node.client))
+            .arg(format!("--advertise-client-urls=http://{}", node.client))
+            .arg(format!("--listen-peer-urls={}", node.peer_url()))
+            .arg(format!("--initial-advertise-peer-urls={}", node.peer_url()))
+            .arg(format!("--initial-cluster={initial_cluster}"))
+            .arg(format!("--initial-cluster-state={state}"))
+            .args(["--snapshot-count=100", "--snapshot-catchup-entries=20"])
+            .arg("--log-level=warn")
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        node.child = Some(child);
+    }
+
+    async fn clients(&self, name: &str) -> Clients {
+        self.nodes[name].clients().await
+    }
+
+    async fn members(&self, via: &str) -> Vec<Member> {
+        let mut clients = self.clients(via).await;
+        let mut members = Vec::new();
+        // A member that was just promoted may not know it yet.
+        patiently("members are listed", async || {
+            let request = MemberListRequest { linearizable: true };
+            let list = clients.cluster.member_list(request).await?;
+            members = list.into_inner().members;
+            Ok(())
+        })
+        .await;
+        members
+    }
+
+    async fn id(&self, via: &str, name: &str) -> u64 {
+        let members = self.members(via).await;
+        let url = self.nodes[name].peer_url();
+        let found = members
+            .iter()
+            .find(|member| member.peer_urls.contains(&url));
+        found.unwrap_or_else(|| panic!("{name} is no member")).id
+    }
+
+    /// Adds a member as learner, starts it and has it promoted; all as an operator would,
+    /// trying again while the cluster says that it is not ready.
+    async fn join(&mut self, name: &str, kind: Kind, via: &str) {
+        self.add(name, kind);
+        let url = self.nodes[name].peer_url();
+        let mut clients = self.clients(via).await;
+        patiently("a member is added", async || {
+            let request = MemberAddRequest {
+                peer_urls: vec![url.clone()],
+                is_learner: true,
+            };
+            clients.cluster.member_add(request).await.map(drop)
+        })
+        .await;
+        self.start(name, "existing");
+        let id = self.id(via, name).await;
+        let mut clients = self.clients(via).await;
+        patiently("a learner is promoted", async || {
+            let request = MemberPromoteRequest { id };
+            clients.cluster.member_promote(request).await.map(drop)
+        })
+        .await;
+    }
+
+    async fn leave(&mut self, name: &str, via: &str) {
+        let id = self.id(via, name).await;
+        let mut clients = self.clients(via).await;
+        patiently("a member is removed", async || {
+            let request = MemberRemoveRequest { id };
+            clients.cluster.member_remove(request).await.map(drop)
+        })
+        .await;
+        self.nodes.remove(name);
+    }
+
+    async fn leader(&self) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            for node in self.nodes.values().filter(|node| node.child.is_some()) {
+                let mut clients = node.clients().await;
+                if let Ok(status) = clients.maintenance.status(StatusRequest {}).await {
+                    let status = status.into_inner();
+                    if status.leader == status.header.unwrap().member_id {
+                        return node.name.clone();
+                    }
+                }
+            }
+            assert!(Instant::now() < deadline, "nobody leads");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    async fn move_leader(&self, to: &str) {
+        let target_id = self.id(to, to).await;
+        patiently("leadership is handed over", async || {
+            let mut clients = self.clients(&self.leader().await).await;
+            let request = MoveLeaderRequest { target_id };
+            clients.maintenance.move_leader(request).await.map(drop)
+        })
+        .await;
+        assert_eq!(self.leader().await, to);
+    }
+
+    /// Every member comes to the same revision with the same hash.
+    async fn agree(&self, when: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let mut hashes = BTreeMap::new();
+            // All at the revision of the first: writers go on meanwhile.
+            let mut revision = 0;
+            for node in self.nodes.values() {
+                let mut clients = node.clients().await;
+                if revision == 0 {
+                    let status = clients.maintenance.status(StatusRequest {}).await.unwrap();
+                    revision = status.into_inner().header.unwrap().revision;
+                }
+                let request = HashKvRequest { revision };
+                let hash = clients.maintenance.hash_kv(request).await;
+                let hash = hash.map(|hash| hash.into_inner());
+                let hash = hash.map(|hash| (hash.hash, hash.compact_revision));
+                hashes.insert(node.name.clone(), hash.map_err(|status| status.to_string()));
+            }
+            let first = hashes.values().next().unwrap();
+            if first.is_ok() && hashes.values().all(|hash| hash == first) {
+                return;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "members disagree {when}: {hashes:?}; logs in {}",
+                self.dir.path().display()
+            );
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+}
+
+/// Tries again until it works.
+async fn patiently(what: &str, mut attempt: impl AsyncFnMut() -> Result<(), tonic::Status>) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match attempt().await {
+            Ok(()) => return,
+            Err(status) => assert!(Instant::now() < deadline, "{what}: {status}"),
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// Writes all the time, wherever somebody listens, and remembers what was acknowledged.
+#[derive(Default)]
+struct Load {
+    addresses: Mutex<Vec<SocketAddr>>,
+    acknowledged: Mutex<BTreeMap<u64, i64>>,
+    written: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl Load {
+    fn aim(&self, mixed: &Mixed) {
+        let running = mixed.nodes.values().filter(|node| node.child.is_some());
+        *self.addresses.lock().unwrap() = running.map(|node| node.client).collect();
+    }
+
+    async fn run(self: Arc<Self>) {
+        let mut number = 0_u64;
+        let mut connected: BTreeMap<SocketAddr, Clients> = BTreeMap::new();
+        while !self.stop.load(Ordering::Acquire) {
+            number += 1;
+            let address = {
+                let addresses = self.addresses.lock().unwrap();
+                addresses[usize::try_from(number).unwrap() % addresses.len()]
+            };
+            if !connected.contains_key(&address) {
+                if std::net::TcpStream::connect(address).is_err() {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    continue;
+                }
+                connected.insert(address, common::connect(address).await);
+            }
+            let put = PutRequest {
+                key: format!("load/{number:08}").into(),
+                value: number.to_string().into(),
+                ..PutRequest::default()
+            };
+            let kv = &mut connected.get_mut(&address).unwrap().kv;
+            match tokio::time::timeout(Duration::from_secs(10), kv.put(put)).await {
+                Ok(Ok(answer)) => {
+                    let revision = answer.into_inner().header.unwrap().revision;
+                    self.acknowledged.lock().unwrap().insert(number, revision);
+                    self.written.fetch_add(1, Ordering::AcqRel);
+                }
+                _ => drop(connected.remove(&address)),
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// Waits for so many more acknowledged writes.
+    async fn more(&self, count: u64) {
+        let target = self.written.load(Ordering::Acquire) + count;
+        let deadline = Instant::now() + PATIENCE;
+        while self.written.load(Ordering::Acquire) < target {
+            assert!(Instant::now() < deadline, "nothing is written any more");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Everything that was acknowledged is there, at its revision.
+    async fn check(&self, clients: &mut Clients) {
+        let all = RangeRequest {
+            key: "load/".into(),
+            range_end: "load0".into(),
+            ..RangeRequest::default()
+        };
+        let answer = clients.kv.range(all).await.unwrap().into_inner();
+        let found: BTreeMap<u64, i64> = answer
+            .kvs
+            .iter()
+            .map(|kv| {
+                let number = std::str::from_utf8(&kv.value).unwrap().parse().unwrap();
+                (number, kv.mod_revision)
+            })
+            .collect();
+        for (number, revision) in self.acknowledged.lock().unwrap().iter() {
+            assert_eq!(found.get(number), Some(revision), "write {number} is lost");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_of_both_kinds_make_one_cluster() {
+    let version = std::env::var("PORTUNUS_AMONG_GO").ok();
+    let etcd = match version {
+        Some(version) => Some(PathBuf::from(format!(
+            "{}/../../target/go-etcd/{version}/etcd",
+            env!("CARGO_MANIFEST_DIR")
+        ))),
+        None => portunus_peers::find_for_test(Tool::Etcd, "members_of_both_kinds_make_one_cluster"),
+    };
+    let Some(etcd) = etcd else { return };
+    let mut mixed = Mixed::new(etcd);
+    for name in ["go1", "go2", "go3"] {
+        mixed.add(name, Kind::Go);
+    }
+    for name in ["go1", "go2", "go3"] {
+        mixed.start(name, "new");
+    }
+    mixed.leader().await;
+    let load = Arc::new(Load::default());
+    load.aim(&mixed);
+    let writing = tokio::spawn(Arc::clone(&load).run());
+    load.more(50).await;
+
+    // A Portunus member joins under load, is promoted, leads, and serves.
+    mixed.join("p1", Kind::Portunus, "go1").await;
+    load.aim(&mixed);
+    mixed.agree("after p1 joined").await;
+    mixed.move_leader("p1").await;
+    load.more(50).await;
+    mixed.agree("while p1 leads").await;
+
+    // A Go member that was away longer than the log reaches back gets its snapshot.
+    mixed.nodes.get_mut("go3").unwrap().kill();
+    load.aim(&mixed);
+    load.more(300).await;
+    mixed.start("go3", "new");
+    load.aim(&mixed);
+    mixed.agree("after go3 came back").await;
+
+    // Every Go member is replaced, one by one.
+    for (name, gone) in [("p2", "go1"), ("p3", "go2")] {
+        mixed.join(name, Kind::Portunus, "p1").await;
+        mixed.leave(gone, "p1").await;
+        load.aim(&mixed);
+        load.more(20).await;
+        mixed.agree(&format!("after {gone} left")).await;
+    }
+    mixed.leave("go3", "p1").await;
+    load.aim(&mixed);
+    mixed.agree("without any Go member").await;
+
+    // And back again, the leader last.
+    for (name, gone) in [("go4", "p2"), ("go5", "p3"), ("go6", "p1")] {
+        let leader = mixed.leader().await;
+        mixed.join(name, Kind::Go, &leader).await;
+        let via = name.to_owned();
+        if mixed.leader().await == gone {
+            mixed.move_leader(&via).await;
+        }
+        mixed.leave(gone, &via).await;
+        load.aim(&mixed);
+        load.more(20).await;
+        mixed.agree(&format!("after {gone} left")).await;
+    }
+
+    load.stop.store(true, Ordering::Release);
+    writing.await.unwrap();
+    mixed.agree("at the end").await;
+    for name in ["go4", "go5", "go6"] {
+        load.check(&mut mixed.clients(name).await).await;
+    }
+}
