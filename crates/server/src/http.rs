@@ -142,7 +142,7 @@ async fn run_check(member: &Arc<Member>, check: &str) -> Result<(), String> {
     }
 }
 
-async fn checks(member: &Arc<Member>, names: &[&str], query: Option<&str>) -> Response {
+async fn checks(member: &Arc<Member>, kind: &str, names: &[&str], query: Option<&str>) -> Response {
     let excluded = parameters(query, "exclude");
     let verbose = query
         .unwrap_or_default()
@@ -151,7 +151,18 @@ async fn checks(member: &Arc<Member>, names: &[&str], query: Option<&str>) -> Re
     let mut report = String::new();
     let mut failed = false;
     for name in names.iter().filter(|name| !excluded.contains(**name)) {
-        match run_check(member, name).await {
+        let outcome = run_check(member, name).await;
+        let metrics = &member.metrics;
+        let word = if outcome.is_ok() { "success" } else { "error" };
+        metrics
+            .health_checks
+            .with_label_values(&[kind, *name, word])
+            .inc();
+        metrics
+            .health_check
+            .with_label_values(&[kind, *name])
+            .set(i64::from(outcome.is_ok()));
+        match outcome {
             Ok(()) => report.push_str(&format!("[+]{name} ok\n")),
             Err(error) => {
                 failed = true;
@@ -167,11 +178,11 @@ async fn checks(member: &Arc<Member>, names: &[&str], query: Option<&str>) -> Re
 }
 
 async fn livez(State(member): Shared, RawQuery(query): RawQuery) -> Response {
-    checks(&member, LIVEZ, query.as_deref()).await
+    checks(&member, "livez", LIVEZ, query.as_deref()).await
 }
 
 async fn readyz(State(member): Shared, RawQuery(query): RawQuery) -> Response {
-    checks(&member, READYZ, query.as_deref()).await
+    checks(&member, "readyz", READYZ, query.as_deref()).await
 }
 
 async fn livez_one(
@@ -179,7 +190,7 @@ async fn livez_one(
     Path(check): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Response {
-    one(&member, LIVEZ, &check, query.as_deref()).await
+    one(&member, "livez", LIVEZ, &check, query.as_deref()).await
 }
 
 async fn readyz_one(
@@ -187,12 +198,18 @@ async fn readyz_one(
     Path(check): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Response {
-    one(&member, READYZ, &check, query.as_deref()).await
+    one(&member, "readyz", READYZ, &check, query.as_deref()).await
 }
 
-async fn one(member: &Arc<Member>, known: &[&str], check: &str, query: Option<&str>) -> Response {
+async fn one(
+    member: &Arc<Member>,
+    kind: &str,
+    known: &[&str],
+    check: &str,
+    query: Option<&str>,
+) -> Response {
     if known.contains(&check) {
-        checks(member, &[check], query).await
+        checks(member, kind, &[check], query).await
     } else {
         (StatusCode::NOT_FOUND, "404 page not found\n").into_response()
     }

@@ -189,6 +189,10 @@ async fn metrics_have_etcds_names() {
         "etcd_mvcc_db_total_size_in_bytes",
         "etcd_server_proposals_committed_total",
         "etcd_server_proposals_applied_total",
+        "etcd_disk_wal_fsync_duration_seconds_count",
+        "process_resident_memory_bytes",
+        "process_open_fds",
+        "etcd_network_client_grpc_received_bytes_total",
     ] {
         assert!(value(&metrics, series) > 0.0, "{series}");
     }
@@ -197,6 +201,10 @@ async fn metrics_have_etcds_names() {
         "etcd_server_slow_apply_total",
         "etcd_server_health_success",
         "etcd_server_health_failures",
+        "etcd_disk_backend_commit_duration_seconds_count",
+        "etcd_server_read_indexes_failed_total",
+        r#"grpc_server_started_total{grpc_method="Put",grpc_service="etcdserverpb.KV",grpc_type="unary"}"#,
+        r#"grpc_server_handled_total{grpc_code="Unavailable",grpc_method="Watch",grpc_service="etcdserverpb.Watch",grpc_type="bidi_stream"}"#,
         "etcd_mvcc_range_total",
         "etcd_mvcc_db_total_size_in_use_in_bytes",
         "etcd_debugging_mvcc_compact_revision",
@@ -302,5 +310,38 @@ async fn grpc_and_http_share_the_port() {
         let shown = value(&metrics, "etcd_debugging_mvcc_current_revision");
         assert!((shown - revision as f64).abs() < 0.5);
         assert_eq!(revision, number + 2);
+    }
+}
+
+/// Dashboards of Go's gRPC library read these.
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_are_counted_by_method_and_code() {
+    let (_guard, dir) = data_dir();
+    let server = Server::start(&dir, &["--metrics=extensive"]);
+    let mut clients = server.connect().await;
+    let put = |key: &'static str| PutRequest {
+        key: key.into(),
+        ..PutRequest::default()
+    };
+    clients.kv.put(put("a")).await.unwrap();
+    clients.kv.put(put("")).await.unwrap_err();
+    let metrics = server.get("/metrics").body;
+    let labels = r#"grpc_method="Put",grpc_service="etcdserverpb.KV",grpc_type="unary""#;
+    let handled =
+        |code: &str| format!(r#"grpc_server_handled_total{{grpc_code="{code}",{labels}}}"#);
+    for (series, expected) in [
+        (format!("grpc_server_started_total{{{labels}}}"), 2.0),
+        (handled("OK"), 1.0),
+        (handled("InvalidArgument"), 1.0),
+        (handled("Canceled"), 0.0),
+        (
+            format!("grpc_server_handling_seconds_count{{{labels}}}"),
+            2.0,
+        ),
+    ] {
+        assert!(
+            (value(&metrics, &series) - expected).abs() < 0.5,
+            "{series}"
+        );
     }
 }

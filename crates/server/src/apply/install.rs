@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use portunus_mvcc::backend::{Backend, Lmdb, LmdbConfig};
+use portunus_mvcc::backend::{Lmdb, LmdbConfig};
 use portunus_mvcc::{EntryId, Store};
 use portunus_proto::raftpb::SnapshotMetadata;
 
@@ -23,14 +23,15 @@ impl Applier {
             return Ok(());
         }
         let started = Instant::now();
+        self.member.metrics.snapshots_installing.set(1);
         let member = Arc::clone(&self.member);
         let path = member
             .data_dir
             .install(index)
             .map_err(|source| ApplyFaultError::Install { index, source })?;
-        let opened = Lmdb::open(&path, LmdbConfig::default());
-        let backend: Arc<dyn Backend> =
-            Arc::new(opened.map_err(|source| ApplyFaultError::InstalledBackend { index, source })?);
+        let backend = Lmdb::open(&path, LmdbConfig::default())
+            .map_err(|source| ApplyFaultError::InstalledBackend { index, source })?;
+        let backend = member.metrics.disk.measure_backend(backend);
         let opened = Store::open(
             backend,
             store_config(&member.config),
@@ -67,6 +68,7 @@ impl Applier {
         member.applied.advance(position.index, position.term);
         member.consensus.applied(position.index);
         member.data_dir.remove_leftovers();
+        member.metrics.snapshots_installing.set(0);
         tracing::info!(
             index,
             revision = restored.revision,

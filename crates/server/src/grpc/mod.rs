@@ -26,15 +26,12 @@ use tonic_health::server::HealthService;
 
 use crate::member::Member;
 use crate::metrics::Kind;
+pub use oversized::translate_response as translate_oversized;
 use watch_codec::WatchService;
 
 /// Every service of this version. What is not here answers UNIMPLEMENTED.
 pub fn router(member: &Arc<Member>) -> axum::Router {
-    routes(member)
-        .into_axum_router()
-        .layer(axum::middleware::map_response(
-            oversized::translate_response,
-        ))
+    routes(member).into_axum_router()
 }
 
 fn routes(member: &Arc<Member>) -> Routes {

@@ -16,7 +16,7 @@ const LIMIT: &str = " bytes, the limit is: ";
 const END: &str = " bytes";
 
 /// Translates an answer that is nothing but this refusal.
-pub(super) async fn translate_response(mut response: Response<Body>) -> Response<Body> {
+pub fn translate_response(response: &mut Response<Body>) {
     // Only an answer without a message has its status here; all others have trailers.
     let is_suspect = response
         .headers()
@@ -29,7 +29,6 @@ pub(super) async fn translate_response(mut response: Response<Body>) -> Response
         // Text of digits and ASCII letters is always a header.
         let _ = translated.add_header(response.headers_mut());
     }
-    response
 }
 
 /// The same for a message of a stream.

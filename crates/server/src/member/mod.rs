@@ -198,10 +198,14 @@ impl Member {
             self.applied.wait_for(index).await;
             Ok(())
         };
-        match patience::within(timeout, barrier).await {
+        let read = match patience::within(timeout, barrier).await {
             Some(result) => result,
             None if self.consensus.status().leader == 0 => Err(EtcdError::NoLeader),
             None => Err(EtcdError::Timeout),
+        };
+        if read.is_err() {
+            self.metrics.read_indexes_failed.inc();
         }
+        read
     }
 }

@@ -124,14 +124,21 @@ impl Member {
 
     /// The same, on the leader.
     pub async fn promote_here(&self, id: u64) -> Result<Arc<Membership>, EtcdError> {
-        self.check_promotion(id)?;
+        if let Err(refusal) = self.check_promotion(id) {
+            let reason = refusal.text();
+            let refusals = &self.metrics.learner_refusals;
+            refusals.with_label_values(&[reason]).inc();
+            return Err(refusal);
+        }
         let promotion = Promotion {
             id,
             peer_urls: None,
             is_promote: true,
         };
         let kind = ConfChangeType::ConfChangeAddNode;
-        self.reconfigure(kind, id, json(&promotion)).await
+        let promoted = self.reconfigure(kind, id, json(&promotion)).await?;
+        self.metrics.learner_promotions.inc();
+        Ok(promoted)
     }
 
     /// Hands leadership to another voter and waits until it leads.

@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use arc_swap::ArcSwap;
 use portunus_consensus::{FatalError, Hooks, Leadership, RequestIds};
 use portunus_gates::{RegisterError, SetErrors};
-use portunus_mvcc::backend::{Backend, BackendError, Bucket, Lmdb, LmdbConfig};
+use portunus_mvcc::backend::{BackendError, Bucket, Lmdb, LmdbConfig};
 use portunus_mvcc::lease::{Lessor, LessorConfig, RecordError, decode_record};
 use portunus_mvcc::watch::Limits;
 use portunus_mvcc::{OpenError, Store};
@@ -136,8 +136,9 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let runtime = peers::runtime()?;
     let stop = Arc::new(StopSwitch::default());
 
-    let backend: Arc<dyn Backend> =
-        Arc::new(Lmdb::open(&data_dir.backend(), LmdbConfig::default())?);
+    let metrics = Metrics::new(config.metrics_extensive)?;
+    let backend = Lmdb::open(&data_dir.backend(), LmdbConfig::default())?;
+    let backend = metrics.disk.measure_backend(backend);
     let (store, restored) = Store::open(backend, store_config(&config), store_hooks(&stop))?;
     tracing::info!(
         records = restored.records,
@@ -166,15 +167,15 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let conf_state = conf_state(&store)?;
     let Booted { boot, remotes } = boot(&config, &store, conf_state.clone(), &runtime)?;
     let lessor = lessor(&config, &store)?;
-    let metrics = Metrics::new()?;
     let peers = Peers::new(&config, boot.identity, metrics.registry(), runtime)?;
     if gates.enabled(InitialCorruptCheck) {
         check_corruption(&peers, &membership, boot.identity.member_id, &store)?;
     }
     let leadership = Arc::new(Leaders::default());
+    let log = metrics.disk.measure_log(boot.wal);
     let hooks = hooks(&stop, &peers, &leadership, &metrics);
     let (handle, committed) =
-        portunus_consensus::start(raft_config(&config), boot.wal, boot.initial, hooks)?;
+        portunus_consensus::start(raft_config(&config), log, boot.initial, hooks)?;
     let applied = store.applied().unwrap_or_default();
     let member = Arc::new(Member {
         identity: boot.identity,

@@ -1,13 +1,21 @@
 //! What is counted, under etcd's names.
 
 mod client_requests;
+mod disk;
+mod rpc;
 
 pub use client_requests::{ClientRequests, Kind};
+pub use disk::{DiskMetrics, MeasuredLog};
+pub use rpc::{RpcMetrics, Running};
 
 use std::sync::Arc;
 
 use portunus_gates::Sample;
-use prometheus::{Encoder, IntCounter, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
+use prometheus::process_collector::ProcessCollector;
+use prometheus::{
+    Encoder, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder,
+};
 use thiserror::Error;
 
 use crate::member::Member;
@@ -49,6 +57,22 @@ pub struct Metrics {
     pub leader_changes: IntCounter,
     /// Requests by type and client version.
     pub client_requests: ClientRequests,
+    /// Requests by method and outcome.
+    pub rpcs: RpcMetrics,
+    /// How long the disk takes.
+    pub disk: DiskMetrics,
+    /// Reads that found no index in time.
+    pub read_indexes_failed: IntCounter,
+    /// Checks of `/livez` and `/readyz`.
+    pub health_checks: IntCounterVec,
+    /// What they said last: 1 for well.
+    pub health_check: IntGaugeVec,
+    /// Learners this member has promoted.
+    pub learner_promotions: IntCounter,
+    /// Learners it has not, by reason.
+    pub learner_refusals: IntCounterVec,
+    /// 1 while the leader's snapshot is installed.
+    pub snapshots_installing: IntGauge,
     gauges: Gauges,
 }
 
@@ -82,9 +106,10 @@ pub struct MetricsError(#[from] prometheus::Error);
 
 impl Metrics {
     /// All series at zero.
-    pub fn new() -> Result<Metrics, MetricsError> {
+    pub fn new(extensive: bool) -> Result<Metrics, MetricsError> {
         let registry = Registry::new();
         let r = &registry;
+        r.register(Box::new(ProcessCollector::for_self()))?;
         Ok(Metrics {
             proposals_pending: gauge(
                 r,
@@ -131,6 +156,41 @@ impl Metrics {
             )?,
             leader_changes: counter(r, "etcd_server_leader_changes_seen_total", "Leaders seen.")?,
             client_requests: ClientRequests::register(r)?,
+            rpcs: RpcMetrics::register(r, extensive)?,
+            disk: DiskMetrics::register(r)?,
+            read_indexes_failed: counter(
+                r,
+                "etcd_server_read_indexes_failed_total",
+                "Linearizable reads that found no index.",
+            )?,
+            health_checks: counters(
+                r,
+                "etcd_server_healthchecks_total",
+                "Health checks by outcome.",
+                &["type", "name", "status"],
+            )?,
+            health_check: gauges(
+                r,
+                "etcd_server_healthcheck",
+                "1 if the check was well the last time.",
+                &["type", "name"],
+            )?,
+            learner_promotions: counter(
+                r,
+                "etcd_server_learner_promote_successes",
+                "Learners promoted while this member led.",
+            )?,
+            learner_refusals: counters(
+                r,
+                "etcd_server_learner_promote_failures",
+                "Learners not promoted while this member led.",
+                &["Reason"],
+            )?,
+            snapshots_installing: gauge(
+                r,
+                "etcd_server_snapshot_apply_in_progress_total",
+                "1 while the leader's snapshot is installed.",
+            )?,
             gauges: Gauges {
                 has_leader: gauge(r, "etcd_server_has_leader", "1 if a leader is known.")?,
                 is_leader: gauge(r, "etcd_server_is_leader", "1 if this member leads.")?,
@@ -301,6 +361,28 @@ impl Gauges {
 
 fn counter(registry: &Registry, name: &str, help: &str) -> Result<IntCounter, MetricsError> {
     let metric = IntCounter::new(name, help)?;
+    registry.register(Box::new(metric.clone()))?;
+    Ok(metric)
+}
+
+fn counters(
+    registry: &Registry,
+    name: &str,
+    help: &str,
+    labels: &[&str],
+) -> Result<IntCounterVec, MetricsError> {
+    let metric = IntCounterVec::new(Opts::new(name, help), labels)?;
+    registry.register(Box::new(metric.clone()))?;
+    Ok(metric)
+}
+
+fn histogram(
+    registry: &Registry,
+    name: &str,
+    help: &str,
+    buckets: Vec<f64>,
+) -> Result<Histogram, MetricsError> {
+    let metric = Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets))?;
     registry.register(Box::new(metric.clone()))?;
     Ok(metric)
 }

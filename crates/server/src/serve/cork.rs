@@ -14,6 +14,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, BytesMut};
+use prometheus::IntCounter;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -32,6 +33,8 @@ struct Corked {
     /// What was held back could not be written. The connection hears it when it next
     /// reads or writes.
     broken: Option<io::ErrorKind>,
+    received_bytes: IntCounter,
+    sent_bytes: IntCounter,
 }
 
 impl Corked {
@@ -47,6 +50,7 @@ impl Corked {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
             self.held.advance(written);
+            self.sent_bytes.inc_by(written as u64);
         }
         // An idle connection keeps no buffer; there may be ten thousand of them.
         self.held = BytesMut::new();
@@ -65,7 +69,13 @@ impl AsyncRead for CorkedSocket {
     ) -> Poll<io::Result<()>> {
         let corked = &mut *self.0.borrow_mut();
         corked.check()?;
-        Pin::new(&mut corked.socket).poll_read(context, buffer)
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut corked.socket).poll_read(context, buffer);
+        let bytes = buffer.filled().len() - before;
+        if bytes > 0 {
+            corked.received_bytes.inc_by(bytes as u64);
+        }
+        read
     }
 }
 
@@ -90,7 +100,11 @@ impl AsyncWrite for CorkedSocket {
             ready!(corked.poll_release(context))?;
         }
         if bytes >= LARGE_BYTES {
-            return Pin::new(&mut corked.socket).poll_write_vectored(context, slices);
+            let written = Pin::new(&mut corked.socket).poll_write_vectored(context, slices);
+            if let Poll::Ready(Ok(bytes)) = written {
+                corked.sent_bytes.inc_by(bytes as u64);
+            }
+            return written;
         }
         if corked.held.capacity() == 0 {
             corked.held.reserve(bytes.max(HELD_BYTES_FIRST));
@@ -120,12 +134,18 @@ impl AsyncWrite for CorkedSocket {
 /// Writes what a connection's socket held back.
 pub struct Cork(Rc<RefCell<Corked>>);
 
-/// Puts a cork on a socket.
-pub fn cork(socket: TcpStream) -> (CorkedSocket, Cork) {
+/// Puts a cork on a socket, and counts what passes it.
+pub fn cork(
+    socket: TcpStream,
+    received_bytes: IntCounter,
+    sent_bytes: IntCounter,
+) -> (CorkedSocket, Cork) {
     let corked = Rc::new(RefCell::new(Corked {
         socket,
         held: BytesMut::new(),
         broken: None,
+        received_bytes,
+        sent_bytes,
     }));
     (CorkedSocket(Rc::clone(&corked)), Cork(corked))
 }
@@ -199,10 +219,15 @@ mod tests {
         (client.unwrap(), server.unwrap().0)
     }
 
+    fn corked(socket: TcpStream) -> (CorkedSocket, Cork) {
+        let counter = |name| IntCounter::new(name, "bytes").unwrap();
+        cork(socket, counter("received"), counter("sent"))
+    }
+
     #[tokio::test]
     async fn writes_wait_for_the_end_of_the_poll_and_then_all_go_out() {
         let (mut client, server) = connected().await;
-        let (mut socket, cork) = cork(server);
+        let (mut socket, cork) = corked(server);
         let corked = Rc::clone(&socket.0);
         let connection = async move {
             for _ in 0..3 {
@@ -222,7 +247,7 @@ mod tests {
     #[tokio::test]
     async fn everything_arrives_in_order_whatever_its_size() {
         let (mut client, server) = connected().await;
-        let (mut socket, cork) = cork(server);
+        let (mut socket, cork) = corked(server);
         let pieces: Vec<Vec<u8>> = [1, 300, LARGE_BYTES, 7, HELD_BYTES_MAX * 20, 500]
             .iter()
             .zip(b'a'..)
@@ -244,7 +269,7 @@ mod tests {
     #[tokio::test]
     async fn a_reader_that_does_not_read_stops_the_writer() {
         let (client, server) = connected().await;
-        let (mut socket, cork) = cork(server);
+        let (mut socket, cork) = corked(server);
         let corked = Rc::clone(&socket.0);
         let connection = async move {
             loop {

@@ -6,6 +6,7 @@
 //! silent sharing of clients.
 
 mod cork;
+mod counted;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -15,7 +16,6 @@ use std::thread::JoinHandle;
 use axum::Router;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::service::TowerToHyperService;
 use thiserror::Error;
 use tokio::sync::mpsc;
 
@@ -196,8 +196,10 @@ async fn serve_one(member: Arc<Member>, router: Router, connection: TcpStream) {
         .initial_connection_window_size(4 << 20)
         .keep_alive_interval(member.config.keepalive_interval)
         .keep_alive_timeout(member.config.keepalive_timeout);
-    let service = TowerToHyperService::new(router);
-    let (socket, cork) = cork::cork(connection);
+    let service = counted::Counted::new(router, Arc::clone(&member));
+    let rpcs = &member.metrics.rpcs;
+    let (received, sent) = (rpcs.received_bytes.clone(), rpcs.sent_bytes.clone());
+    let (socket, cork) = cork::cork(connection, received, sent);
     let mut served = cork.around(builder.serve_connection(TokioIo::new(socket), service));
     let ended = tokio::select! {
         ended = &mut served => ended,

@@ -1,0 +1,202 @@
+//! Requests by method and outcome, under the names of Go's gRPC library.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use prometheus::{
+    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry,
+};
+use tonic::Code;
+
+use super::MetricsError;
+
+const UNARY: &str = "unary";
+const SERVER_STREAM: &str = "server_stream";
+const BIDI_STREAM: &str = "bidi_stream";
+
+/// Every method there is a series for: service, method, kind.
+const METHODS: &[(&str, &str, &str)] = &[
+    ("etcdserverpb.KV", "Range", UNARY),
+    ("etcdserverpb.KV", "RangeStream", SERVER_STREAM),
+    ("etcdserverpb.KV", "Put", UNARY),
+    ("etcdserverpb.KV", "DeleteRange", UNARY),
+    ("etcdserverpb.KV", "Txn", UNARY),
+    ("etcdserverpb.KV", "Compact", UNARY),
+    ("etcdserverpb.Watch", "Watch", BIDI_STREAM),
+    ("etcdserverpb.Lease", "LeaseGrant", UNARY),
+    ("etcdserverpb.Lease", "LeaseRevoke", UNARY),
+    ("etcdserverpb.Lease", "LeaseKeepAlive", BIDI_STREAM),
+    ("etcdserverpb.Lease", "LeaseTimeToLive", UNARY),
+    ("etcdserverpb.Lease", "LeaseLeases", UNARY),
+    ("etcdserverpb.Cluster", "MemberAdd", UNARY),
+    ("etcdserverpb.Cluster", "MemberRemove", UNARY),
+    ("etcdserverpb.Cluster", "MemberUpdate", UNARY),
+    ("etcdserverpb.Cluster", "MemberList", UNARY),
+    ("etcdserverpb.Cluster", "MemberPromote", UNARY),
+    ("etcdserverpb.Maintenance", "Alarm", UNARY),
+    ("etcdserverpb.Maintenance", "Status", UNARY),
+    ("etcdserverpb.Maintenance", "Defragment", UNARY),
+    ("etcdserverpb.Maintenance", "Hash", UNARY),
+    ("etcdserverpb.Maintenance", "HashKV", UNARY),
+    ("etcdserverpb.Maintenance", "Snapshot", SERVER_STREAM),
+    ("etcdserverpb.Maintenance", "MoveLeader", UNARY),
+    ("etcdserverpb.Maintenance", "Downgrade", UNARY),
+    ("grpc.health.v1.Health", "Check", UNARY),
+    ("grpc.health.v1.Health", "Watch", SERVER_STREAM),
+];
+
+/// Codes and what Go's library calls them.
+const CODES: [(Code, &str); 17] = [
+    (Code::Ok, "OK"),
+    (Code::Cancelled, "Canceled"),
+    (Code::Unknown, "Unknown"),
+    (Code::InvalidArgument, "InvalidArgument"),
+    (Code::DeadlineExceeded, "DeadlineExceeded"),
+    (Code::NotFound, "NotFound"),
+    (Code::AlreadyExists, "AlreadyExists"),
+    (Code::PermissionDenied, "PermissionDenied"),
+    (Code::ResourceExhausted, "ResourceExhausted"),
+    (Code::FailedPrecondition, "FailedPrecondition"),
+    (Code::Aborted, "Aborted"),
+    (Code::OutOfRange, "OutOfRange"),
+    (Code::Unimplemented, "Unimplemented"),
+    (Code::Internal, "Internal"),
+    (Code::Unavailable, "Unavailable"),
+    (Code::DataLoss, "DataLoss"),
+    (Code::Unauthenticated, "Unauthenticated"),
+];
+
+struct Method {
+    started: IntCounter,
+    handled: [IntCounter; CODES.len()],
+    /// Only where asked for: it has many series.
+    handling_seconds: Option<Histogram>,
+}
+
+/// `grpc_server_*`: every series exists from the start, so counting is one addition.
+pub struct RpcMetrics {
+    by_path: HashMap<String, Arc<Method>>,
+    /// Bytes from clients.
+    pub received_bytes: IntCounter,
+    /// Bytes to clients.
+    pub sent_bytes: IntCounter,
+}
+
+impl RpcMetrics {
+    pub(super) fn register(
+        registry: &Registry,
+        extensive: bool,
+    ) -> Result<RpcMetrics, MetricsError> {
+        const LABELS: [&str; 3] = ["grpc_type", "grpc_service", "grpc_method"];
+        let started = IntCounterVec::new(
+            Opts::new("grpc_server_started_total", "RPCs started."),
+            &LABELS,
+        )?;
+        let handled = IntCounterVec::new(
+            Opts::new("grpc_server_handled_total", "RPCs completed, by code."),
+            &["grpc_code", "grpc_type", "grpc_service", "grpc_method"],
+        )?;
+        let seconds = HistogramVec::new(
+            HistogramOpts::new("grpc_server_handling_seconds", "Time until RPCs completed."),
+            &LABELS,
+        )?;
+        registry.register(Box::new(started.clone()))?;
+        registry.register(Box::new(handled.clone()))?;
+        if extensive {
+            registry.register(Box::new(seconds.clone()))?;
+        }
+        let methods = METHODS.iter().map(|(service, method, kind)| {
+            let labels = [*kind, *service, *method];
+            let counters = Method {
+                started: started.with_label_values(&labels),
+                handled: CODES
+                    .map(|(_, code)| handled.with_label_values(&[code, kind, service, method])),
+                handling_seconds: extensive.then(|| seconds.with_label_values(&labels)),
+            };
+            (format!("/{service}/{method}"), Arc::new(counters))
+        });
+        Ok(RpcMetrics {
+            by_path: methods.collect(),
+            received_bytes: super::counter(
+                registry,
+                "etcd_network_client_grpc_received_bytes_total",
+                "Bytes received from clients.",
+            )?,
+            sent_bytes: super::counter(
+                registry,
+                "etcd_network_client_grpc_sent_bytes_total",
+                "Bytes sent to clients.",
+            )?,
+        })
+    }
+
+    /// Counts the start of a request; `None` if its path is no method.
+    pub fn start(&self, path: &str) -> Option<Running> {
+        let method = self.by_path.get(path)?;
+        method.started.inc();
+        Some(Running {
+            started: method.handling_seconds.as_ref().map(|_| Instant::now()),
+            method: Arc::clone(method),
+            is_over: false,
+        })
+    }
+}
+
+/// A request under way. If it is dropped before it is over, its client has gone.
+pub struct Running {
+    method: Arc<Method>,
+    /// If anybody wants to know how long it takes.
+    started: Option<Instant>,
+    is_over: bool,
+}
+
+impl Running {
+    /// It ended with this code.
+    pub fn end(&mut self, code: Code) {
+        if std::mem::replace(&mut self.is_over, true) {
+            return;
+        }
+        if let Some(counter) = self.method.handled.get(code as usize) {
+            counter.inc();
+        }
+        if let (Some(histogram), Some(started)) = (&self.method.handling_seconds, self.started) {
+            histogram.observe(started.elapsed().as_secs_f64());
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end(Code::Cancelled);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_in_the_order_of_their_numbers() {
+        for (number, (code, _)) in CODES.iter().enumerate() {
+            assert_eq!(*code as usize, number);
+        }
+    }
+
+    #[test]
+    fn a_request_is_counted_once_whatever_happens_to_it() {
+        let registry = Registry::new();
+        let metrics = RpcMetrics::register(&registry, true).unwrap();
+        let method = &metrics.by_path["/etcdserverpb.KV/Put"];
+        let mut running = metrics.start("/etcdserverpb.KV/Put").unwrap();
+        running.end(Code::Ok);
+        running.end(Code::Internal);
+        drop(running);
+        drop(metrics.start("/etcdserverpb.KV/Put"));
+        let count = |code: Code| method.handled[code as usize].get();
+        assert_eq!(method.started.get(), 2);
+        assert_eq!((count(Code::Ok), count(Code::Cancelled)), (1, 1));
+        assert_eq!(count(Code::Internal), 0);
+        assert!(metrics.start("/health").is_none());
+    }
+}

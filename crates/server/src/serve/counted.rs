@@ -1,0 +1,119 @@
+//! The outermost service of a connection: counts each request and how it ended.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, Request, Response};
+use axum::routing::future::RouteFuture;
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::service::Service;
+use pin_project_lite::pin_project;
+use tonic::Code;
+use tower_service::Service as _;
+
+use crate::grpc;
+use crate::member::Member;
+use crate::metrics::Running;
+
+/// A router whose gRPC requests are counted.
+#[derive(Clone)]
+pub struct Counted {
+    router: Router,
+    member: Arc<Member>,
+}
+
+impl Counted {
+    /// Counts in the member's metrics.
+    pub fn new(router: Router, member: Arc<Member>) -> Counted {
+        Counted { router, member }
+    }
+}
+
+impl Service<Request<Incoming>> for Counted {
+    type Response = Response<CountedBody>;
+    type Error = Infallible;
+    type Future = Counting;
+
+    fn call(&self, request: Request<Incoming>) -> Counting {
+        let running = self.member.metrics.rpcs.start(request.uri().path());
+        // A router is always ready, and cheap to clone.
+        let answer = self.router.clone().call(request.map(Body::new));
+        Counting { answer, running }
+    }
+}
+
+pin_project! {
+    /// A request until its answer begins.
+    pub struct Counting {
+        #[pin]
+        answer: RouteFuture<Infallible>,
+        running: Option<Running>,
+    }
+}
+
+impl Future for Counting {
+    type Output = Result<Response<CountedBody>, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let mut response = ready!(this.answer.poll(context))?;
+        let mut running = this.running.take();
+        if let Some(request) = &mut running {
+            grpc::translate_oversized(&mut response);
+            // A refusal has its code here; everything else in its trailers.
+            if let Some(code) = code(response.headers()) {
+                request.end(code);
+            }
+        }
+        Poll::Ready(Ok(response.map(|inner| CountedBody { inner, running })))
+    }
+}
+
+fn code(headers: &HeaderMap) -> Option<Code> {
+    let status = headers.get("grpc-status")?;
+    Some(Code::from_bytes(status.as_bytes()))
+}
+
+/// An answer, until its trailers say how it ended.
+pub struct CountedBody {
+    inner: Body,
+    running: Option<Running>,
+}
+
+impl http_body::Body for CountedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = ready!(Pin::new(&mut self.inner).poll_frame(context));
+        if let Some(running) = &mut self.running {
+            match &frame {
+                Some(Ok(frame)) => {
+                    if let Some(code) = frame.trailers_ref().and_then(code) {
+                        running.end(code);
+                    }
+                }
+                Some(Err(_)) => running.end(Code::Internal),
+                None => running.end(Code::Ok),
+            }
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
