@@ -198,6 +198,11 @@ impl Client {
         let called_at = self.shared.clock.fetch_add(1, Ordering::SeqCst);
         let answer = tokio::time::timeout(ANSWER_TIME_MAX, self.send(&input)).await;
         let at = self.shared.clock.fetch_add(1, Ordering::SeqCst);
+        if let Ok(Err(status)) = &answer
+            && was_never_sent(status)
+        {
+            return false;
+        }
         let answer = answer.ok().and_then(Result::ok);
         let is_read = is_read(&input);
         if let Some(answer) = &answer {
@@ -297,6 +302,19 @@ impl Client {
             }),
         }
     }
+}
+
+/// Whether nobody was there to take the request.
+fn was_never_sent(status: &Status) -> bool {
+    let mut source = std::error::Error::source(status);
+    while let Some(error) = source {
+        let io = error.downcast_ref::<std::io::Error>();
+        if io.is_some_and(|io| io.kind() == std::io::ErrorKind::ConnectionRefused) {
+            return true;
+        }
+        source = error.source();
+    }
+    false
 }
 
 fn is_read(request: &Request) -> bool {

@@ -4,10 +4,11 @@
 //!  member A ──▶ gate of B ──▶ member B      one gate for each member, at the peer URL
 //!           ◀──           ◀──               that all others know
 //! ```
-//! A member has one peer URL for everybody, so a gate has to find out who calls: the system
-//! knows which process holds the other end of a connection. Each direction of a connection
-//! obeys the [`Link`] of its own direction, whoever dialled. What is cut off is not lost:
-//! it waits, as behind a cable that somebody pulled, and arrives late.
+//! A member has one peer URL for everybody, so a gate has to find out who calls. What belongs
+//! to raft says in its first lines where its sender is reached; for the rest, the system knows
+//! which process holds the other end of a connection. Each direction of a connection obeys
+//! the [`Link`] of its own direction, whoever dialled. What is cut off is not lost: it waits,
+//! as behind a cable that somebody pulled, and arrives late.
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener as StdListener};
@@ -28,6 +29,9 @@ const RETRANSMISSION: Duration = Duration::from_millis(200);
 const ASK_CALLER_MAX: usize = 40;
 const ASK_CALLER_PAUSE: Duration = Duration::from_millis(25);
 const PIECES_WAITING_MAX: usize = 1024;
+/// By this header members say where they are reached.
+const PEER_URLS: &str = "x-peerurls: http://";
+const HEAD_BYTES_MAX: usize = 16 * 1024;
 
 /// One direction between two members.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -52,6 +56,7 @@ pub const CUT: Link = Link {
 struct State {
     links: HashMap<(usize, usize), Link>,
     processes: HashMap<usize, u32>,
+    gates: HashMap<String, usize>,
 }
 
 struct Shared {
@@ -86,23 +91,23 @@ impl Network {
 
     /// Opens the gate of a member that listens at `target`.
     pub fn open_gate(&self, to: usize, listener: StdListener, target: SocketAddr) {
+        let gate = listener.local_addr().unwrap();
+        let mut state = self.shared.state.lock().unwrap();
+        state.gates.insert(gate.to_string(), to);
+        drop(state);
         let shared = Arc::clone(&self.shared);
         let runtime = self.runtime.as_ref().unwrap();
         runtime.spawn(async move {
             listener.set_nonblocking(true).unwrap();
             let listener = TcpListener::from_std(listener).unwrap();
-            let gate = listener.local_addr().unwrap();
             loop {
                 let Ok((connection, caller)) = listener.accept().await else {
                     continue;
                 };
                 let shared = Arc::clone(&shared);
                 tokio::spawn(async move {
-                    if let Some(from) = shared.who_calls(caller, gate).await {
-                        let pair = (from, to);
-                        // However it ends, both sides see it end.
-                        let _ = shared.connect(pair, connection, target).await;
-                    }
+                    // However it ends, both sides see it end.
+                    let _ = shared.call(connection, (caller, gate), to, target).await;
                 });
             }
         });
@@ -174,14 +179,47 @@ impl Shared {
         }
     }
 
+    async fn call(
+        &self,
+        mut near: TcpStream,
+        (caller, gate): (SocketAddr, SocketAddr),
+        to: usize,
+        target: SocketAddr,
+    ) -> std::io::Result<()> {
+        let mut head = Vec::new();
+        while !head.windows(4).any(|bytes| bytes == b"\r\n\r\n") {
+            if near.read_buf(&mut head).await? == 0 || head.len() > HEAD_BYTES_MAX {
+                return Ok(());
+            }
+        }
+        let from = match self.sender_in(&head) {
+            Some(from) => Some(from),
+            None => self.who_calls(caller, gate).await,
+        };
+        match from {
+            Some(from) => self.connect((from, to), head, near, target).await,
+            None => Ok(()),
+        }
+    }
+
+    fn sender_in(&self, head: &[u8]) -> Option<usize> {
+        let head = String::from_utf8_lossy(head).to_lowercase();
+        let (_, after) = head.split_once(PEER_URLS)?;
+        let gate = after.split(['\r', ',']).next()?;
+        self.state.lock().unwrap().gates.get(gate).copied()
+    }
+
     /// The member at the other end of a connection; nobody if it went away meanwhile.
     async fn who_calls(&self, caller: SocketAddr, gate: SocketAddr) -> Option<usize> {
         for _ in 0..ASK_CALLER_MAX {
-            let socket = socket_name(caller, gate)?;
             let processes = self.state.lock().unwrap().processes.clone();
-            let found = processes.iter().find(|(_, pid)| has_open(**pid, &socket));
-            if let Some((member, _)) = found {
-                return Some(*member);
+            let looked_up = tokio::task::spawn_blocking(move || {
+                let socket = socket_name(caller, gate)?;
+                let found = processes.iter().find(|(_, pid)| has_open(**pid, &socket));
+                Some(found.map(|(member, _)| *member))
+            });
+            if let Some(member) = looked_up.await.unwrap()? {
+                return Some(member);
             }
             tokio::time::sleep(ASK_CALLER_PAUSE).await;
         }
@@ -191,6 +229,7 @@ impl Shared {
     async fn connect(
         &self,
         (from, to): (usize, usize),
+        head: Vec<u8>,
         near: TcpStream,
         target: SocketAddr,
     ) -> std::io::Result<()> {
@@ -199,9 +238,11 @@ impl Shared {
         if self.hits(self.link((from, to)).loss_percent / 10) {
             return Ok(());
         }
-        let far = TcpStream::connect(target).await?;
+        let mut far = TcpStream::connect(target).await?;
         near.set_nodelay(true)?;
         far.set_nodelay(true)?;
+        tokio::time::sleep(self.link((from, to)).delay).await;
+        far.write_all(&head).await?;
         let (near_in, near_out) = near.into_split();
         let (far_in, far_out) = far.into_split();
         tokio::select! {
