@@ -22,7 +22,7 @@ use crate::metrics::PeerMetrics;
 use crate::raft::Raft;
 use crate::shared::Shared;
 use crate::status::{Failure, Status};
-use crate::stream_writer::{NotQueued, OnLoss, StreamWriter, WriterBody};
+use crate::stream_writer::{OnLoss, Pushed, StreamWriter, WriterBody};
 use crate::sync::lock;
 use crate::urls::{BaseUrl, Urls};
 use crate::{pipeline, probing, snapshot, stream_reader};
@@ -165,10 +165,10 @@ impl Peer {
         }
         for writer in writers.into_iter().flatten() {
             message = match writer.push(message) {
-                Ok(()) => return Ok(()),
-                Err(NotQueued::Full) => return Err(()),
-                Err(NotQueued::Detached(message)) => message,
-                Err(NotQueued::Stalled(message)) => {
+                Pushed::Queued => return Ok(()),
+                Pushed::Full => return Err(()),
+                Pushed::Detached(message) => message,
+                Pushed::Stalled(message) => {
                     let failure = Failure::Broken("the peer took nothing for too long".into());
                     self.status.deactivate("writing a stream", &failure);
                     self.shared.reports.unreachable(self.id);
@@ -182,6 +182,7 @@ impl Peer {
     /// Hands a message that arrived to the member.
     pub fn take(&self, message: Message, raft: &dyn Raft) {
         if self.is_cut() {
+            self.metrics.received_failures.inc();
             return;
         }
         let (from, kind) = (message.from, message.r#type);

@@ -71,14 +71,19 @@ impl StepRefused {
 /// A snapshot that was not taken; decides what its sender is answered.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-#[allow(missing_docs)] // the fields are the ones the messages print
 pub enum SnapshotRefused {
     /// It could not be stored or stepped; the sender tries again later (500).
     #[error("failed to save KV snapshot ({reason})")]
-    Failed { reason: String },
+    Failed {
+        /// What went wrong, for the sender's log.
+        reason: String,
+    },
     /// It does not fit this member, now or ever (412).
     #[error("{reason}")]
-    Mismatch { reason: String },
+    Mismatch {
+        /// What does not fit, for the sender's log.
+        reason: String,
+    },
     /// Its sender was removed from the cluster (403). Answered only if
     /// [`Raft::is_removed`] says so too, because the sender will stop for good.
     #[error("cannot process message from removed member")]

@@ -3,12 +3,12 @@
 //! One at a time per peer goes out. Neither side holds more of the file than a few pieces.
 
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use http::StatusCode;
 use http_body_util::BodyExt;
 use portunus_proto::raftpb::{Message, MessageType};
@@ -172,7 +172,7 @@ pub(crate) async fn receive(
     let stream = Box::pin(Pieces::new(receiver));
     let stored = shared.runtime.spawn(raft.receive_snapshot(message, stream));
     let pause_max = shared.config.snapshot_stall_timeout;
-    let bytes = pass_on(rest.into(), body.as_mut(), pieces, pause_max).await;
+    let bytes = pass_on(rest, body.as_mut(), pieces, pause_max).await;
     match &peer {
         Some(peer) => peer.metrics.received_bytes.inc_by(bytes),
         None => shared.metrics.received_bytes_of_unknown().inc_by(bytes),
@@ -209,10 +209,7 @@ pub(crate) async fn receive(
 }
 
 /// Reads the message in front of the file, and what came with it of the file.
-async fn envelope(
-    shared: &Shared,
-    mut body: std::pin::Pin<&mut Body>,
-) -> Result<(Message, bytes::Bytes), String> {
+async fn envelope(shared: &Shared, mut body: Pin<&mut Body>) -> Result<(Message, Bytes), String> {
     let config = &shared.config;
     let mut decoder = codec::message::Decoder::new(config.snapshot_envelope_bytes_max);
     loop {
@@ -247,8 +244,8 @@ fn check(
 
 /// Passes a body on to whoever stores it; says how many bytes.
 async fn pass_on(
-    rest: bytes::Bytes,
-    mut body: std::pin::Pin<&mut Body>,
+    rest: Bytes,
+    mut body: Pin<&mut Body>,
     pieces: mpsc::Sender<Piece>,
     pause_max: Duration,
 ) -> u64 {

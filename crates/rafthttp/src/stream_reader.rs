@@ -100,7 +100,7 @@ async fn open(peer: &Peer, request: Request<RequestBody>) -> Result<Incoming, Re
 /// The decoder of a stream's kind.
 enum Decoder {
     Message(codec::message::Decoder),
-    MsgApp(codec::msgapp_v2::Decoder),
+    MsgApp(Box<codec::msgapp_v2::Decoder>),
 }
 
 impl Decoder {
@@ -108,11 +108,11 @@ impl Decoder {
         let bytes_max = peer.shared.config.message_bytes_max;
         match kind {
             StreamKind::Message => Decoder::Message(codec::message::Decoder::new(bytes_max)),
-            StreamKind::MsgApp => Decoder::MsgApp(codec::msgapp_v2::Decoder::new(
+            StreamKind::MsgApp => Decoder::MsgApp(Box::new(codec::msgapp_v2::Decoder::new(
                 peer.shared.identity.member_id,
                 peer.id,
                 bytes_max,
-            )),
+            ))),
         }
     }
 

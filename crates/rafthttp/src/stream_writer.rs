@@ -23,15 +23,19 @@ use tokio::time::{Interval, MissedTickBehavior};
 use crate::codec::{self, link_heartbeat};
 use crate::config::Config;
 use crate::peer::StreamKind;
+use crate::sync::lock;
 
 /// A piece of a body is sent when it has reached this size, even if more is queued.
 const PIECE_BYTES: usize = 1 << 20;
 /// What an entry or a message takes besides its payload, roughly.
 const OVERHEAD_BYTES: usize = 64;
 
-/// Why a message was not queued; it is handed back.
+/// What became of a message. One that has to go another way is handed back.
 #[derive(Debug)]
-pub(crate) enum NotQueued {
+#[must_use]
+pub(crate) enum Pushed {
+    /// It is in the queue.
+    Queued,
     /// There is no stream.
     Detached(Message),
     /// The stream was given up just now: its peer took nothing for too long.
@@ -107,23 +111,23 @@ impl StreamWriter {
     }
 
     /// Queues a message if there is a stream. Never waits.
-    pub fn push(&self, message: Message) -> Result<(), NotQueued> {
-        let mut state = crate::sync::lock(&self.state);
+    pub fn push(&self, message: Message) -> Pushed {
+        let mut state = lock(&self.state);
         if !state.attached {
-            return Err(NotQueued::Detached(message));
+            return Pushed::Detached(message);
         }
         let stalled = |since: Instant| since.elapsed() > self.write_timeout;
         if state.waiting_since.is_some_and(stalled) {
             let waker = state.detach();
             drop(state);
             wake(waker);
-            return Err(NotQueued::Stalled(message));
+            return Pushed::Stalled(message);
         }
         let bytes = approximate_bytes(&message);
         let full = state.queue.len() >= self.queue_max
             || state.queued_bytes.saturating_add(bytes) > self.queue_bytes_max;
         if full && !state.queue.is_empty() {
-            return Err(NotQueued::Full);
+            return Pushed::Full;
         }
         state.queued_bytes += bytes;
         state.queue.push_back(message);
@@ -133,12 +137,12 @@ impl StreamWriter {
         let waker = state.waker.take();
         drop(state);
         wake(waker);
-        Ok(())
+        Pushed::Queued
     }
 
     /// Attaches a new connection in the place of the one before.
     pub fn attach(self: &Arc<Self>, on_loss: Arc<dyn OnLoss>) -> WriterBody {
-        let mut state = crate::sync::lock(&self.state);
+        let mut state = lock(&self.state);
         let waker = state.detach();
         state.attachment += 1;
         state.attached = !state.stopped;
@@ -159,7 +163,7 @@ impl StreamWriter {
 
     /// Ends the connection in use and every later one.
     pub fn stop(&self) {
-        let mut state = crate::sync::lock(&self.state);
+        let mut state = lock(&self.state);
         state.stopped = true;
         let waker = state.detach();
         drop(state);
@@ -213,7 +217,7 @@ impl Body for WriterBody {
             // Asked again at once, so that it wakes this task next time.
             let _ = this.heartbeat.poll_tick(context);
         }
-        let mut state = crate::sync::lock(&this.writer.state);
+        let mut state = lock(&this.writer.state);
         if !state.attached || state.attachment != this.attachment {
             return Poll::Ready(None);
         }
@@ -248,7 +252,7 @@ impl Body for WriterBody {
 
 impl Drop for WriterBody {
     fn drop(&mut self) {
-        let mut state = crate::sync::lock(&self.writer.state);
+        let mut state = lock(&self.writer.state);
         if state.attached && state.attachment == self.attachment {
             state.detach();
             drop(state);

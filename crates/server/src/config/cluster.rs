@@ -32,6 +32,8 @@ pub struct ClusterConfig {
     pub max_learners: usize,
     /// Between two comparisons of all members' data; zero: none.
     pub corrupt_check_interval: Duration,
+    /// Between two comparisons of what was hashed at compactions.
+    pub compact_hash_check_interval: Duration,
     /// Between two looks for the end of a downgrade.
     pub downgrade_check_interval: Duration,
 }
@@ -54,6 +56,7 @@ impl ClusterConfig {
             force_new: boolean(values, "force-new-cluster")?,
             max_learners: number(values, "max-learners")?,
             corrupt_check_interval: duration(values, "corrupt-check-time")?,
+            compact_hash_check_interval: duration(values, "compact-hash-check-time")?,
             downgrade_check_interval: duration(values, "downgrade-check-time")?,
         })
     }

@@ -367,7 +367,12 @@ pub const FLAGS: &[Flag] = &[
         "0s",
         "time between comparisons of all members' data (0: none)",
     ),
-    later("compact-hash-check-time", Duration, "1m0s", PEERS),
+    works(
+        "compact-hash-check-time",
+        Duration,
+        "1m0s",
+        "time between comparisons of hashes of compactions (with CompactHashCheck)",
+    ),
     works(
         "compaction-batch-limit",
         Number,

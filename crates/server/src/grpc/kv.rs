@@ -25,7 +25,11 @@ impl Kv for Api {
         &self,
         request: Request<RangeRequest>,
     ) -> Result<Response<RangeResponse>, Status> {
-        self.check_metadata(Kind::Unary, request.metadata())?;
+        if request.get_ref().serializable {
+            self.check_metadata_for_learners(Kind::Unary, request.metadata())?;
+        } else {
+            self.check_metadata(Kind::Unary, request.metadata())?;
+        }
         let request = request.into_inner();
         validate::range(&request).map_err(|error| self.refuse(error))?;
         if !request.serializable {

@@ -30,6 +30,7 @@ impl Maintenance for Api {
         &self,
         request: Request<AlarmRequest>,
     ) -> Result<Response<AlarmResponse>, Status> {
+        self.check_metadata(Kind::Unary, request.metadata())?;
         let request = InternalRaftRequest {
             alarm: Some(request.into_inner()),
             ..InternalRaftRequest::default()
@@ -45,8 +46,9 @@ impl Maintenance for Api {
 
     async fn status(
         &self,
-        _request: Request<StatusRequest>,
+        request: Request<StatusRequest>,
     ) -> Result<Response<StatusResponse>, Status> {
+        self.check_metadata_for_learners(Kind::Unary, request.metadata())?;
         let member = &self.member;
         let raft = member.consensus.status();
         let sizes = member.reader().sizes();
@@ -88,8 +90,9 @@ impl Maintenance for Api {
 
     async fn defragment(
         &self,
-        _request: Request<DefragmentRequest>,
+        request: Request<DefragmentRequest>,
     ) -> Result<Response<DefragmentResponse>, Status> {
+        self.check_metadata(Kind::Unary, request.metadata())?;
         let reader = self.member.reader().clone();
         let started = std::time::Instant::now();
         let before = reader.sizes();
@@ -125,7 +128,8 @@ impl Maintenance for Api {
         }
     }
 
-    async fn hash(&self, _request: Request<HashRequest>) -> Result<Response<HashResponse>, Status> {
+    async fn hash(&self, request: Request<HashRequest>) -> Result<Response<HashResponse>, Status> {
+        self.check_metadata(Kind::Unary, request.metadata())?;
         let reader = self.member.reader().clone();
         let hashed = tokio::task::spawn_blocking(move || reader.hash()).await;
         let (hash, revision) = hashed
@@ -141,6 +145,7 @@ impl Maintenance for Api {
         &self,
         request: Request<HashKvRequest>,
     ) -> Result<Response<HashKvResponse>, Status> {
+        self.check_metadata(Kind::Unary, request.metadata())?;
         let reader = self.member.reader().clone();
         let revision = request.into_inner().revision;
         let hashed = tokio::task::spawn_blocking(move || reader.hash_kv(revision)).await;
@@ -157,10 +162,8 @@ impl Maintenance for Api {
 
     type SnapshotStream = Blobs;
 
-    async fn snapshot(
-        &self,
-        _request: Request<SnapshotRequest>,
-    ) -> Result<Response<Blobs>, Status> {
+    async fn snapshot(&self, request: Request<SnapshotRequest>) -> Result<Response<Blobs>, Status> {
+        self.check_metadata_for_learners(Kind::Stream, request.metadata())?;
         Ok(Response::new(Box::pin(self.snapshot_blobs())))
     }
 

@@ -68,6 +68,18 @@ pub struct Api {
 impl Api {
     /// Checks that hold for every request, and counts it by the client's version.
     fn check_metadata(&self, kind: Kind, metadata: &MetadataMap) -> Result<(), Status> {
+        if self.member.consensus.status().is_learner {
+            return Err(self.refuse(EtcdError::NotSupportedForLearner));
+        }
+        self.check_metadata_for_learners(kind, metadata)
+    }
+
+    /// The same, for the few requests that a learner answers, too.
+    fn check_metadata_for_learners(
+        &self,
+        kind: Kind,
+        metadata: &MetadataMap,
+    ) -> Result<(), Status> {
         use wire::metadata::{CLIENT_API_VERSION, HAS_LEADER, HAS_LEADER_TRUE};
         let version = metadata
             .get(CLIENT_API_VERSION)

@@ -48,7 +48,8 @@ impl Leases {
 }
 
 impl Member {
-    fn leads(&self) -> bool {
+    /// Whether this member leads, as far as it knows.
+    pub fn leads(&self) -> bool {
         self.consensus.status().leader == self.identity.member_id
     }
 

@@ -12,6 +12,7 @@
 
 pub mod applied;
 mod boot;
+pub mod corruption;
 pub mod leadership;
 pub mod leases;
 pub mod membership;

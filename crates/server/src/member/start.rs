@@ -22,12 +22,12 @@ use super::membership::{Membership, MembershipError, conf_state};
 use super::stop::{StopReason, StopSwitch};
 use super::waiters::Waiters;
 use super::watches::{StoreHistory, Watches};
-use super::{Member, leases, upkeep, versions};
+use super::{Member, corruption, leases, upkeep, versions};
 use crate::apply::Applier;
 use crate::apply::alarms::Alarms;
 use crate::config::{Config, QUOTA_BYTES_ADVISED_MAX};
 use crate::data_dir::{DataDir, DataDirError};
-use crate::gates::OwnFeatures;
+use crate::gates::{InitialCorruptCheck, OwnFeatures};
 use crate::metrics::{Metrics, MetricsError};
 use crate::peers::{self, Peers, PeersError};
 use crate::serve::{self, ListenError, Servers};
@@ -95,6 +95,12 @@ pub enum StartError {
     /// The log.
     #[error(transparent)]
     Boot(#[from] BootError),
+    /// Other members have other data.
+    #[error(transparent)]
+    Inconsistent(#[from] corruption::InconsistentError),
+    /// The data cannot be read.
+    #[error("the data cannot be read")]
+    Read(#[from] portunus_mvcc::ReadError),
     /// The peers' side.
     #[error(transparent)]
     Peers(#[from] PeersError),
@@ -162,6 +168,9 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let lessor = lessor(&config, &store)?;
     let metrics = Metrics::new()?;
     let peers = Peers::new(&config, boot.identity, metrics.registry(), runtime)?;
+    if gates.enabled(InitialCorruptCheck) {
+        check_corruption(&peers, &membership, boot.identity.member_id, &store)?;
+    }
     let leadership = Arc::new(Leaders::default());
     let hooks = hooks(&stop, &peers, &leadership, &metrics);
     let (handle, committed) =
@@ -273,6 +282,21 @@ fn warn_about(config: &Config) {
             "the quota is above the 8 GiB that etcd advises"
         );
     }
+}
+
+/// Compares the data with the other members', as far as they answer.
+fn check_corruption(
+    peers: &Peers,
+    membership: &Membership,
+    own_id: u64,
+    store: &Store,
+) -> Result<(), StartError> {
+    if membership.iter().count() < 2 {
+        return Ok(());
+    }
+    let own = store.reader().hash_kv(0)?;
+    let checked = corruption::check_at_start(peers, membership, own_id, &own);
+    Ok(peers.runtime().block_on(checked)?)
 }
 
 /// Indexes of the snapshots the log knows. A log that cannot be read is met again later,
@@ -425,6 +449,8 @@ fn start_threads(
                         leases::follow_leadership(Arc::clone(&for_upkeep)),
                         versions::monitor(Arc::clone(&for_upkeep)),
                         versions::end_downgrades(Arc::clone(&for_upkeep)),
+                        corruption::check_periodically(Arc::clone(&for_upkeep)),
+                        corruption::check_compactions(Arc::clone(&for_upkeep)),
                         upkeep::compact_automatically(Arc::clone(&for_upkeep)),
                     );
                 });

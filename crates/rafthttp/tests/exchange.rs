@@ -1,0 +1,376 @@
+//! Two members talk, lose each other and find each other again.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::any;
+use bytes::Bytes;
+use common::{
+    Member, Told, append, good_headers, local, message, quick, raw_answer, raw_request, until, url,
+};
+use http::StatusCode;
+use portunus_proto::raftpb::MessageType;
+use portunus_rafthttp::{Config, Transport};
+use tokio::net::TcpListener;
+
+async fn pair() -> (Member, Member) {
+    let (a, b) = (Member::start(1).await, Member::start(2).await);
+    a.knows(&b);
+    b.knows(&a);
+    a.connected(&b).await;
+    (a, b)
+}
+
+fn without_streams(router: Router) -> Router {
+    let refuse = any(|| async { StatusCode::INTERNAL_SERVER_ERROR });
+    Router::new()
+        .route("/raft/stream/{*rest}", refuse)
+        .fallback_service(router)
+}
+
+fn without_posts(router: Router) -> Router {
+    let refuse = any(|| async { StatusCode::INTERNAL_SERVER_ERROR });
+    Router::new()
+        .route("/raft", refuse)
+        .fallback_service(router)
+}
+
+#[tokio::test]
+async fn messages_of_both_kinds_arrive_in_order_by_the_streams_alone() {
+    let a = Member::start_with(1, quick(), without_posts).await;
+    let mut b = Member::start_with(2, quick(), without_posts).await;
+    a.knows(&b);
+    b.knows(&a);
+    a.connected(&b).await;
+    // One of each kind until both streams are there.
+    const FIRST_INDEX: u64 = 1_000_000;
+    let mut index = 0;
+    let mut arrived = (false, false);
+    while arrived != (true, true) {
+        index += 1;
+        a.transport.send(vec![
+            append(1, 2, index, Bytes::from_static(b"x")),
+            message(MessageType::MsgHeartbeat, 1, 2, index),
+        ]);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        while let Ok(told) = b.told.try_recv() {
+            match told {
+                Told::Step(message) if !message.entries.is_empty() => arrived.0 = true,
+                Told::Step(_) => arrived.1 = true,
+                _ => {}
+            }
+        }
+    }
+    // Only what comes now is looked at.
+    for batch in 0..20 {
+        let mut messages = Vec::new();
+        for number in batch * 100..batch * 100 + 100 {
+            let index = FIRST_INDEX + number;
+            messages.push(append(1, 2, index, Bytes::from(vec![7; 300])));
+            messages.push(message(MessageType::MsgHeartbeat, 1, 2, index));
+        }
+        a.transport.send(messages);
+    }
+    let (mut appends, mut heartbeats) = (FIRST_INDEX, FIRST_INDEX);
+    while appends < FIRST_INDEX + 2000 || heartbeats < FIRST_INDEX + 2000 {
+        let message = b.next_step().await;
+        if message.index < FIRST_INDEX {
+            continue;
+        }
+        if message.r#type == MessageType::MsgApp as i32 {
+            assert_eq!(message, append(1, 2, appends, Bytes::from(vec![7; 300])));
+            appends += 1;
+        } else {
+            assert_eq!(message.index, heartbeats);
+            heartbeats += 1;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_big_message_arrives() {
+    let (a, mut b) = pair().await;
+    let data = Bytes::from(vec![5; 20 << 20]);
+    a.transport.send(vec![append(1, 2, 8, data.clone())]);
+    let arrived = b.next_step().await;
+    assert_eq!(arrived.entries[0].data, data);
+    a.transport
+        .send(vec![message(MessageType::MsgVote, 1, 2, 9)]);
+    assert_eq!(b.next_step().await.index, 9);
+}
+
+#[tokio::test]
+async fn without_streams_messages_go_by_post() {
+    let a = Member::start_with(1, quick(), without_streams).await;
+    let mut b = Member::start(2).await;
+    a.knows(&b);
+    b.knows(&a);
+    let sent = [
+        append(1, 2, 4, Bytes::from_static(b"x")),
+        message(MessageType::MsgVote, 1, 2, 5),
+    ];
+    a.transport.send(sent.to_vec());
+    let mut arrived = [b.next_step().await, b.next_step().await];
+    arrived.sort_by_key(|message| message.index);
+    assert_eq!(arrived, sent);
+    until(|| a.transport.is_active(2)).await;
+}
+
+#[tokio::test]
+async fn a_member_that_comes_back_is_found_again() {
+    let (mut a, b) = pair().await;
+    let since = a.transport.active_since(2).unwrap();
+    let address = b.crash().await;
+    until(|| !a.transport.is_active(2)).await;
+    assert_eq!(a.metric("etcd_network_disconnected_peers_total", "2"), 1.0);
+    a.next(|told| matches!(told, Told::Unreachable(2)).then_some(()))
+        .await;
+
+    let listener = TcpListener::bind(address).await.unwrap();
+    let mut b = Member::start_at(2, quick(), listener, |router| router);
+    b.knows(&a);
+    a.connected(&b).await;
+    until(|| a.transport.active_since(2).is_some_and(|now| now > since)).await;
+    a.transport
+        .send(vec![message(MessageType::MsgVote, 1, 2, 7)]);
+    assert_eq!(b.next_step().await.index, 7);
+    assert_eq!(a.metric("etcd_network_active_peers", "2"), 1.0);
+}
+
+/// Opens a stream as member 9 and never reads it.
+async fn deaf_reader(a: &Member, kind: &str) -> tokio::net::TcpStream {
+    a.transport.add_peer(9, &["http://127.0.0.1:1".to_owned()]);
+    let mut headers = good_headers(9);
+    headers.push(("X-Raft-To".into(), "1".into()));
+    let path = format!("GET /raft/stream/{kind}/9");
+    let mut stream = raw_request(a.address, &path, &headers, b"").await;
+    assert_eq!(raw_answer(&mut stream).await.0, 200);
+    stream
+}
+
+#[tokio::test]
+async fn a_full_queue_loses_messages_reports_it_and_stays_bounded() {
+    let config = Config {
+        stream_queue_max: 100,
+        heartbeat: Duration::from_secs(60),
+        stream_write_timeout: Duration::from_secs(600),
+        ..quick()
+    };
+    let mut a = Member::start_with(1, config, |router| router).await;
+    let _deaf = deaf_reader(&a, "msgapp").await;
+    struct Payload(#[allow(dead_code)] Arc<()>, Vec<u8>);
+    impl AsRef<[u8]> for Payload {
+        fn as_ref(&self) -> &[u8] {
+            &self.1
+        }
+    }
+    let alive = Arc::new(());
+    let send = |count: u64| {
+        for index in 0..count {
+            let payload = Payload(alive.clone(), vec![1; 64 << 10]);
+            a.transport
+                .send(vec![append(1, 9, index, Bytes::from_owner(payload))]);
+        }
+    };
+    // Whatever the system's buffers hold, this is more.
+    for _ in 0..20 {
+        send(100);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    a.next(|told| matches!(told, Told::Unreachable(9)).then_some(()))
+        .await;
+    assert!(a.metric("etcd_network_peer_sent_failures_total", "9") > 0.0);
+    // The queue, and what one piece in flight was made of.
+    let alive = Arc::strong_count(&alive) - 1;
+    assert!(alive <= 120, "{alive} messages are kept");
+}
+
+#[tokio::test]
+async fn a_stream_that_takes_nothing_is_given_up_for_posts() {
+    let config = Config {
+        stream_write_timeout: Duration::from_millis(200),
+        ..quick()
+    };
+    let a = Member::start_with(1, config, |router| router).await;
+    let mut b = Member::start(9).await;
+    let _deaf = deaf_reader(&a, "message").await;
+    a.transport.update_peer(9, &[url(b.address)]);
+    let arrived = async {
+        loop {
+            let big = append(1, 9, 3, Bytes::from(vec![1; 1 << 20]));
+            a.transport.send(vec![big]);
+            tokio::select! {
+                message = b.next_step() => return message,
+                () = tokio::time::sleep(Duration::from_millis(10)) => {}
+            }
+        }
+    };
+    let arrived = tokio::time::timeout(common::PATIENCE, arrived).await;
+    assert_eq!(arrived.unwrap().index, 3);
+}
+
+#[tokio::test]
+async fn a_cut_peer_hears_and_says_nothing_until_it_is_mended() {
+    let (a, mut b) = pair().await;
+    a.transport.cut(2);
+    a.transport
+        .send(vec![message(MessageType::MsgVote, 1, 2, 1)]);
+    b.transport.cut(1);
+    a.transport.mend(2);
+    a.transport
+        .send(vec![message(MessageType::MsgVote, 1, 2, 2)]);
+    until(|| b.metric("etcd_network_peer_received_failures_total", "1") >= 1.0).await;
+    b.transport.mend(1);
+    a.transport
+        .send(vec![message(MessageType::MsgVote, 1, 2, 3)]);
+    assert_eq!(b.next_step().await.index, 3);
+}
+
+#[tokio::test]
+async fn a_stranger_of_the_same_cluster_is_answered_by_post() {
+    let (mut a, mut b) = (Member::start(1).await, Member::start(2).await);
+    // Only one of them knows the other, as when a new member has not read the log yet.
+    a.knows(&b);
+    a.transport
+        .send(vec![message(MessageType::MsgHeartbeat, 1, 2, 1)]);
+    assert_eq!(b.next_step().await.index, 1);
+    b.transport
+        .send(vec![message(MessageType::MsgHeartbeatResp, 2, 1, 2)]);
+    assert_eq!(a.next_step().await.index, 2);
+    assert!(!b.transport.is_active(1), "a remote is no peer");
+    // When it becomes one, the streams come up.
+    b.knows(&a);
+    a.connected(&b).await;
+}
+
+#[tokio::test]
+async fn before_it_has_its_member_a_transport_puts_everybody_off() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let runtime = tokio::runtime::Handle::current();
+    let registry = prometheus::Registry::new();
+    let transport = Transport::new(local(1), quick(), &registry, runtime).unwrap();
+    let server = common::serve(listener, transport.router());
+    let mut b = Member::start(2).await;
+    transport.add_peer(2, &[url(b.address)]);
+    transport.send(vec![message(MessageType::MsgVote, 1, 2, 1)]);
+    for path in ["GET /raft/stream/message/2", "POST /raft"] {
+        let (status, text) = common::ask(address, path, &good_headers(2), b"").await;
+        assert_eq!(status, 503, "{text}");
+    }
+    assert!(b.told.try_recv().is_err());
+    server.abort();
+}
+
+#[tokio::test]
+async fn a_member_that_was_removed_is_told_so_by_streams_and_posts() {
+    let (mut a, b) = (Member::start(1).await, Member::start(2).await);
+    b.recorder.removed.lock().unwrap().insert(1);
+    a.knows(&b);
+    let by = a
+        .next(|told| match told {
+            Told::Removed { by } => Some(*by),
+            _ => None,
+        })
+        .await;
+    assert_eq!(by, 2);
+
+    let mut c = Member::start_with(3, quick(), without_streams).await;
+    c.knows(&b);
+    b.recorder.removed.lock().unwrap().insert(3);
+    c.transport
+        .send(vec![message(MessageType::MsgVote, 3, 2, 1)]);
+    c.next(|told| matches!(told, Told::Removed { by: 2 }).then_some(()))
+        .await;
+}
+
+#[tokio::test]
+async fn a_peer_is_reached_at_whichever_of_its_addresses_works() {
+    let (a, mut b) = (Member::start(1).await, Member::start(2).await);
+    let urls = [
+        "http://127.0.0.1:1".to_owned(),
+        "https://127.0.0.1:2".to_owned(),
+        "no address".to_owned(),
+        url(b.address),
+    ];
+    a.transport.add_peer(2, &urls);
+    b.knows(&a);
+    a.connected(&b).await;
+    a.transport
+        .send(vec![message(MessageType::MsgVote, 1, 2, 1)]);
+    assert_eq!(b.next_step().await.index, 1);
+}
+
+#[tokio::test]
+async fn a_peer_with_new_addresses_is_found_there() {
+    let (a, mut b) = (Member::start(1).await, Member::start(2).await);
+    a.transport.add_peer(2, &["http://127.0.0.1:1".to_owned()]);
+    a.transport.update_peer(2, &[url(b.address)]);
+    b.knows(&a);
+    a.connected(&b).await;
+    a.transport
+        .send(vec![message(MessageType::MsgVote, 1, 2, 1)]);
+    assert_eq!(b.next_step().await.index, 1);
+}
+
+#[tokio::test]
+async fn a_removed_peer_gets_nothing_and_its_streams_end() {
+    let (a, b) = pair().await;
+    a.transport.remove_peer(2);
+    until(|| !b.transport.is_active(1)).await;
+    assert!(!a.transport.is_active(2));
+    assert_eq!(a.metric("etcd_network_active_peers", "2"), 0.0);
+    a.transport.remove_all_peers();
+    b.transport.stop().await;
+    b.knows(&a);
+    assert!(!b.transport.is_active(1), "stopped is stopped");
+}
+
+#[tokio::test]
+async fn a_refused_message_is_lost_and_the_streams_stay() {
+    let (a, mut b) = pair().await;
+    *b.recorder.refuse_steps.lock().unwrap() = true;
+    a.transport
+        .send(vec![message(MessageType::MsgVote, 1, 2, 1)]);
+    until(|| b.metric("etcd_network_peer_received_failures_total", "1") >= 1.0).await;
+    *b.recorder.refuse_steps.lock().unwrap() = false;
+    a.transport
+        .send(vec![message(MessageType::MsgVote, 1, 2, 2)]);
+    assert_eq!(b.next_step().await.index, 2);
+    assert_eq!(a.metric("etcd_network_disconnected_peers_total", "2"), 0.0);
+}
+
+#[tokio::test]
+async fn an_idle_stream_is_kept_alive_and_a_silent_one_is_given_up() {
+    let config = Config {
+        stream_read_timeout: Duration::from_millis(600),
+        ..quick()
+    };
+    let a = Member::start_with(1, config.clone(), |router| router).await;
+    let b = Member::start_with(2, config.clone(), |router| router).await;
+    a.knows(&b);
+    b.knows(&a);
+    a.connected(&b).await;
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    assert_eq!(a.metric("etcd_network_disconnected_peers_total", "2"), 0.0);
+
+    let silent = Config {
+        heartbeat: Duration::from_secs(600),
+        ..config
+    };
+    let c = Member::start_with(3, silent, |router| router).await;
+    a.knows(&c);
+    c.knows(&a);
+    until(|| a.metric("etcd_network_disconnected_peers_total", "3") >= 1.0).await;
+}
+
+#[tokio::test]
+async fn round_trips_are_measured() {
+    let (a, _b) = pair().await;
+    until(|| a.metric("etcd_network_peer_round_trip_time_seconds", "2") >= 2.0).await;
+}

@@ -1,0 +1,316 @@
+//! Do all members hold the same data? The leader asks, compares, and raises the alarm.
+//!
+//! A difference means that members disagree about the past, which nothing can repair while
+//! they run. The alarm stops writes everywhere; a member that finds it at its own start
+//! does not start.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use portunus_mvcc::{KvHash, ReadError};
+use portunus_proto::EtcdError;
+use portunus_proto::etcdserverpb::{
+    AlarmRequest, AlarmType, InternalRaftRequest, alarm_request::AlarmAction,
+};
+use thiserror::Error;
+
+use super::Member;
+use super::membership::{Membership, hex};
+use crate::gates::CompactHashCheck;
+use crate::peers::Peers;
+use crate::peers::ask::{Asked, PeerHash};
+
+/// Longest wait for one member's hash; it reads all of its data for it.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
+/// The member that is named if nobody knows who is wrong.
+const NOBODY: u64 = 0;
+
+/// This member must not serve.
+#[derive(Debug, Error)]
+#[error(
+    "the data of this member differs from the data of {}: do not start it with this data; remove the member, delete its data directory and add it again", peers.join(", ")
+)]
+pub struct InconsistentError {
+    peers: Vec<String>,
+}
+
+type Answers = BTreeMap<u64, Result<PeerHash, String>>;
+
+async fn ask(peers: &Peers, membership: &Membership, own_id: u64, revision: i64) -> Answers {
+    let mut answers = Answers::new();
+    for record in membership.iter().filter(|record| record.id != own_id) {
+        let asked = Asked {
+            client: peers.client(),
+            urls: record.peer_urls.as_deref().unwrap_or_default(),
+            timeout: ANSWER_TIME_MAX,
+        };
+        let answer = asked.hash_kv(revision).await;
+        answers.insert(record.id, answer.unwrap_or(Err("no answer".to_owned())));
+    }
+    answers
+}
+
+/// Before it serves: whoever has compacted alike must have the same hash.
+pub async fn check_at_start(
+    peers: &Peers,
+    membership: &Membership,
+    own_id: u64,
+    own: &KvHash,
+) -> Result<(), InconsistentError> {
+    let answers = ask(peers, membership, own_id, own.revision).await;
+    let mut different = Vec::new();
+    for (id, answer) in answers {
+        match answer {
+            Ok(hash) if hash.compact_revision != own.compact_revision => tracing::warn!(
+                peer = hex(id),
+                "the data cannot be compared: it is compacted to another revision"
+            ),
+            Ok(hash) if hash.hash != own.hash => different.push(hex(id)),
+            Ok(_) => {}
+            Err(error) => tracing::warn!(peer = hex(id), error, "the data could not be compared"),
+        }
+    }
+    match different.is_empty() {
+        true => Ok(()),
+        false => Err(InconsistentError { peers: different }),
+    }
+}
+
+/// Who is wrong, by what the leader knew before and after it asked.
+fn suspects(before: &KvHash, after: &KvHash, own_id: u64, answers: &Answers) -> BTreeSet<u64> {
+    let mut suspects = BTreeSet::new();
+    let same_place =
+        after.revision == before.revision && after.compact_revision == before.compact_revision;
+    if same_place && after.hash != before.hash {
+        suspects.insert(own_id);
+    }
+    for (id, answer) in answers {
+        let Ok(answer) = answer else { continue };
+        let is_ahead = answer.header.revision > after.revision
+            || answer.compact_revision > after.compact_revision;
+        let differs =
+            answer.compact_revision == before.compact_revision && answer.hash != before.hash;
+        if is_ahead || differs {
+            suspects.insert(*id);
+        }
+    }
+    suspects
+}
+
+/// What comparing the hashes of one compaction says.
+#[derive(Debug, PartialEq, Eq)]
+enum Compared {
+    /// Everybody has the same.
+    Same,
+    /// Not everybody could be compared; nobody differs.
+    Unfinished,
+    /// These differ.
+    Differ(BTreeSet<u64>),
+}
+
+fn compare_compaction(own: &KvHash, own_id: u64, answers: &Answers) -> Compared {
+    let mut members: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
+    members.entry(own.hash).or_default().insert(own_id);
+    let mut compared = 0;
+    for (id, answer) in answers {
+        let Ok(answer) = answer else { continue };
+        if answer.compact_revision == own.compact_revision {
+            members.entry(answer.hash).or_default().insert(*id);
+            compared += 1;
+        }
+    }
+    if members.len() == 1 {
+        return match compared == answers.len() {
+            true => Compared::Same,
+            false => Compared::Unfinished,
+        };
+    }
+    let quorum = answers.len().div_ceil(2) + 1;
+    let has_quorum = members.values().any(|ids| ids.len() >= quorum);
+    let minority = members.into_values().filter(|ids| ids.len() < quorum);
+    Compared::Differ(match has_quorum {
+        true => minority.flatten().collect(),
+        false => BTreeSet::from([NOBODY]),
+    })
+}
+
+/// Compares everything, now and then, while this member leads.
+pub async fn check_periodically(member: Arc<Member>) {
+    let interval = member.config.cluster.corrupt_check_interval;
+    if interval.is_zero() {
+        return;
+    }
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(interval) => {}
+            () = member.stop.stopped() => return,
+        }
+        if !member.leads() {
+            continue;
+        }
+        if let Err(error) = member.compare_all().await {
+            tracing::warn!(%error, "the members' data could not be compared");
+        }
+    }
+}
+
+/// Compares what was hashed at compactions, while this member leads.
+pub async fn check_compactions(member: Arc<Member>) {
+    if !member.gates.enabled(CompactHashCheck) {
+        return;
+    }
+    let interval = member.config.cluster.compact_hash_check_interval;
+    let mut checked_to = 0;
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(interval) => {}
+            () = member.stop.stopped() => return,
+        }
+        if member.leads() {
+            checked_to = member.compare_compactions(checked_to).await;
+        }
+    }
+}
+
+impl Member {
+    async fn own_hash(&self, revision: i64) -> Result<KvHash, EtcdError> {
+        let reader = self.reader().clone();
+        let hashed = tokio::task::spawn_blocking(move || reader.hash_kv(revision)).await;
+        match hashed {
+            Ok(Ok(hash)) => Ok(hash),
+            Ok(Err(ReadError::Refused(refusal))) => Err(refusal),
+            Ok(Err(fault)) => {
+                self.stop.fatal(&fault);
+                Err(EtcdError::Stopped)
+            }
+            Err(_) => Err(EtcdError::Stopped),
+        }
+    }
+
+    async fn compare_all(&self) -> Result<(), EtcdError> {
+        let own_id = self.identity.member_id;
+        let before = self.own_hash(0).await?;
+        let membership = self.membership.load_full();
+        let answers = ask(&self.peers, &membership, own_id, before.revision).await;
+        self.linearizable().await?;
+        let after = self.own_hash(0).await?;
+        for id in suspects(&before, &after, own_id, &answers) {
+            self.raise_corrupt_alarm(id);
+        }
+        Ok(())
+    }
+
+    /// Compares compactions that were not compared yet, newest first; returns up to where
+    /// everything is compared now.
+    async fn compare_compactions(&self, checked_to: i64) -> i64 {
+        let own_id = self.identity.member_id;
+        let mut hashes = self.reader().compaction_hashes();
+        hashes.retain(|hash| hash.revision > checked_to);
+        hashes.sort_by_key(|hash| std::cmp::Reverse(hash.revision));
+        let membership = self.membership.load_full();
+        for own in hashes {
+            let answers = ask(&self.peers, &membership, own_id, own.revision).await;
+            match compare_compaction(&own, own_id, &answers) {
+                Compared::Same => return own.revision,
+                Compared::Unfinished => {}
+                Compared::Differ(members) => {
+                    for id in members {
+                        self.raise_corrupt_alarm(id);
+                    }
+                    return checked_to;
+                }
+            }
+        }
+        checked_to
+    }
+
+    fn raise_corrupt_alarm(&self, id: u64) {
+        let alarm = AlarmType::Corrupt;
+        if self.alarms.load().is_raised(id, alarm) {
+            return;
+        }
+        tracing::error!(
+            member = hex(id),
+            "members hold different data: writes are refused until the alarm is disarmed"
+        );
+        self.propose_and_forget(InternalRaftRequest {
+            alarm: Some(AlarmRequest {
+                action: AlarmAction::Activate as i32,
+                member_id: id,
+                alarm: alarm as i32,
+            }),
+            ..InternalRaftRequest::default()
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peers::ask::PeerHashHeader;
+
+    fn own(hash: u32, compact_revision: i64, revision: i64) -> KvHash {
+        KvHash {
+            hash,
+            compact_revision,
+            revision,
+        }
+    }
+
+    fn answer(hash: u32, compact_revision: i64, newest: i64) -> Result<PeerHash, String> {
+        Ok(PeerHash {
+            header: PeerHashHeader {
+                member_id: 0,
+                revision: newest,
+            },
+            hash,
+            compact_revision,
+            hash_revision: newest,
+        })
+    }
+
+    #[test]
+    fn who_differs_or_is_ahead_of_the_leader_is_suspected() {
+        let (before, after) = (own(7, 5, 100), own(8, 5, 110));
+        let answers = Answers::from([
+            (2, answer(7, 5, 100)),
+            (3, answer(9, 5, 100)),
+            (4, answer(9, 4, 100)),
+            (5, answer(7, 5, 111)),
+            (6, answer(7, 6, 100)),
+            (
+                7,
+                Err("mvcc: required revision is a future revision".to_owned()),
+            ),
+        ]);
+        assert_eq!(suspects(&before, &after, 1, &answers), [3, 5, 6].into());
+        let changed = own(8, 5, 100);
+        assert_eq!(suspects(&before, &changed, 1, &Answers::new()), [1].into());
+    }
+
+    #[test]
+    fn the_minority_of_a_compaction_is_wrong_and_without_a_majority_nobody_knows() {
+        let leader = own(7, 5, 100);
+        let compare = |answers: Answers| compare_compaction(&leader, 1, &answers);
+        let same = || answer(7, 5, 100);
+        assert_eq!(compare([(2, same()), (3, same())].into()), Compared::Same);
+        let other_compaction = answer(9, 4, 100);
+        assert_eq!(
+            compare([(2, same()), (3, other_compaction)].into()),
+            Compared::Unfinished
+        );
+        assert_eq!(
+            compare([(2, same()), (3, answer(9, 5, 100))].into()),
+            Compared::Differ([3].into())
+        );
+        assert_eq!(
+            compare([(2, answer(9, 5, 100)), (3, answer(9, 5, 100))].into()),
+            Compared::Differ([1].into())
+        );
+        assert_eq!(
+            compare([(2, answer(8, 5, 100)), (3, answer(9, 5, 100))].into()),
+            Compared::Differ([NOBODY].into())
+        );
+    }
+}
