@@ -152,7 +152,10 @@ async fn a_learner_is_added_and_promoted_under_load() {
         match cluster.clients(by).cluster.member_promote(request).await {
             Ok(promoted) => {
                 let members = promoted.into_inner().members;
-                assert!(members.iter().all(|member| !member.is_learner), "{members:?}");
+                assert!(
+                    members.iter().all(|member| !member.is_learner),
+                    "{members:?}"
+                );
                 Some(())
             }
             Err(status) => {
@@ -192,11 +195,19 @@ async fn leadership_moves_under_load() {
     let request = portunus_proto::etcdserverpb::MoveLeaderRequest {
         target_id: cluster.nodes[follower].id,
     };
-    let refused = cluster.clients(follower).maintenance.move_leader(request).await;
+    let refused = cluster
+        .clients(follower)
+        .maintenance
+        .move_leader(request)
+        .await;
     let refused = EtcdError::from_status(&refused.unwrap_err());
     assert_eq!(refused, Some(EtcdError::NotLeader));
     let request = portunus_proto::etcdserverpb::MoveLeaderRequest { target_id: 7 };
-    let refused = cluster.clients(leader).maintenance.move_leader(request).await;
+    let refused = cluster
+        .clients(leader)
+        .maintenance
+        .move_leader(request)
+        .await;
     let refused = EtcdError::from_status(&refused.unwrap_err());
     assert_eq!(refused, Some(EtcdError::BadLeaderTransferee));
     load.judge(&cluster).await;
@@ -242,7 +253,8 @@ async fn members_are_restarted_one_after_the_other() {
         for _ in 0..rounds() {
             for member in &all {
                 cluster.stop(*member).await;
-                load.goes_on(&cluster, &without(&all, *member), SOME / 4).await;
+                load.goes_on(&cluster, &without(&all, *member), SOME / 4)
+                    .await;
                 cluster.start_one(*member).await;
             }
         }

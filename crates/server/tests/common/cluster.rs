@@ -170,8 +170,14 @@ impl Cluster {
                 .arg(format!("--initial-cluster={initial}"))
                 .arg(format!("--initial-cluster-state={state}"))
                 .arg("--initial-cluster-token=test")
-                .arg(format!("--heartbeat-interval={}", ELECTION_TIMEOUT.as_millis() / 10))
-                .arg(format!("--election-timeout={}", ELECTION_TIMEOUT.as_millis()))
+                .arg(format!(
+                    "--heartbeat-interval={}",
+                    ELECTION_TIMEOUT.as_millis() / 10
+                ))
+                .arg(format!(
+                    "--election-timeout={}",
+                    ELECTION_TIMEOUT.as_millis()
+                ))
                 .args(&self.flags)
                 .args(&node.flags),
         );
@@ -190,7 +196,11 @@ impl Cluster {
             }
             let log = process.log();
             assert!(!process.has_ended(), "{} did not start:\n{log}", node.name);
-            assert!(Instant::now() < deadline, "{} is not ready:\n{log}", node.name);
+            assert!(
+                Instant::now() < deadline,
+                "{} is not ready:\n{log}",
+                node.name
+            );
             tokio::time::sleep(LOOK_PAUSE).await;
         }
         let status = self.status(member).await.unwrap();
@@ -273,7 +283,11 @@ impl Cluster {
         loop {
             let mut views = Vec::new();
             for member in members {
-                views.push(self.status(*member).await.map(|it| (it.leader, it.raft_term)));
+                views.push(
+                    self.status(*member)
+                        .await
+                        .map(|it| (it.leader, it.raft_term)),
+                );
             }
             if let Some(Some((id, _))) = views.first()
                 && *id != 0
@@ -362,9 +376,10 @@ impl Cluster {
                     let id = added.member.unwrap().id;
                     let mut all = Vec::new();
                     for known in &added.members {
-                        let place = self.nodes.iter().position(|node| {
-                            known.peer_urls == [node.peer_url()]
-                        });
+                        let place = self
+                            .nodes
+                            .iter()
+                            .position(|node| known.peer_urls == [node.peer_url()]);
                         all.push(place.unwrap());
                     }
                     self.nodes[member].initial = (self.introductions(&all), "existing");
@@ -432,7 +447,11 @@ impl Cluster {
             let log = node.log();
             let lines: Vec<&str> = log.lines().collect();
             let from = lines.len().saturating_sub(40);
-            text.push_str(&format!("--- {}\n{}\n", node.name, lines[from..].join("\n")));
+            text.push_str(&format!(
+                "--- {}\n{}\n",
+                node.name,
+                lines[from..].join("\n")
+            ));
         }
         text
     }

@@ -84,7 +84,8 @@ impl Load {
             history: History::new(),
             known: HashMap::new(),
         };
-        self.tasks.push(tokio::spawn(client.run(self.stop.subscribe())));
+        self.tasks
+            .push(tokio::spawn(client.run(self.stop.subscribe())));
     }
 
     /// Answers of one member so far.
@@ -135,7 +136,10 @@ impl Load {
             };
             let deadline = Instant::now() + PATIENCE;
             while !reader.ask(Request::get_all()).await {
-                assert!(Instant::now() < deadline, "m{member} does not answer a last read");
+                assert!(
+                    Instant::now() < deadline,
+                    "m{member} does not answer a last read"
+                );
             }
             history.extend(reader.history);
         }
@@ -281,7 +285,9 @@ impl Client {
                 let found = OpAnswer::Delete(wire::entries(&response.prev_kvs));
                 Ok(wire::op_answer(response.header.as_ref(), found))
             }
-            _ => Ok(wire::txn_answer(&kv.txn(wire::txn(txn)).await?.into_inner())),
+            _ => Ok(wire::txn_answer(
+                &kv.txn(wire::txn(txn)).await?.into_inner(),
+            )),
         }
     }
 
