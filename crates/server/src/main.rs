@@ -61,8 +61,11 @@ fn serve(config: Config) -> ExitCode {
         Ok(Err(error)) => return fail(&error),
         Err(error) => return fail(&error),
     };
-    running.say_ready();
     let member = std::sync::Arc::clone(&running.member);
+    // A member that was removed while it was away learns of it before it is ready.
+    if !member.stop.is_stopping() {
+        running.say_ready();
+    }
     runtime.block_on(async {
         tokio::select! {
             name = signals.next() => {
@@ -80,8 +83,8 @@ fn serve(config: Config) -> ExitCode {
     }
     drop(member);
     match running.stop() {
-        StopReason::Requested(_) => {
-            tracing::info!("stopped");
+        StopReason::Requested(reason) => {
+            tracing::info!(reason, "stopped");
             ExitCode::SUCCESS
         }
         StopReason::Fatal(reason) => {

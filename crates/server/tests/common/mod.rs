@@ -7,6 +7,9 @@
 
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+pub mod cluster;
+pub mod load;
+pub mod network;
 pub mod random;
 pub mod requests;
 pub mod watching;
@@ -119,6 +122,22 @@ impl Process {
             );
             lines = self.log.changed.wait_timeout(lines, left).unwrap().0;
         }
+    }
+
+    /// Whether a line that contains `text` was written so far.
+    pub fn has_said(&self, text: &str) -> bool {
+        let lines = self.log.lines.lock().unwrap();
+        lines.0.iter().any(|line| line.contains(text))
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    /// As the system names it.
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Memory it holds, in bytes.
@@ -241,22 +260,7 @@ impl Server {
 
     /// Asks over HTTP/1.1 on a connection of its own.
     pub fn http(&self, method: &str, path: &str) -> HttpAnswer {
-        let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
-            self.address
-        );
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").expect("an HTTP answer");
-        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        HttpAnswer {
-            status,
-            head: head.to_owned(),
-            body: body.to_owned(),
-        }
+        http_at(self.address, method, path, &[], &[])
     }
 
     /// GET.
@@ -271,6 +275,38 @@ pub struct HttpAnswer {
     pub status: u16,
     pub head: String,
     pub body: String,
+}
+
+/// Asks over HTTP/1.1 on a connection of its own.
+pub fn http_at(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(String, String)],
+    body: &[u8],
+) -> HttpAnswer {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let headers: String = headers
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}\r\n"))
+        .collect();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}Content-Length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    stream.write_all(body).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let answer = String::from_utf8_lossy(&answer);
+    let (head, body) = answer.split_once("\r\n\r\n").expect("an HTTP answer");
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    HttpAnswer {
+        status,
+        head: head.to_owned(),
+        body: body.to_owned(),
+    }
 }
 
 /// The clients of one connection.
@@ -288,7 +324,11 @@ pub struct Clients {
 /// A new connection to a member.
 pub async fn connect(address: SocketAddr) -> Clients {
     let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
-    let channel = endpoint.connect().await.expect("the member can be reached");
+    clients_of(endpoint.connect().await.expect("the member can be reached"))
+}
+
+/// The clients of a connection.
+pub fn clients_of(channel: Channel) -> Clients {
     let limit = usize::MAX;
     Clients {
         kv: KvClient::new(channel.clone()).max_decoding_message_size(limit),

@@ -1,0 +1,395 @@
+//! Whatever comes in at the peer port, the cluster goes on serving, the log says so briefly,
+//! and memory stays bounded.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use common::cluster::Cluster;
+use common::requests::put;
+use common::{PATIENCE, soon};
+use portunus_proto::raftpb::{ConfState, Entry, Message, MessageType, Snapshot, SnapshotMetadata};
+use prost::Message as _;
+
+const MIB: u64 = 1 << 20;
+/// A member without much data needs a tenth of this; what grows with bad input passes it.
+const RESIDENT_BYTES_MAX: u64 = 256 * MIB;
+/// Bad requests of each kind; so many that a line for each would be seen.
+const REPETITIONS: usize = 20;
+
+struct Subject {
+    cluster: Cluster,
+    leader: usize,
+    member: usize,
+    cluster_id: String,
+    writes: u64,
+}
+
+impl Subject {
+    async fn start(test: &str) -> Subject {
+        let mut cluster = Cluster::start(test, 3, &[]).await;
+        let member = cluster.follower().await;
+        let leader = cluster.leader().await;
+        let header = cluster.status(member).await.unwrap().header.unwrap();
+        Subject {
+            cluster,
+            leader,
+            member,
+            cluster_id: format!("{:x}", header.cluster_id),
+            writes: 0,
+        }
+    }
+
+    fn id(&self, member: usize) -> u64 {
+        self.cluster.nodes[member].id
+    }
+
+    /// The headers of a good peer.
+    fn headers(&self) -> Vec<(String, String)> {
+        let own = |name: &str, value: String| (name.to_owned(), value);
+        vec![
+            own("X-Server-From", format!("{:x}", self.id(self.leader))),
+            own("X-Server-Version", "3.8.0".to_owned()),
+            own("X-Min-Cluster-Version", "3.0.0".to_owned()),
+            own("X-Etcd-Cluster-ID", self.cluster_id.clone()),
+            own("X-Raft-To", format!("{:x}", self.id(self.member))),
+        ]
+    }
+
+    fn headers_with(&self, name: &str, value: &str) -> Vec<(String, String)> {
+        let mut headers = self.headers();
+        headers.retain(|(own, _)| own != name);
+        if !value.is_empty() {
+            headers.push((name.to_owned(), value.to_owned()));
+        }
+        headers
+    }
+
+    async fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(String, String)],
+        body: &[u8],
+    ) -> (u16, String) {
+        let headers: Vec<(&str, &str)> = headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
+        let asked = self
+            .cluster
+            .ask_peer_port(self.member, method, path, &headers, body);
+        let answer = asked.await;
+        (answer.status, answer.body)
+    }
+
+    /// A message that claims to come from the leader.
+    fn message(&self, kind: MessageType) -> Message {
+        Message {
+            r#type: kind as i32,
+            from: self.id(self.leader),
+            to: self.id(self.member),
+            ..Message::default()
+        }
+    }
+
+    /// All members go on, agree, and are not larger; the log of the target has at most
+    /// `lines_max` lines about refused requests.
+    async fn still_serves(&mut self, lines_max: usize) {
+        for member in self.cluster.running() {
+            self.writes += 1;
+            let mut kv = self.cluster.clients(member).kv;
+            let value = self.writes.to_string();
+            soon("a put", kv.put(put("good", &value))).await.unwrap();
+        }
+        self.cluster.agree().await;
+        let node = &self.cluster.nodes[self.member];
+        let bytes = node.process.as_ref().unwrap().resident_bytes();
+        eprintln!("resident: {} MiB", bytes / MIB);
+        assert!(bytes < RESIDENT_BYTES_MAX, "{} MiB", bytes / MIB);
+        let log = node.log();
+        let lines = log
+            .lines()
+            .filter(|line| line.contains("refused a request"));
+        assert!(lines.count() <= lines_max, "{log}");
+    }
+}
+
+/// Says something and hangs up, or waits until the other side does.
+fn say(address: SocketAddr, bytes: &[u8]) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_millis(300)))
+        .unwrap();
+    // The other side may have hung up.
+    let _ = stream.write_all(bytes);
+    let mut answer = [0; 4096];
+    let _ = stream.read(&mut answer);
+}
+
+/// Bytes that are no HTTP, HTTP that is no request of a peer, and bodies that are no message.
+#[tokio::test(flavor = "multi_thread")]
+async fn garbage_is_refused() {
+    let mut subject = Subject::start("garbage_is_refused").await;
+    let address = subject.cluster.nodes[subject.member].peer;
+    let mut random = subject.cluster.random.fork();
+    tokio::task::spawn_blocking(move || {
+        for _ in 0..REPETITIONS {
+            let garbage: Vec<u8> = (0..4096).map(|_| random.next().to_be_bytes()[0]).collect();
+            say(address, &garbage);
+        }
+        say(address, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+        say(address, &[b'A'; 200_000]);
+        say(
+            address,
+            format!("GET /raft HTTP/1.1\r\nX: {}\r\n", "y".repeat(500_000)).as_bytes(),
+        );
+    })
+    .await
+    .unwrap();
+    let headers = subject.headers();
+    for _ in 0..REPETITIONS {
+        let (status, text) = subject.ask("POST", "/raft", &headers, &[0xff; 100]).await;
+        assert_eq!(
+            (status, text.trim()),
+            (400, "error unmarshalling raft message")
+        );
+    }
+    for (method, path, expected) in [
+        ("GET", "/raft", 405),
+        ("POST", "/raft/stream/msgapp/1", 405),
+        ("GET", "/raft/stream/nonsense/1", 404),
+        ("GET", "/raft/stream/msgapp/no-number", 404),
+        ("GET", "/raft/stream/msgapp/7", 404),
+        ("GET", "/raft/snapshot", 405),
+        ("POST", "/raft/nothing", 404),
+    ] {
+        let (status, text) = subject.ask(method, path, &headers, &[]).await;
+        assert_eq!(status, expected, "{method} {path}: {text}");
+    }
+    subject.still_serves(2).await;
+}
+
+/// A member of another cluster, of an impossible version, or one that means somebody else.
+#[tokio::test(flavor = "multi_thread")]
+async fn strangers_are_refused() {
+    let mut subject = Subject::start("strangers_are_refused").await;
+    let heartbeat = subject.message(MessageType::MsgHeartbeat).encode_to_vec();
+    let stream = format!("/raft/stream/msgapp/{:x}", subject.id(subject.leader));
+    for _ in 0..REPETITIONS {
+        for (name, value, expected) in [
+            ("X-Etcd-Cluster-ID", "7", "cluster ID mismatch"),
+            ("X-Etcd-Cluster-ID", "", "cluster ID mismatch"),
+            ("X-Server-Version", "2.3.0", "incompatible version"),
+            ("X-Server-Version", "", "incompatible version"),
+            ("X-Server-Version", "new", "incompatible version"),
+            ("X-Min-Cluster-Version", "3.9.0", "incompatible version"),
+        ] {
+            let headers = subject.headers_with(name, value);
+            for (method, path) in [
+                ("POST", "/raft"),
+                ("GET", &stream),
+                ("POST", "/raft/snapshot"),
+            ] {
+                let (status, text) = subject.ask(method, path, &headers, &heartbeat).await;
+                assert_eq!(
+                    (status, text.trim()),
+                    (412, expected),
+                    "{path} {name}: {value}"
+                );
+            }
+        }
+    }
+    let headers = subject.headers_with("X-Raft-To", "7");
+    let (status, text) = subject.ask("GET", &stream, &headers, &[]).await;
+    assert_eq!((status, text.trim()), (412, "to field mismatch"));
+    let elsewhere = Message {
+        to: 7,
+        ..subject.message(MessageType::MsgHeartbeat)
+    };
+    let headers = subject.headers();
+    let (status, _) = subject
+        .ask("POST", "/raft", &headers, &elsewhere.encode_to_vec())
+        .await;
+    assert_eq!(status, 412);
+    subject.still_serves(2).await;
+}
+
+/// Messages of earlier terms, and of nobody, change nothing: neither what is stored nor who
+/// leads.
+#[tokio::test(flavor = "multi_thread")]
+async fn old_messages_change_nothing() {
+    let mut subject = Subject::start("old_messages_change_nothing").await;
+    subject.still_serves(0).await;
+    let before = subject.cluster.status(subject.member).await.unwrap();
+    let headers = subject.headers();
+    let entry = Entry {
+        term: 1,
+        index: 5,
+        data: b"not what is there".to_vec().into(),
+        ..Entry::default()
+    };
+    for kind in [
+        MessageType::MsgApp,
+        MessageType::MsgHeartbeat,
+        MessageType::MsgVote,
+        MessageType::MsgPreVote,
+        MessageType::MsgVoteResp,
+        MessageType::MsgAppResp,
+        MessageType::MsgHeartbeatResp,
+        MessageType::MsgTimeoutNow,
+        MessageType::MsgReadIndexResp,
+        // These never come over a network.
+        MessageType::MsgHup,
+        MessageType::MsgBeat,
+        MessageType::MsgUnreachable,
+        MessageType::MsgCheckQuorum,
+        MessageType::MsgSnapStatus,
+    ] {
+        let message = Message {
+            term: 1,
+            log_term: 1,
+            index: 4,
+            commit: 3,
+            entries: vec![entry.clone()],
+            ..subject.message(kind)
+        };
+        for _ in 0..3 {
+            let body = message.encode_to_vec();
+            let (status, _) = subject.ask("POST", "/raft", &headers, &body).await;
+            assert!(status != 403 && status != 410, "{kind:?}: {status}");
+        }
+    }
+    let after = subject.cluster.status(subject.member).await.unwrap();
+    let sum = |it: &portunus_proto::etcdserverpb::StatusResponse| (it.leader, it.raft_term);
+    assert_eq!(sum(&before), sum(&after), "{}", subject.cluster.logs());
+    subject.still_serves(2).await;
+}
+
+/// A length of two gigabytes in front of nothing, and a message of which most is missing.
+#[tokio::test(flavor = "multi_thread")]
+async fn announced_lengths_cost_nothing() {
+    let mut subject = Subject::start("announced_lengths_cost_nothing").await;
+    let address = subject.cluster.nodes[subject.member].peer;
+    let headers: String = subject
+        .headers()
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}\r\n"))
+        .collect();
+    let huge = (2_u64 << 30).to_be_bytes();
+    let chunked = [&b"8\r\n"[..], &huge, b"\r\n"].concat();
+    let mut held = Vec::new();
+    for _ in 0..REPETITIONS {
+        for (path, length, body) in [
+            ("/raft", "Content-Length: 2147483648", &b"\x08\x03"[..]),
+            ("/raft/snapshot", "Content-Length: 2147483648", &huge),
+            ("/raft/snapshot", "Transfer-Encoding: chunked", &chunked),
+        ] {
+            let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\n{headers}{length}\r\n\r\n");
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.write_all(head.as_bytes()).unwrap();
+            stream.write_all(body).unwrap();
+            held.push(stream);
+        }
+    }
+    subject.still_serves(2).await;
+    drop(held);
+    subject.still_serves(2).await;
+}
+
+/// A snapshot that ends early, is no database, or is not what its message says, is refused;
+/// nothing of it stays on disk.
+#[tokio::test(flavor = "multi_thread")]
+async fn broken_snapshots_are_refused() {
+    let mut subject = Subject::start("broken_snapshots_are_refused").await;
+    let before = subject.cluster.status(subject.member).await.unwrap();
+    let members = (0..3).map(|member| subject.id(member)).collect();
+    let message = Message {
+        term: before.raft_term,
+        snapshot: Some(Snapshot {
+            data: Default::default(),
+            metadata: Some(SnapshotMetadata {
+                index: before.raft_index + 1000,
+                term: before.raft_term,
+                conf_state: Some(ConfState {
+                    voters: members,
+                    ..ConfState::default()
+                }),
+            }),
+        }),
+        ..subject.message(MessageType::MsgSnap)
+    };
+    let envelope = |message: &Message| {
+        let bytes = message.encode_to_vec();
+        [&(bytes.len() as u64).to_be_bytes()[..], &bytes].concat()
+    };
+    let headers = subject.headers();
+    let good = envelope(&message);
+    for body in [
+        // Ends within the message, right after it, and within the database.
+        good[..good.len() - 3].to_vec(),
+        good.clone(),
+        [&good[..], &[0; 100]].concat(),
+        [&good[..], &[0xa5; 100_000]].concat(),
+    ] {
+        let (status, text) = subject.ask("POST", "/raft/snapshot", &headers, &body).await;
+        assert!(
+            (400..=500).contains(&status) && status != 403,
+            "{status}: {text}"
+        );
+    }
+    let no_snapshot = envelope(&subject.message(MessageType::MsgSnap));
+    let wrong_kind = envelope(&subject.message(MessageType::MsgApp));
+    for body in [no_snapshot, wrong_kind] {
+        let (status, text) = subject.ask("POST", "/raft/snapshot", &headers, &body).await;
+        assert!(
+            (400..=500).contains(&status) && status != 403,
+            "{status}: {text}"
+        );
+    }
+    // Cut off in the middle of a body that announced more.
+    let address = subject.cluster.nodes[subject.member].peer;
+    let lines: String = headers
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}\r\n"))
+        .collect();
+    let head = format!(
+        "POST /raft/snapshot HTTP/1.1\r\nHost: x\r\n{lines}Content-Length: 1000000\r\n\r\n"
+    );
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(&good).unwrap();
+    stream.write_all(&[7; 10_000]).unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut rest = Vec::new();
+    let _ = stream.read_to_end(&mut rest);
+    subject.still_serves(2).await;
+    let after = subject.cluster.status(subject.member).await.unwrap();
+    assert_eq!(after.leader, before.leader);
+
+    // It comes back with its own data, and what was refused takes no space for ever.
+    let member = subject.member;
+    subject.cluster.kill(member);
+    subject.cluster.start_one(member).await;
+    subject.still_serves(2).await;
+    let dir = subject.cluster.nodes[member].dir.clone();
+    let mut left = Vec::new();
+    let mut folders = vec![dir];
+    while let Some(folder) = folders.pop() {
+        for file in std::fs::read_dir(folder).unwrap().flatten() {
+            let path = file.path();
+            if path.is_dir() {
+                folders.push(path.clone());
+            }
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if name.contains(&format!("{:x}", before.raft_index + 1000)) {
+                left.push(path);
+            }
+        }
+    }
+    assert!(left.is_empty(), "{left:?}");
+}

@@ -1,0 +1,432 @@
+//! Who is in a cluster: what may be changed, what is refused and in which words, who may
+//! join, and what becomes of those who may not.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::cluster::{Cluster, eventually};
+use common::requests::{get, put};
+use common::{READY, refusal, soon};
+use portunus_proto::EtcdError;
+use portunus_proto::etcdserverpb::{
+    LeaseGrantRequest, LeaseKeepAliveRequest, LeaseTimeToLiveRequest, MemberAddRequest,
+    MemberListRequest, MemberPromoteRequest, MemberRemoveRequest, MemberUpdateRequest, PutRequest,
+};
+use tonic::Code;
+
+fn refused(error: EtcdError, code: Code) -> (Code, String) {
+    (code, error.text().to_owned())
+}
+
+/// Every refusal has etcd's words and code, whichever member is asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_of_membership_are_refused_in_etcds_words() {
+    let test = "changes_of_membership_are_refused_in_etcds_words";
+    let mut cluster = Cluster::start(test, 3, &[]).await;
+    let add = |urls: &[&str], is_learner| MemberAddRequest {
+        peer_urls: urls.iter().map(|url| (*url).to_owned()).collect(),
+        is_learner,
+    };
+    let taken = cluster.nodes[1].peer_url();
+    let leader = cluster.leader().await;
+    // A cluster is healthy only some seconds after it began.
+    let spare = cluster.add_place();
+    let spare_id = cluster.add_member(spare, true).await;
+    let follower = (leader + 1) % 3;
+    for by in [leader, follower] {
+        let mut members = cluster.clients(by).cluster;
+        let bad_urls = refused(EtcdError::MemberBadUrls, Code::InvalidArgument);
+        for urls in [
+            &[][..],
+            &["nonsense"],
+            &["http://127.0.0.1"],
+            &["http://127.0.0.1:1/path"],
+            &["ftp://127.0.0.1:1"],
+        ] {
+            let answer = members.member_add(add(urls, false)).await;
+            assert_eq!(refusal(answer), bad_urls, "{urls:?}");
+        }
+        let answer = members.member_add(add(&["http://127.0.0.1:1"], true)).await;
+        let too_many = refused(EtcdError::TooManyLearners, Code::FailedPrecondition);
+        assert_eq!(refusal(answer), too_many);
+
+        let unknown = refused(EtcdError::MemberNotFound, Code::NotFound);
+        let answer = members.member_remove(MemberRemoveRequest { id: 7 }).await;
+        assert_eq!(refusal(answer), unknown);
+        let answer = members.member_promote(MemberPromoteRequest { id: 7 }).await;
+        assert_eq!(refusal(answer), unknown);
+        let update = |id, url: &str| MemberUpdateRequest {
+            id,
+            peer_urls: vec![url.to_owned()],
+        };
+        let answer = members.member_update(update(7, "http://127.0.0.1:1")).await;
+        assert_eq!(refusal(answer), unknown);
+        let answer = members.member_update(update(spare_id, &taken)).await;
+        let exists = refused(EtcdError::PeerUrlExists, Code::FailedPrecondition);
+        assert_eq!(refusal(answer), exists);
+        let answer = members.member_update(update(spare_id, "nonsense")).await;
+        assert_eq!(refusal(answer), bad_urls);
+
+        // It was never started, so it has nothing.
+        let answer = members
+            .member_promote(MemberPromoteRequest { id: spare_id })
+            .await;
+        let not_ready = refused(EtcdError::LearnerNotReady, Code::FailedPrecondition);
+        assert_eq!(refusal(answer), not_ready);
+        let id = cluster.nodes[0].id;
+        let answer = members.member_promote(MemberPromoteRequest { id }).await;
+        let no_learner = refused(EtcdError::MemberNotLearner, Code::FailedPrecondition);
+        assert_eq!(refusal(answer), no_learner);
+    }
+    let mut members = cluster.clients(follower).cluster;
+    members
+        .member_remove(MemberRemoveRequest { id: spare_id })
+        .await
+        .unwrap();
+    let answer = members.member_add(add(&[&taken], false)).await;
+    let exists = refused(EtcdError::PeerUrlExists, Code::FailedPrecondition);
+    assert_eq!(refusal(answer), exists);
+    let answer = members
+        .member_remove(MemberRemoveRequest { id: spare_id })
+        .await;
+    let unknown = refused(EtcdError::MemberNotFound, Code::NotFound);
+    assert_eq!(refusal(answer), unknown);
+
+    // A voter that never starts: one more would need a quorum that is not there.
+    members
+        .member_add(add(&["http://127.0.0.1:1"], false))
+        .await
+        .unwrap();
+    let answer = members
+        .member_add(add(&["http://127.0.0.1:2"], false))
+        .await;
+    let (_, text) = refusal(answer);
+    assert!(
+        text == EtcdError::Unhealthy.text() || text == EtcdError::MemberNotEnoughStarted.text(),
+        "{text}"
+    );
+    cluster.agree().await;
+}
+
+/// While a member is down, nothing is changed that could cost the quorum; who is down may
+/// be removed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quorum_is_not_given_away() {
+    let mut cluster = Cluster::start("a_quorum_is_not_given_away", 3, &[]).await;
+    let down = cluster.follower().await;
+    let id = cluster.nodes[down].id;
+    cluster.kill(down);
+    let by = cluster.leader().await;
+    let other = (0..3).find(|it| *it != by && *it != down).unwrap();
+    let mut members = cluster.clients(by).cluster;
+    let add = MemberAddRequest {
+        peer_urls: vec!["http://127.0.0.1:1".to_owned()],
+        is_learner: false,
+    };
+    let unhealthy = refused(EtcdError::Unhealthy, Code::Unavailable);
+    eventually("the leader to miss the member", async || {
+        let answer = members.member_add(add.clone()).await;
+        assert_eq!(refusal(answer), unhealthy);
+        let active = MemberRemoveRequest {
+            id: cluster.nodes[other].id,
+        };
+        (refusal(members.member_remove(active).await) == unhealthy).then_some(())
+    })
+    .await;
+    let answer = members.member_remove(MemberRemoveRequest { id }).await;
+    assert_eq!(answer.unwrap().into_inner().members.len(), 2);
+
+    // It comes back, is told, and stops.
+    cluster.launch(down);
+    let (ended_well, log) = cluster.ended(down).await;
+    assert!(ended_well, "{log}");
+    assert!(log.contains("was removed from the cluster"), "{log}");
+    assert!(!log.contains(READY), "it served clients:\n{log}");
+    cluster.agree().await;
+}
+
+/// A member that is removed while it runs stops by itself, the leader too; its clients are
+/// told that the removal was done.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_is_removed_stops() {
+    let mut cluster = Cluster::start("whoever_is_removed_stops", 5, &[]).await;
+    let follower = cluster.follower().await;
+    let leader = cluster.leader().await;
+    cluster
+        .remove_member(leader, cluster.nodes[follower].id)
+        .await;
+    let (ended_well, log) = cluster.ended(follower).await;
+    assert!(
+        ended_well && log.contains("was removed from the cluster"),
+        "{log}"
+    );
+
+    cluster
+        .remove_member(leader, cluster.nodes[leader].id)
+        .await;
+    let (ended_well, log) = cluster.ended(leader).await;
+    assert!(
+        ended_well && log.contains("was removed from the cluster"),
+        "{log}"
+    );
+    let left = cluster.leader().await;
+    assert_eq!(cluster.members(left).await.len(), 3);
+    soon("a put", cluster.clients(left).kv.put(put("a", "b")))
+        .await
+        .unwrap();
+    cluster.agree().await;
+}
+
+/// A list that claims to be linearizable is refused by a member that is cut off; the other
+/// kind is answered from what the member knows. A member's peer URLs can be changed.
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_of_members_are_as_fresh_as_asked() {
+    let test = "lists_of_members_are_as_fresh_as_asked";
+    let mut cluster = Cluster::start(test, 3, &[]).await;
+    let member = cluster.follower().await;
+    let others: Vec<usize> = (0..3).filter(|it| *it != member).collect();
+    let listed = cluster.members(member).await;
+    let names: Vec<&str> = listed.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(names.len(), 3);
+    assert!(
+        ["m0", "m1", "m2"].iter().all(|name| names.contains(name)),
+        "{names:?}"
+    );
+    for one in &listed {
+        let node = cluster
+            .nodes
+            .iter()
+            .find(|node| node.name == one.name)
+            .unwrap();
+        assert_eq!(one.peer_urls, [node.peer_url()]);
+        assert_eq!(one.client_urls, [format!("http://{}", node.client)]);
+    }
+
+    // A peer URL that leads to the same place.
+    let moved = cluster.nodes[member]
+        .peer_url()
+        .replace("127.0.0.1", "localhost");
+    let request = MemberUpdateRequest {
+        id: cluster.nodes[member].id,
+        peer_urls: vec![moved.clone()],
+    };
+    let updated = cluster
+        .clients(others[0])
+        .cluster
+        .member_update(request)
+        .await;
+    assert_eq!(updated.unwrap().into_inner().members.len(), 3);
+    let listed = cluster.members(member).await;
+    let own = listed
+        .iter()
+        .find(|it| it.id == cluster.nodes[member].id)
+        .unwrap();
+    assert_eq!(own.peer_urls, [moved]);
+    assert_eq!(
+        own.name, cluster.nodes[member].name,
+        "an update keeps the rest"
+    );
+    cluster.agree().await;
+
+    cluster.network.part(&[member], &others);
+    let mut members = cluster.clients(member).cluster;
+    let fresh = MemberListRequest { linearizable: true };
+    eventually("the member to notice", async || {
+        members.member_list(fresh).await.err()
+    })
+    .await;
+    let any = MemberListRequest {
+        linearizable: false,
+    };
+    assert_eq!(
+        members
+            .member_list(any)
+            .await
+            .unwrap()
+            .into_inner()
+            .members
+            .len(),
+        3
+    );
+    cluster.network.heal();
+    cluster.agree().await;
+}
+
+/// Two of three disks are lost. The third becomes a cluster of one with all its data, to
+/// which others can be added.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_can_be_made_of_the_last_member() {
+    let test = "a_cluster_can_be_made_of_the_last_member";
+    let mut cluster = Cluster::start(test, 3, &[]).await;
+    for number in 0..20 {
+        let mut kv = cluster.clients(number % 3).kv;
+        kv.put(put(&format!("k{number}"), "kept")).await.unwrap();
+    }
+    cluster.agree().await;
+    let last = cluster.follower().await;
+    for member in 0..3 {
+        cluster.kill(member);
+    }
+    cluster.nodes[last].flags = vec!["--force-new-cluster".to_owned()];
+    cluster.start_one(last).await;
+    let listed = cluster.members(last).await;
+    assert_eq!(listed.len(), 1, "{listed:?}");
+    let mut kv = cluster.clients(last).kv;
+    for number in 0..20 {
+        let read = kv
+            .range(get(&format!("k{number}")))
+            .await
+            .unwrap()
+            .into_inner();
+        assert_eq!(read.kvs[0].value, "kept", "k{number}");
+    }
+    kv.put(put("after", "x")).await.unwrap();
+
+    // Without the flag it stays what it is.
+    cluster.stop(last).await;
+    cluster.nodes[last].flags.clear();
+    cluster.start_one(last).await;
+    assert_eq!(cluster.members(last).await.len(), 1);
+    let other = (last + 1) % 3;
+    cluster.wipe(other);
+    cluster.add_member(other, false).await;
+    cluster.start_one(other).await;
+    cluster.agree().await;
+    let read = cluster.clients(other).kv.range(get("after")).await.unwrap();
+    assert_eq!(read.into_inner().kvs[0].value, "x");
+}
+
+/// Who lists the wrong members does not get in, and is told what to do.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_list_is_refused_when_joining() {
+    let test = "a_wrong_list_is_refused_when_joining";
+    let mut cluster = Cluster::start(test, 3, &[]).await;
+    let stranger = cluster.add_place();
+    // Nobody added it.
+    cluster.nodes[stranger].initial = (cluster.introductions(&[0, 1, 2, 3]), "existing");
+    cluster.launch(stranger);
+    let (ended_well, log) = cluster.ended(stranger).await;
+    assert!(
+        !ended_well && log.contains("lists 4 members, but the cluster has 3"),
+        "{log}"
+    );
+
+    cluster.add_member(stranger, false).await;
+    let missing = cluster.introductions(&[0, 1, 3]);
+    cluster.nodes[stranger].initial = (missing, "existing");
+    cluster.launch(stranger);
+    let (ended_well, log) = cluster.ended(stranger).await;
+    assert!(
+        !ended_well && log.contains("lists 3 members, but the cluster has 4"),
+        "{log}"
+    );
+
+    let wrong = format!(
+        "{},m2=http://127.0.0.1:1",
+        cluster.introductions(&[0, 1, 3])
+    );
+    cluster.nodes[stranger].initial = (wrong, "existing");
+    cluster.launch(stranger);
+    let (ended_well, log) = cluster.ended(stranger).await;
+    assert!(
+        !ended_well && log.contains("the cluster has no member at http://127.0.0.1:1"),
+        "{log}"
+    );
+
+    let alone = format!("{},gone=http://127.0.0.1:1", cluster.introductions(&[3]));
+    cluster.nodes[stranger].initial = (alone, "existing");
+    cluster.launch(stranger);
+    let (ended_well, log) = cluster.ended(stranger).await;
+    assert!(
+        !ended_well && log.contains("no member of the cluster answers"),
+        "{log}"
+    );
+
+    // With the right list it gets in.
+    cluster.nodes[stranger].initial = (cluster.introductions(&[0, 1, 2, 3]), "existing");
+    cluster.start_one(stranger).await;
+    cluster.agree().await;
+}
+
+/// A founder that lost its data must not start over: it would forget its votes.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_is_founder_twice() {
+    let mut cluster = Cluster::start("nobody_is_founder_twice", 3, &[]).await;
+    let lost = cluster.follower().await;
+    cluster.kill(lost);
+    cluster.wipe(lost);
+    cluster.launch(lost);
+    let (ended_well, log) = cluster.ended(lost).await;
+    assert!(
+        !ended_well && log.contains("has already been bootstrapped"),
+        "{log}"
+    );
+    cluster.agree().await;
+}
+
+/// Leases can be renewed and asked about through any member, outlive a change of leader by
+/// their whole time, and end everywhere.
+#[tokio::test(flavor = "multi_thread")]
+async fn leases_live_at_the_leader_and_are_served_by_all() {
+    let test = "leases_live_at_the_leader_and_are_served_by_all";
+    let mut cluster = Cluster::start(test, 3, &[]).await;
+    let ttl = 4;
+    let grant = LeaseGrantRequest { id: 77, ttl };
+    let granted = cluster.clients(0).lease.lease_grant(grant).await.unwrap();
+    assert_eq!(granted.into_inner().ttl, ttl);
+    let request = PutRequest {
+        lease: 77,
+        ..put("leased", "x")
+    };
+    cluster.clients(1).kv.put(request).await.unwrap();
+    for member in 0..3 {
+        let mut lease = cluster.clients(member).lease;
+        let renewals = tokio_stream::iter([77, 78].map(|id| LeaseKeepAliveRequest { id }));
+        let mut answers = lease.lease_keep_alive(renewals).await.unwrap().into_inner();
+        let answer = answers.message().await.unwrap().unwrap();
+        assert_eq!((answer.id, answer.ttl), (77, ttl), "through m{member}");
+        let answer = answers.message().await.unwrap().unwrap();
+        assert_eq!((answer.id, answer.ttl), (78, 0), "nobody has this lease");
+        let request = LeaseTimeToLiveRequest { id: 77, keys: true };
+        let answer = lease
+            .lease_time_to_live(request)
+            .await
+            .unwrap()
+            .into_inner();
+        assert_eq!(
+            (answer.granted_ttl, &answer.keys[..]),
+            (ttl, &["leased".into()][..])
+        );
+        assert!(answer.ttl <= ttl && answer.ttl >= 0, "{answer:?}");
+    }
+
+    // The new leader does not know when it was renewed, so it begins again.
+    let leader = cluster.leader().await;
+    cluster.kill(leader);
+    let left = cluster.leader().await;
+    let since = Instant::now();
+    let exists = async |member: usize| {
+        let read = cluster.clients(member).kv.range(get("leased")).await;
+        read.is_ok_and(|read| read.into_inner().count == 1)
+    };
+    eventually("the end of the lease", async || {
+        (!exists(left).await).then_some(())
+    })
+    .await;
+    // The look for the leader came after its election, so the lease may seem a little short.
+    let lived = since.elapsed() + Duration::from_secs(2);
+    assert!(lived >= Duration::from_secs(4), "it ended after {lived:?}");
+    cluster.start_one(leader).await;
+    cluster.agree().await;
+    for member in 0..3 {
+        let request = LeaseTimeToLiveRequest { id: 77, keys: true };
+        let answer = cluster
+            .clients(member)
+            .lease
+            .lease_time_to_live(request)
+            .await;
+        assert_eq!(answer.unwrap().into_inner().ttl, -1, "m{member}");
+    }
+}

@@ -1,0 +1,269 @@
+//! The version of a cluster: it rises when all members can, and falls when an operator says
+//! so; and what members tell each other about versions and data at their peer port.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use common::HttpAnswer;
+use common::cluster::{Cluster, eventually};
+use common::load::Load;
+use common::requests::put;
+use portunus_proto::EtcdError;
+use portunus_proto::etcdserverpb::downgrade_request::DowngradeAction;
+use portunus_proto::etcdserverpb::{
+    DowngradeRequest, HashKvRequest, LeaseGrantRequest, LeaseKeepAliveRequest,
+    LeaseKeepAliveResponse, LeaseTimeToLiveRequest,
+};
+use portunus_proto::leasepb::{LeaseInternalRequest, LeaseInternalResponse};
+use prost::Message;
+use tonic::Status;
+
+const SOME: u64 = 20;
+
+async fn versions(cluster: &Cluster, member: usize) -> (String, String) {
+    let answer = cluster
+        .ask_peer_port(member, "GET", "/version", &[], &[])
+        .await;
+    let json: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+    let text = |key: &str| json[key].as_str().unwrap().to_owned();
+    (text("etcdserver"), text("etcdcluster"))
+}
+
+async fn until_cluster_version(cluster: &Cluster, version: &str) {
+    for member in cluster.running() {
+        eventually(
+            &format!("cluster version {version} on m{member}"),
+            async || (versions(cluster, member).await.1 == version).then_some(()),
+        )
+        .await;
+    }
+}
+
+fn behave_as(cluster: &mut Cluster, member: usize, version: &str) {
+    cluster.nodes[member].flags = vec![format!("--emulated-version={version}")];
+}
+
+async fn downgrade(
+    cluster: &Cluster,
+    by: usize,
+    action: DowngradeAction,
+    version: &str,
+) -> Result<String, Status> {
+    let request = DowngradeRequest {
+        action: action as i32,
+        version: version.to_owned(),
+    };
+    let mut clients = cluster.clients(by);
+    let answer = clients.maintenance.downgrade(request).await?;
+    Ok(answer.into_inner().version)
+}
+
+/// Members are restarted one after the other with the next version; the cluster's version
+/// follows the last one, and clients notice nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_is_upgraded_member_by_member() {
+    let test = "a_cluster_is_upgraded_member_by_member";
+    let mut cluster = Cluster::places(test, 3, &[]).await;
+    for member in 0..3 {
+        behave_as(&mut cluster, member, "3.6");
+    }
+    cluster.start_all(&[0, 1, 2]).await;
+    let load = Load::on_all(&mut cluster);
+    until_cluster_version(&cluster, "3.6.0").await;
+    for (version, before) in [("3.7", "3.6.0"), ("3.8", "3.7.0")] {
+        for member in 0..3 {
+            cluster.stop(member).await;
+            behave_as(&mut cluster, member, version);
+            cluster.start_one(member).await;
+            assert!(versions(&cluster, member).await.0.starts_with(version));
+            load.goes_on(&cluster, &[member], SOME).await;
+            if member < 2 {
+                assert_eq!(versions(&cluster, member).await.1, before);
+            }
+        }
+        until_cluster_version(&cluster, &format!("{version}.0")).await;
+        let status = cluster.status(0).await.unwrap();
+        assert_eq!(status.storage_version, format!("{version}.0"));
+    }
+    load.judge(&cluster).await;
+}
+
+/// An operator announces the downgrade, the cluster's version falls at once, members are
+/// restarted one after the other, and the downgrade ends by itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_is_downgraded_member_by_member() {
+    let test = "a_cluster_is_downgraded_member_by_member";
+    let mut cluster = Cluster::start(test, 3, &["--downgrade-check-time=1s"]).await;
+    until_cluster_version(&cluster, "3.8.0").await;
+    use DowngradeAction::{Cancel, Enable, Validate};
+    let by = cluster.follower().await;
+    let text = |result: Result<String, Status>| EtcdError::from_status(&result.unwrap_err());
+    for action in [Validate, Enable] {
+        for (target, refusal) in [
+            ("3.6", EtcdError::InvalidDowngradeTargetVersion),
+            ("3.8", EtcdError::InvalidDowngradeTargetVersion),
+            ("3.9", EtcdError::InvalidDowngradeTargetVersion),
+            ("three", EtcdError::WrongDowngradeVersionFormat),
+            ("", EtcdError::WrongDowngradeVersionFormat),
+        ] {
+            let answer = downgrade(&cluster, by, action, target).await;
+            assert_eq!(text(answer), Some(refusal), "{target:?}");
+        }
+    }
+    let answer = downgrade(&cluster, by, Cancel, "").await;
+    assert_eq!(text(answer), Some(EtcdError::NoInflightDowngrade));
+    assert_eq!(
+        downgrade(&cluster, by, Validate, "3.7.0").await.unwrap(),
+        "3.8"
+    );
+
+    // Begun, called off: the version comes back.
+    assert_eq!(downgrade(&cluster, by, Enable, "3.7").await.unwrap(), "3.8");
+    let enabled = cluster
+        .ask_peer_port(by, "GET", "/downgrade/enabled", &[], &[])
+        .await;
+    assert_eq!((enabled.status, enabled.body.trim()), (200, "true"));
+    let answer = downgrade(&cluster, by, Enable, "3.6").await;
+    assert!(answer.is_err());
+    until_cluster_version(&cluster, "3.7.0").await;
+    downgrade(&cluster, by, Cancel, "").await.unwrap();
+    until_cluster_version(&cluster, "3.8.0").await;
+    let enabled = cluster
+        .ask_peer_port(by, "GET", "/downgrade/enabled", &[], &[])
+        .await;
+    assert_eq!((enabled.status, enabled.body.trim()), (200, "false"));
+
+    // A member of the lower version is not let in without it.
+    let early = cluster.follower().await;
+    cluster.stop(early).await;
+    behave_as(&mut cluster, early, "3.7");
+    cluster.launch(early);
+    let (ended_well, log) = cluster.ended(early).await;
+    assert!(
+        !ended_well && log.contains("3.8") && log.contains("3.7"),
+        "{log}"
+    );
+    cluster.nodes[early].flags.clear();
+    cluster.start_one(early).await;
+
+    let load = Load::on_all(&mut cluster);
+    downgrade(&cluster, by, Enable, "3.7.0").await.unwrap();
+    until_cluster_version(&cluster, "3.7.0").await;
+    for member in 0..3 {
+        // In good order or not.
+        if member == 1 {
+            cluster.kill(member);
+        } else {
+            cluster.stop(member).await;
+        }
+        behave_as(&mut cluster, member, "3.7");
+        cluster.start_one(member).await;
+        load.goes_on(&cluster, &[member], SOME).await;
+    }
+    for member in 0..3 {
+        eventually("the end of the downgrade", async || {
+            let status = cluster.status(member).await?;
+            (!status.downgrade_info?.enabled).then_some(())
+        })
+        .await;
+        let (server, of_cluster) = versions(&cluster, member).await;
+        assert!(server.starts_with("3.7."), "{server}");
+        assert_eq!(of_cluster, "3.7.0");
+    }
+    load.judge(&cluster).await;
+}
+
+fn is_refused(answer: &HttpAnswer, status: u16) {
+    assert_eq!(answer.status, status, "{answer:?}");
+}
+
+/// The paths of the peer port besides raft's, and bad requests to them.
+#[tokio::test(flavor = "multi_thread")]
+async fn members_answer_each_others_questions() {
+    let test = "members_answer_each_others_questions";
+    let cluster = Cluster::start(test, 3, &[]).await;
+    let leader = cluster.leader().await;
+    let follower = (leader + 1) % 3;
+    cluster.clients(0).kv.put(put("a", "b")).await.unwrap();
+    let ask = async |member: usize, method: &str, path: &str, body: &[u8]| {
+        cluster.ask_peer_port(member, method, path, &[], body).await
+    };
+
+    let answer = ask(leader, "GET", "/members", &[]).await;
+    let members: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+    assert_eq!(members.as_array().unwrap().len(), 3);
+    assert!(
+        answer.head.to_lowercase().contains("x-etcd-cluster-id: "),
+        "{}",
+        answer.head
+    );
+    assert_eq!(
+        versions(&cluster, follower).await.0,
+        versions(&cluster, leader).await.0
+    );
+    is_refused(&ask(leader, "POST", "/members", &[]).await, 405);
+    is_refused(&ask(leader, "GET", "/nothing", &[]).await, 404);
+
+    cluster.agree().await;
+    let hash = ask(leader, "GET", "/members/hashkv", br#"{"revision":2}"#).await;
+    let hash: serde_json::Value = serde_json::from_str(&hash.body).unwrap();
+    let request = HashKvRequest { revision: 2 };
+    let same = cluster.clients(follower).maintenance.hash_kv(request).await;
+    assert_eq!(hash["hash"], u64::from(same.unwrap().into_inner().hash));
+    is_refused(&ask(leader, "GET", "/members/hashkv", b"{").await, 400);
+    let answer = ask(leader, "GET", "/members/hashkv", br#"{"revision":1000}"#).await;
+    is_refused(&answer, 400);
+    assert!(
+        answer
+            .body
+            .contains("required revision is a future revision"),
+        "{answer:?}"
+    );
+    let stranger = [("X-Etcd-Cluster-ID", "7")];
+    let answer = cluster.ask_peer_port(leader, "GET", "/members/hashkv", &stranger, b"{}");
+    is_refused(&answer.await, 412);
+
+    is_refused(&ask(leader, "POST", "/members/promote/7", &[]).await, 404);
+    is_refused(&ask(leader, "GET", "/members/promote/7", &[]).await, 405);
+    let voter = format!("/members/promote/{}", cluster.nodes[leader].id);
+    is_refused(&ask(leader, "POST", &voter, &[]).await, 412);
+    let answer = ask(leader, "POST", "/members/promote/seven", &[]).await;
+    assert!(answer.status >= 400 && answer.status < 500, "{answer:?}");
+
+    let grant = LeaseGrantRequest { id: 5, ttl: 60 };
+    cluster
+        .clients(follower)
+        .lease
+        .lease_grant(grant)
+        .await
+        .unwrap();
+    let renewal = |id| LeaseKeepAliveRequest { id }.encode_to_vec();
+    let answer = ask(leader, "POST", "/leases", &renewal(5)).await;
+    let renewed = LeaseKeepAliveResponse::decode(answer.body.as_bytes()).unwrap();
+    assert_eq!((renewed.id, renewed.ttl), (5, 60));
+    is_refused(&ask(leader, "POST", "/leases", &renewal(6)).await, 404);
+    is_refused(&ask(leader, "GET", "/leases", &[]).await, 405);
+    is_refused(&ask(leader, "POST", "/leases", &[0xff; 16]).await, 400);
+    is_refused(
+        &ask(leader, "POST", "/leases", &vec![0; 100_000]).await,
+        413,
+    );
+    let question = |id| {
+        let request = LeaseTimeToLiveRequest { id, keys: false };
+        LeaseInternalRequest {
+            lease_time_to_live_request: Some(request),
+        }
+        .encode_to_vec()
+    };
+    let answer = ask(leader, "POST", "/leases/internal", &question(5)).await;
+    let answer = LeaseInternalResponse::decode(answer.body.as_bytes()).unwrap();
+    assert_eq!(answer.lease_time_to_live_response.unwrap().granted_ttl, 60);
+    is_refused(
+        &ask(leader, "POST", "/leases/internal", &question(6)).await,
+        404,
+    );
+    is_refused(&ask(leader, "POST", "/leases/internal", &[]).await, 400);
+    // A follower does not know how long leases live.
+    let answer = ask(follower, "POST", "/leases", &renewal(5)).await;
+    assert!(answer.status >= 400, "{answer:?}");
+}

@@ -1,0 +1,470 @@
+//! Several members as processes, with a [`Network`] between them that can be made bad.
+//!
+//! Everything is on loopback at ports that stay the same when a member comes back. Whatever
+//! a cluster started ends with it.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
+
+use portunus_proto::etcdserverpb::{
+    HashKvRequest, MemberAddRequest, MemberListRequest, StatusRequest, StatusResponse,
+};
+use tonic::transport::Endpoint;
+
+use super::network::Network;
+use super::random::Random;
+use super::{Clients, HttpAnswer, PATIENCE, Process, clients_of, http_at, portunus};
+
+/// Clusters that tests of one program run at a time; elections must not starve.
+const CLUSTERS_MAX: usize = 2;
+static TURNS: tokio::sync::Semaphore = tokio::sync::Semaphore::const_new(CLUSTERS_MAX);
+
+/// Ports below those that the system gives to whoever connects.
+const PORT_FIRST: u16 = 20_000;
+const PORTS: u16 = 12_000;
+/// Between two looks at something that must come.
+pub const LOOK_PAUSE: Duration = Duration::from_millis(50);
+/// Shorter than the default, so that tests are.
+pub const ELECTION_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// A port that nobody uses.
+fn free_listener() -> TcpListener {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let start = u16::try_from(std::process::id() % u32::from(PORTS)).unwrap();
+    for _ in 0..PORTS {
+        let port = start.wrapping_mul(7) + NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = PORT_FIRST + port % PORTS;
+        if let Ok(listener) = TcpListener::bind(("127.0.0.1", port)) {
+            return listener;
+        }
+    }
+    panic!("no port is free");
+}
+
+/// A place where a member lives, or may live.
+pub struct Node {
+    pub name: String,
+    /// Where clients connect.
+    pub client: SocketAddr,
+    /// Where its gate connects to.
+    pub peer: SocketAddr,
+    /// Its gate: where it says that others reach it.
+    pub gate: SocketAddr,
+    pub dir: PathBuf,
+    /// Flags of this member only.
+    pub flags: Vec<String>,
+    /// What `--initial-cluster` says, and whether that is a cluster that exists.
+    pub initial: (String, &'static str),
+    /// The process, if there is one.
+    pub process: Option<Process>,
+    /// Its id, once it was asked.
+    pub id: u64,
+}
+
+impl Node {
+    pub fn peer_url(&self) -> String {
+        format!("http://{}", self.gate)
+    }
+
+    /// Its part of `--initial-cluster`.
+    fn introduction(&self) -> String {
+        format!("{}={}", self.name, self.peer_url())
+    }
+
+    /// What it wrote to its log since it was last started.
+    pub fn log(&self) -> String {
+        self.process.as_ref().map(Process::log).unwrap_or_default()
+    }
+}
+
+/// Several members.
+pub struct Cluster {
+    pub nodes: Vec<Node>,
+    pub network: Network,
+    /// Flags of every member.
+    pub flags: Vec<String>,
+    pub random: Random,
+    dir: tempfile::TempDir,
+    _turn: tokio::sync::SemaphorePermit<'static>,
+}
+
+impl Cluster {
+    /// A place for a cluster of `count` members that do not run yet.
+    pub async fn places(test: &str, count: usize, flags: &[&str]) -> Cluster {
+        let turn = TURNS.acquire().await.unwrap();
+        let mut random = Random::seeded(test);
+        let mut cluster = Cluster {
+            nodes: Vec::new(),
+            network: Network::new(random.fork()),
+            flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
+            random,
+            dir: tempfile::tempdir().unwrap(),
+            _turn: turn,
+        };
+        for _ in 0..count {
+            cluster.add_place();
+        }
+        let initial = cluster.introductions(&(0..count).collect::<Vec<_>>());
+        for node in &mut cluster.nodes {
+            node.initial = (initial.clone(), "new");
+        }
+        cluster
+    }
+
+    /// A cluster whose members all serve.
+    pub async fn start(test: &str, count: usize, flags: &[&str]) -> Cluster {
+        let mut cluster = Cluster::places(test, count, flags).await;
+        let all: Vec<usize> = (0..count).collect();
+        cluster.start_all(&all).await;
+        cluster
+    }
+
+    /// One more place; returns its number.
+    pub fn add_place(&mut self) -> usize {
+        let number = self.nodes.len();
+        let name = format!("m{number}");
+        let gate = free_listener();
+        let (peer, client) = (free_listener(), free_listener());
+        let address = |listener: &TcpListener| listener.local_addr().unwrap();
+        self.nodes.push(Node {
+            client: address(&client),
+            peer: address(&peer),
+            gate: address(&gate),
+            dir: self.dir.path().join(&name),
+            flags: Vec::new(),
+            initial: (String::new(), "existing"),
+            process: None,
+            id: 0,
+            name,
+        });
+        let peer = address(&peer);
+        self.network.open_gate(number, gate, peer);
+        number
+    }
+
+    /// `--initial-cluster` of these members.
+    pub fn introductions(&self, members: &[usize]) -> String {
+        let all: Vec<String> = members
+            .iter()
+            .map(|member| self.nodes[*member].introduction())
+            .collect();
+        all.join(",")
+    }
+
+    /// Starts a member and returns at once.
+    pub fn launch(&mut self, member: usize) {
+        let node = &mut self.nodes[member];
+        assert!(node.process.is_none(), "{} runs already", node.name);
+        let url = |address: SocketAddr| format!("http://{address}");
+        let (initial, state) = &node.initial;
+        let process = Process::spawn(
+            portunus()
+                .arg(format!("--name={}", node.name))
+                .arg(format!("--data-dir={}", node.dir.display()))
+                .arg(format!("--listen-client-urls={}", url(node.client)))
+                .arg(format!("--advertise-client-urls={}", url(node.client)))
+                .arg(format!("--listen-peer-urls={}", url(node.peer)))
+                .arg(format!("--initial-advertise-peer-urls={}", node.peer_url()))
+                .arg(format!("--initial-cluster={initial}"))
+                .arg(format!("--initial-cluster-state={state}"))
+                .arg("--initial-cluster-token=test")
+                .arg(format!(
+                    "--heartbeat-interval={}",
+                    ELECTION_TIMEOUT.as_millis() / 10
+                ))
+                .arg(format!(
+                    "--election-timeout={}",
+                    ELECTION_TIMEOUT.as_millis()
+                ))
+                .args(&self.flags)
+                .args(&node.flags),
+        );
+        self.network.set_process(member, process.id());
+        node.process = Some(process);
+    }
+
+    /// Waits until a launched member serves.
+    pub async fn ready(&mut self, member: usize) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let node = &mut self.nodes[member];
+            let process = node.process.as_mut().unwrap();
+            if process.has_said(super::READY) {
+                break;
+            }
+            let log = process.log();
+            assert!(!process.has_ended(), "{} did not start:\n{log}", node.name);
+            assert!(
+                Instant::now() < deadline,
+                "{} is not ready:\n{log}",
+                node.name
+            );
+            tokio::time::sleep(LOOK_PAUSE).await;
+        }
+        let status = self.status(member).await.unwrap();
+        self.nodes[member].id = status.header.unwrap().member_id;
+    }
+
+    /// Starts members together and waits until they serve.
+    pub async fn start_all(&mut self, members: &[usize]) {
+        for member in members {
+            self.launch(*member);
+        }
+        for member in members {
+            self.ready(*member).await;
+        }
+    }
+
+    /// Starts a member and waits until it serves.
+    pub async fn start_one(&mut self, member: usize) {
+        self.start_all(&[member]).await;
+    }
+
+    /// Ends a member as a power failure would.
+    pub fn kill(&mut self, member: usize) {
+        self.nodes[member].process.take().unwrap().kill();
+    }
+
+    /// Stops a member in good order.
+    pub async fn stop(&mut self, member: usize) {
+        let process = self.nodes[member].process.take().unwrap();
+        let (status, log) = tokio::task::spawn_blocking(|| process.terminate())
+            .await
+            .unwrap();
+        assert!(status.success(), "{status}:\n{log}");
+    }
+
+    /// Waits until a process ends by itself; returns whether it says that all was well, and
+    /// its log.
+    pub async fn ended(&mut self, member: usize) -> (bool, String) {
+        let process = self.nodes[member].process.take().unwrap();
+        let ended = tokio::task::spawn_blocking(|| process.ended());
+        let (status, log) = ended.await.unwrap();
+        (status.success(), log)
+    }
+
+    /// Removes all data of a member that does not run.
+    pub fn wipe(&mut self, member: usize) {
+        assert!(self.nodes[member].process.is_none());
+        std::fs::remove_dir_all(&self.nodes[member].dir).unwrap();
+    }
+
+    /// Members whose processes run.
+    pub fn running(&self) -> Vec<usize> {
+        let members = self.nodes.iter().enumerate();
+        members
+            .filter(|(_, node)| node.process.is_some())
+            .map(|(member, _)| member)
+            .collect()
+    }
+
+    /// A connection to a member, made when it is first needed.
+    pub fn clients(&self, member: usize) -> Clients {
+        let url = format!("http://{}", self.nodes[member].client);
+        let endpoint = Endpoint::from_shared(url)
+            .unwrap()
+            .connect_timeout(Duration::from_secs(2));
+        clients_of(endpoint.connect_lazy())
+    }
+
+    /// What a member says about itself.
+    pub async fn status(&self, member: usize) -> Option<StatusResponse> {
+        let mut clients = self.clients(member);
+        let asked = clients.maintenance.status(StatusRequest {});
+        let answer = tokio::time::timeout(Duration::from_secs(5), asked).await;
+        Some(answer.ok()?.ok()?.into_inner())
+    }
+
+    /// The member that the running ones among `members` agree leads.
+    pub async fn leader_among(&self, members: &[usize]) -> usize {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let mut views = Vec::new();
+            for member in members {
+                views.push(
+                    self.status(*member)
+                        .await
+                        .map(|it| (it.leader, it.raft_term)),
+                );
+            }
+            if let Some(Some((id, _))) = views.first()
+                && *id != 0
+                && views.iter().all(|view| *view == views[0])
+                && let Some(leader) = self.nodes.iter().position(|node| node.id == *id)
+                && members.contains(&leader)
+            {
+                return leader;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "no leader: {views:?}\n{}",
+                self.logs()
+            );
+            tokio::time::sleep(LOOK_PAUSE).await;
+        }
+    }
+
+    /// The leader that all running members agree on.
+    pub async fn leader(&self) -> usize {
+        self.leader_among(&self.running()).await
+    }
+
+    /// A running member that does not lead.
+    pub async fn follower(&mut self) -> usize {
+        let leader = self.leader().await;
+        let others: Vec<usize> = self.running();
+        let others: Vec<usize> = others.into_iter().filter(|it| *it != leader).collect();
+        let count = u64::try_from(others.len()).unwrap();
+        others[usize::try_from(self.random.below(count)).unwrap()]
+    }
+
+    /// Hands leadership to a member.
+    pub async fn move_leader(&self, to: usize) -> Result<(), tonic::Status> {
+        let leader = self.leader().await;
+        let request = portunus_proto::etcdserverpb::MoveLeaderRequest {
+            target_id: self.nodes[to].id,
+        };
+        let mut clients = self.clients(leader);
+        clients.maintenance.move_leader(request).await.map(drop)
+    }
+
+    /// Waits until all running members have applied the same log and hold the same data.
+    pub async fn agree(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let mut views = Vec::new();
+            for member in self.running() {
+                views.push(self.view(member).await);
+            }
+            if views[0].is_some() && views.iter().all(|view| *view == views[0]) {
+                return;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "members do not come to agree: {views:?}\n{}",
+                self.logs()
+            );
+            tokio::time::sleep(LOOK_PAUSE).await;
+        }
+    }
+
+    /// Where a member is: applied index, revision, hash.
+    async fn view(&self, member: usize) -> Option<(u64, i64, u32)> {
+        let applied = self.status(member).await?.raft_applied_index;
+        let asked = HashKvRequest { revision: 0 };
+        let mut clients = self.clients(member);
+        let hash = clients.maintenance.hash_kv(asked).await.ok()?.into_inner();
+        Some((applied, hash.hash_revision, hash.hash))
+    }
+
+    /// Asks for the addition of a place that nobody uses yet, until it is granted: a cluster
+    /// takes new members only when it was well for some seconds.
+    pub async fn add_member(&mut self, member: usize, is_learner: bool) -> u64 {
+        let request = MemberAddRequest {
+            peer_urls: vec![self.nodes[member].peer_url()],
+            is_learner,
+        };
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let by = self.leader().await;
+            let added = self.clients(by).cluster.member_add(request.clone()).await;
+            match added {
+                Ok(added) => {
+                    let added = added.into_inner();
+                    let id = added.member.unwrap().id;
+                    let mut all = Vec::new();
+                    for known in &added.members {
+                        let place = self
+                            .nodes
+                            .iter()
+                            .position(|node| known.peer_urls == [node.peer_url()]);
+                        all.push(place.unwrap());
+                    }
+                    self.nodes[member].initial = (self.introductions(&all), "existing");
+                    self.nodes[member].id = id;
+                    return id;
+                }
+                Err(status) => assert!(
+                    Instant::now() < deadline && status.message().contains("unhealthy"),
+                    "{status}\n{}",
+                    self.logs()
+                ),
+            }
+            tokio::time::sleep(LOOK_PAUSE).await;
+        }
+    }
+
+    /// Removes a member, asking another one until it is granted.
+    pub async fn remove_member(&self, by: usize, id: u64) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let request = portunus_proto::etcdserverpb::MemberRemoveRequest { id };
+            match self.clients(by).cluster.member_remove(request).await {
+                Ok(_) => return,
+                Err(status) => assert!(
+                    Instant::now() < deadline && status.message().contains("unhealthy"),
+                    "{status}\n{}",
+                    self.logs()
+                ),
+            }
+            tokio::time::sleep(LOOK_PAUSE).await;
+        }
+    }
+
+    /// The members that a member knows.
+    pub async fn members(&self, by: usize) -> Vec<portunus_proto::etcdserverpb::Member> {
+        let request = MemberListRequest { linearizable: true };
+        let list = self.clients(by).cluster.member_list(request).await;
+        list.unwrap().into_inner().members
+    }
+
+    /// Asks a member at its peer port, not through its gate.
+    pub async fn ask_peer_port(
+        &self,
+        member: usize,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> HttpAnswer {
+        let address = self.nodes[member].peer;
+        let (method, path, body) = (method.to_owned(), path.to_owned(), body.to_vec());
+        let headers: Vec<(String, String)> = headers
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        tokio::task::spawn_blocking(move || http_at(address, &method, &path, &headers, &body))
+            .await
+            .unwrap()
+    }
+
+    /// The last lines of everybody, for a failing test.
+    pub fn logs(&self) -> String {
+        let mut text = String::new();
+        for node in &self.nodes {
+            let log = node.log();
+            let lines: Vec<&str> = log.lines().collect();
+            let from = lines.len().saturating_sub(40);
+            text.push_str(&format!(
+                "--- {}\n{}\n",
+                node.name,
+                lines[from..].join("\n")
+            ));
+        }
+        text
+    }
+}
+
+/// Waits until `look` finds something.
+pub async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        tokio::time::sleep(LOOK_PAUSE).await;
+    }
+}
