@@ -1,9 +1,11 @@
-//! What an operator asks one member: its state, its hash, its space, a copy of its data.
+//! What an operator asks one member: its state, its hash, its space, a copy of its data; and of
+//! the cluster, that another member leads or that it goes back a version.
 
 use portunus_proto::etcdserverpb::maintenance_client::MaintenanceClient;
 use portunus_proto::etcdserverpb::{
-    AlarmRequest, AlarmResponse, DefragmentRequest, DefragmentResponse, HashKvRequest,
-    HashKvResponse, SnapshotRequest, SnapshotResponse, StatusRequest, StatusResponse,
+    AlarmRequest, AlarmResponse, DefragmentRequest, DefragmentResponse, DowngradeRequest,
+    DowngradeResponse, HashKvRequest, HashKvResponse, MoveLeaderRequest, MoveLeaderResponse,
+    SnapshotRequest, SnapshotResponse, StatusRequest, StatusResponse,
 };
 use tonic::Streaming;
 
@@ -55,6 +57,37 @@ impl Client {
         self.call(Repeat::Never, |channel| {
             let request = self.request(DefragmentRequest {});
             async move { MaintenanceClient::new(channel).defragment(request).await }
+        })
+        .await
+    }
+
+    /// Hands leadership to another voter. Only the leader does that; a repetition that comes
+    /// too late is refused by whoever is asked, as it leads no more.
+    ///
+    /// # Errors
+    /// What the server answers, or that none did in time.
+    pub async fn move_leader(
+        &self,
+        request: MoveLeaderRequest,
+    ) -> Result<MoveLeaderResponse, ClientError> {
+        self.call(Repeat::Safe, |channel| {
+            let request = self.request(request);
+            async move { MaintenanceClient::new(channel).move_leader(request).await }
+        })
+        .await
+    }
+
+    /// Asks whether the cluster can go back to a version, begins that, or ends it.
+    ///
+    /// # Errors
+    /// What the server answers, or that none did in time.
+    pub async fn downgrade(
+        &self,
+        request: DowngradeRequest,
+    ) -> Result<DowngradeResponse, ClientError> {
+        self.call(Repeat::Never, |channel| {
+            let request = self.request(request.clone());
+            async move { MaintenanceClient::new(channel).downgrade(request).await }
         })
         .await
     }

@@ -44,9 +44,14 @@ enum PortctlCommand {
     /// Leases: grant, revoke, timetolive, list, keep-alive
     #[command(subcommand)]
     Lease(command::lease::LeaseCommand),
-    /// Members of the cluster
+    /// Members of the cluster: list, add, remove, update, promote
     #[command(subcommand)]
     Member(command::member::MemberCommand),
+    /// Transfers leadership to another member
+    MoveLeader(command::move_leader::MoveLeaderArgs),
+    /// Downgrades of the cluster: validate, enable, cancel
+    #[command(subcommand)]
+    Downgrade(command::downgrade::DowngradeCommand),
     /// Health, status and hash of endpoints
     Endpoint(command::endpoint::EndpointArgs),
     /// Alarms: list, disarm
@@ -124,6 +129,8 @@ async fn dispatch(
         PortctlCommand::Watch(args) => command::watch::run(args, globals, arguments).await,
         PortctlCommand::Lease(command) => command::lease::run(command, globals).await,
         PortctlCommand::Member(command) => command::member::run(command, globals).await,
+        PortctlCommand::MoveLeader(args) => command::move_leader::run(args, globals).await,
+        PortctlCommand::Downgrade(command) => command::downgrade::run(command, globals).await,
         PortctlCommand::Endpoint(args) => command::endpoint::run(args, globals).await,
         PortctlCommand::Alarm(command) => command::alarm::run(command, globals).await,
         PortctlCommand::Defrag(args) => command::defrag::run(args, globals).await,

@@ -19,6 +19,7 @@ mod command;
 mod globals;
 mod go;
 mod outcome;
+mod peer_urls;
 mod print;
 mod restore;
 mod txn;

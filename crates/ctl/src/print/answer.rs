@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use portunus_bolt::snapshot;
 use portunus_proto::etcdserverpb::{
-    AlarmResponse, DeleteRangeResponse, HashKvResponse, LeaseGrantResponse, LeaseKeepAliveResponse,
-    LeaseLeasesResponse, LeaseRevokeResponse, LeaseTimeToLiveResponse, MemberListResponse,
-    PutResponse, RangeResponse, StatusResponse, TxnResponse, WatchResponse,
+    AlarmResponse, DeleteRangeResponse, DowngradeResponse, HashKvResponse, LeaseGrantResponse,
+    LeaseKeepAliveResponse, LeaseLeasesResponse, LeaseRevokeResponse, LeaseTimeToLiveResponse,
+    MemberAddResponse, MemberListResponse, MemberPromoteResponse, MemberRemoveResponse,
+    MemberUpdateResponse, MoveLeaderResponse, PutResponse, RangeResponse, StatusResponse,
+    TxnResponse, WatchResponse,
 };
 
 /// One answer to the user.
@@ -39,6 +41,37 @@ pub enum Answer<'a> {
     Leases(&'a LeaseLeasesResponse),
     /// `member list`
     Members(&'a MemberListResponse),
+    /// `member add`
+    MemberAdd {
+        /// What the server said.
+        response: &'a MemberAddResponse,
+        /// What the user wants to call it.
+        name: &'a str,
+        /// As the user wrote them.
+        peer_urls: &'a str,
+    },
+    /// `member remove`
+    MemberRemove(u64, &'a MemberRemoveResponse),
+    /// `member update`
+    MemberUpdate(u64, &'a MemberUpdateResponse),
+    /// `member promote`
+    MemberPromote(u64, &'a MemberPromoteResponse),
+    /// `move-leader`
+    MoveLeader {
+        /// Who led.
+        from: u64,
+        /// Who leads.
+        to: u64,
+        /// What the former said.
+        response: &'a MoveLeaderResponse,
+    },
+    /// `downgrade`
+    Downgrade {
+        /// What was done, as the subcommand is called.
+        did: &'static str,
+        /// What the server said.
+        response: &'a DowngradeResponse,
+    },
     /// `alarm list`, `alarm disarm`
     Alarms(&'a AlarmResponse),
     /// `endpoint health`

@@ -1,4 +1,5 @@
-//! The `fields` format: one `"Name" : value` line per field.
+//! The `fields` format: one `"Name" : value` line per field. etcdctl has none for changes of the
+//! cluster.
 
 use std::fmt::{Display, Write};
 
@@ -12,7 +13,7 @@ use portunus_proto::mvccpb::event::EventType;
 use super::Answer;
 use crate::go::{duration, quote::quote};
 
-pub fn render(answer: &Answer<'_>, hex: bool) -> String {
+pub fn render(answer: &Answer<'_>, hex: bool) -> Option<String> {
     let mut lines = Lines {
         text: String::new(),
         hex,
@@ -115,8 +116,14 @@ pub fn render(answer: &Answer<'_>, hex: bool) -> String {
             lines.field("Size", status.total_bytes);
             lines.field("Version", &status.version);
         }
+        Answer::MemberAdd { .. }
+        | Answer::MemberRemove(..)
+        | Answer::MemberUpdate(..)
+        | Answer::MemberPromote(..)
+        | Answer::MoveLeader { .. }
+        | Answer::Downgrade { .. } => return None,
     }
-    lines.text
+    Some(lines.text)
 }
 
 /// The name of an event's type; a number if it is newer than we are.

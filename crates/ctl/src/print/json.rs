@@ -2,8 +2,8 @@
 //! differ from the messages: leases and watches flatten the header or capitalise names.
 
 use portunus_proto::etcdserverpb::{
-    DeleteRangeResponse, Member, PutResponse, RangeResponse, ResponseHeader, ResponseOp,
-    StatusResponse, TxnResponse, WatchResponse, response_op,
+    DeleteRangeResponse, Member, MemberAddResponse, PutResponse, RangeResponse, ResponseHeader,
+    ResponseOp, StatusResponse, TxnResponse, WatchResponse, response_op,
 };
 use portunus_proto::mvccpb::{Event, KeyValue};
 
@@ -44,12 +44,20 @@ pub fn render(answer: &Answer<'_>, hex: bool) -> String {
                 .raw("leases", array(leases))
                 .end()
         }
-        Answer::Members(response) if hex => Object::default()
-            .raw("header", hex_header(response.header.as_ref()))
-            .raw("members", array(response.members.iter().map(hex_member)))
-            .end(),
-        Answer::Members(response) => with_header(response.header.as_ref())
-            .list_or_nothing("members", response.members.iter().map(member))
+        Answer::Members(response) => members(response.header.as_ref(), &response.members, hex),
+        Answer::MemberAdd { response, .. } => member_add(response, hex),
+        Answer::MemberRemove(_, response) => {
+            members(response.header.as_ref(), &response.members, hex)
+        }
+        Answer::MemberUpdate(_, response) => {
+            members(response.header.as_ref(), &response.members, hex)
+        }
+        Answer::MemberPromote(_, response) => {
+            members(response.header.as_ref(), &response.members, hex)
+        }
+        Answer::MoveLeader { response, .. } => with_header(response.header.as_ref()).end(),
+        Answer::Downgrade { response, .. } => with_header(response.header.as_ref())
+            .text_or_nothing("version", &response.version)
             .end(),
         Answer::Alarms(response) => {
             let alarms = response.alarms.iter().map(|alarm| {
@@ -202,6 +210,35 @@ fn event(event: &Event) -> String {
 
 fn texts(list: &[String]) -> impl Iterator<Item = String> + '_ {
     list.iter().map(|text| crate::go::json::string(text))
+}
+
+fn members(header: Option<&ResponseHeader>, list: &[Member], hex: bool) -> String {
+    if hex {
+        return Object::default()
+            .raw("header", hex_header(header))
+            .raw("members", array(list.iter().map(hex_member)))
+            .end();
+    }
+    with_header(header)
+        .list_or_nothing("members", list.iter().map(member))
+        .end()
+}
+
+fn member_add(response: &MemberAddResponse, hex: bool) -> String {
+    let (header, added) = (response.header.as_ref(), response.member.as_ref());
+    let everybody = response.members.iter();
+    if hex {
+        let added = added.map_or("null".to_owned(), hex_member);
+        return Object::default()
+            .raw("header", hex_header(header))
+            .raw("member", added)
+            .raw("members", array(everybody.map(hex_member)))
+            .end();
+    }
+    with_header(header)
+        .raw_or_nothing("member", added.map(member))
+        .list_or_nothing("members", everybody.map(member))
+        .end()
 }
 
 fn member(member: &Member) -> String {

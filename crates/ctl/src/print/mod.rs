@@ -91,7 +91,9 @@ impl Printer {
         match self.format {
             Format::Simple => Ok(simple::render(answer, self)),
             Format::Json => Ok(format!("{}\n", json::render(answer, self.hex)).into()),
-            Format::Fields => Ok(fields::render(answer, self.hex).into()),
+            Format::Fields => fields::render(answer, self.hex)
+                .map(Printed::from)
+                .ok_or_else(|| unsupported("fields")),
             Format::Table => table::render(answer)
                 .map(Printed::from)
                 .ok_or_else(|| unsupported("table")),

@@ -14,6 +14,12 @@ pub fn render(answer: &Answer<'_>) -> Option<Vec<u8>> {
         Answer::DeleteRange(response) => Some(response.encode_to_vec()),
         Answer::Txn(response) => Some(response.encode_to_vec()),
         Answer::Members(response) => Some(response.encode_to_vec()),
+        Answer::MemberAdd { response, .. } => Some(response.encode_to_vec()),
+        Answer::MemberRemove(_, response) => Some(response.encode_to_vec()),
+        Answer::MemberUpdate(_, response) => Some(response.encode_to_vec()),
+        Answer::MemberPromote(_, response) => Some(response.encode_to_vec()),
+        Answer::MoveLeader { response, .. } => Some(response.encode_to_vec()),
+        Answer::Downgrade { response, .. } => Some(response.encode_to_vec()),
         Answer::Alarms(response) => Some(response.encode_to_vec()),
         Answer::Watch(response) => {
             // What the client library does not pass on.

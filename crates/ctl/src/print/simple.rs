@@ -3,14 +3,14 @@
 use std::io::Write;
 
 use portunus_proto::etcdserverpb::{
-    AlarmMember, AlarmType, DeleteRangeResponse, LeaseTimeToLiveResponse, PutResponse,
-    RangeResponse, TxnResponse, response_op,
+    AlarmMember, AlarmType, DeleteRangeResponse, LeaseTimeToLiveResponse, MemberAddResponse,
+    PutResponse, RangeResponse, ResponseHeader, TxnResponse, response_op,
 };
 use portunus_proto::mvccpb::KeyValue;
 
 use super::fields::event_type;
 use super::{Answer, Printed, Printer, table};
-use crate::go::duration;
+use crate::go::{duration, quote::quote};
 
 /// Appends formatted text; writing to memory cannot fail.
 macro_rules! line {
@@ -58,6 +58,30 @@ pub fn render(answer: &Answer<'_>, printer: &Printer) -> Printed {
             for lease in &response.leases {
                 line!(out, "{:016x}", lease.id);
             }
+        }
+        Answer::MemberAdd {
+            response,
+            name,
+            peer_urls,
+        } => member_add(out, response, name, peer_urls),
+        Answer::MemberRemove(id, response) => {
+            let cluster_id = cluster_id(response.header.as_ref());
+            line!(out, "Member {id:16x} removed from cluster {cluster_id:16x}");
+        }
+        Answer::MemberUpdate(id, response) => {
+            let cluster_id = cluster_id(response.header.as_ref());
+            line!(out, "Member {id:16x} updated in cluster {cluster_id:16x}");
+        }
+        Answer::MemberPromote(id, response) => {
+            let cluster_id = cluster_id(response.header.as_ref());
+            line!(out, "Member {id:16x} promoted in cluster {cluster_id:16x}");
+        }
+        Answer::MoveLeader { from, to, .. } => {
+            line!(out, "Leadership transferred from {from:x} to {to:x}");
+        }
+        Answer::Downgrade { did, response } => {
+            let version = &response.version;
+            line!(out, "Downgrade {did} success, cluster version {version}");
         }
         Answer::Alarms(response) => {
             for member in &response.alarms {
@@ -134,6 +158,39 @@ fn txn(out: &mut Vec<u8>, response: &TxnResponse, printer: &Printer) {
             other => line!(out, "unexpected response {other:?}"),
         }
     }
+}
+
+/// Ends with the settings the new member starts with.
+fn member_add(out: &mut Vec<u8>, response: &MemberAddResponse, name: &str, peer_urls: &str) {
+    let added = response.member.clone().unwrap_or_default();
+    let as_what = if added.is_learner { "as learner " } else { "" };
+    let cluster_id = cluster_id(response.header.as_ref());
+    let id = added.id;
+    line!(
+        out,
+        "Member {id:16x} added {as_what}to cluster {cluster_id:16x}\n"
+    );
+    let mut initial_cluster = Vec::new();
+    for member in &response.members {
+        // It has not told its name yet.
+        let name = if member.id == id { name } else { &member.name };
+        let urls = member.peer_urls.iter();
+        initial_cluster.extend(urls.map(|url| format!("{name}={url}")));
+    }
+    let quoted = |text: &str| quote(text.as_bytes());
+    line!(out, "ETCD_NAME={}", quoted(name));
+    let initial_cluster = quoted(&initial_cluster.join(","));
+    line!(out, "ETCD_INITIAL_CLUSTER={initial_cluster}");
+    line!(
+        out,
+        "ETCD_INITIAL_ADVERTISE_PEER_URLS={}",
+        quoted(peer_urls)
+    );
+    line!(out, "ETCD_INITIAL_CLUSTER_STATE=\"existing\"");
+}
+
+fn cluster_id(header: Option<&ResponseHeader>) -> u64 {
+    header.map_or(0, |header| header.cluster_id)
 }
 
 fn key_value(out: &mut Vec<u8>, kv: &KeyValue, printer: &Printer) {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use sha1::{Digest, Sha1};
 
 use crate::go::json::{Object, string};
+use crate::peer_urls::{self, PeerUrlError};
 
 /// A member of the new cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,14 +36,8 @@ pub struct InitialCluster {
 #[non_exhaustive]
 pub enum ClusterError {
     /// Not a peer URL.
-    #[error("URL scheme must be http, https, unix, or unixs: {0}")]
-    Scheme(String),
-    /// Not a peer URL.
-    #[error("URL address does not have the form \"host:port\": {0}")]
-    HostPort(String),
-    /// Not a peer URL.
-    #[error("URL must not contain a path: {0}")]
-    Path(String),
+    #[error(transparent)]
+    PeerUrl(#[from] PeerUrlError),
     /// The member to be restored is not in the list.
     #[error("couldn't find local name {0:?} in the initial cluster configuration")]
     NoLocalMember(String),
@@ -75,7 +70,7 @@ impl InitialCluster {
         local_name: &str,
         advertised_peer_urls: &str,
     ) -> Result<Self, ClusterError> {
-        let advertised = peer_urls(advertised_peer_urls.split(','))?;
+        let advertised = peer_urls::parse_all(advertised_peer_urls.split(','))?;
         let by_name = urls_by_name(initial_cluster)?;
         let Some(listed) = by_name.get(local_name) else {
             return Err(ClusterError::NoLocalMember(local_name.to_owned()));
@@ -169,46 +164,8 @@ fn urls_by_name(text: &str) -> Result<BTreeMap<String, Vec<String>>, ClusterErro
     }
     by_name
         .into_iter()
-        .map(|(name, urls)| Ok((name, peer_urls(urls)?)))
+        .map(|(name, urls)| Ok((name, peer_urls::parse_all(urls)?)))
         .collect()
-}
-
-/// Checked and sorted.
-fn peer_urls<'t>(texts: impl IntoIterator<Item = &'t str>) -> Result<Vec<String>, ClusterError> {
-    let mut urls = texts
-        .into_iter()
-        .map(peer_url)
-        .collect::<Result<Vec<_>, _>>()?;
-    urls.sort();
-    Ok(urls)
-}
-
-fn peer_url(text: &str) -> Result<String, ClusterError> {
-    let text = text.trim();
-    let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
-    let scheme = scheme.to_ascii_lowercase();
-    match scheme.as_str() {
-        "http" | "https" => {
-            let (address, path) = match rest.find('/') {
-                Some(slash) => rest.split_at(slash),
-                None => (rest, ""),
-            };
-            let host_port = address.rsplit_once(':');
-            let is_address = host_port.is_some_and(|(host, port)| {
-                let bracketed = host.starts_with('[') && host.ends_with(']');
-                (bracketed || !host.contains(':')) && port.parse::<u16>().is_ok()
-            });
-            if !is_address {
-                return Err(ClusterError::HostPort(text.to_owned()));
-            }
-            if !path.is_empty() {
-                return Err(ClusterError::Path(text.to_owned()));
-            }
-        }
-        "unix" | "unixs" => {}
-        _ => return Err(ClusterError::Scheme(text.to_owned())),
-    }
-    Ok(format!("{scheme}://{rest}"))
 }
 
 #[cfg(test)]
@@ -254,18 +211,5 @@ mod tests {
             new("a=http://h:1,b=http://h:1", "a", "http://h:1"),
             ClusterError::DuplicateUrl(_)
         ));
-    }
-
-    #[test]
-    fn peer_urls_are_checked_as_etcd_checks_them() {
-        for (url, error) in [
-            ("h:1", ClusterError::Scheme("h:1".into())),
-            ("ftp://h:1", ClusterError::Scheme("ftp://h:1".into())),
-            ("http://h", ClusterError::HostPort("http://h".into())),
-            ("http://h:1/x", ClusterError::Path("http://h:1/x".into())),
-        ] {
-            assert_eq!(peer_url(url), Err(error));
-        }
-        assert_eq!(peer_url(" HTTP://[::1]:1 ").unwrap(), "http://[::1]:1");
     }
 }

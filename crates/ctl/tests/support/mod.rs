@@ -6,6 +6,8 @@
 //! `PORTUNUS_REQUIRE_GO=1` makes that a failure instead.
 #![allow(dead_code)]
 
+pub mod cluster;
+
 use std::ffi::OsStr;
 use std::io::Write;
 use std::net::TcpListener;

@@ -220,13 +220,14 @@ impl Maintenance for Api {
 }
 
 impl Api {
+    /// Ends a downgrade. That there was none is no error, as in etcd; unlike there, a proposal
+    /// that failed is one.
     async fn cancel_downgrade(&self) -> Result<MajorMinor, EtcdError> {
         self.member.linearizable().await?;
         let membership = self.member.membership.load_full();
-        if !membership.downgrade.enabled {
-            return Err(EtcdError::NoInflightDowngrade);
+        if membership.downgrade.enabled {
+            self.member.set_downgrade(None).await?;
         }
-        self.member.set_downgrade(None).await?;
         membership
             .cluster_version
             .ok_or(EtcdError::ClusterVersionUnavailable)
