@@ -130,6 +130,7 @@ impl Applier {
                     .membership
                     .store(Arc::new(self.membership.clone()));
                 self.member.peers.follow(&planned);
+                self.member.versions_changed.notify_one();
                 self.say_change(&planned);
                 Ok(Response::Members)
             }

@@ -115,6 +115,12 @@ pub enum ApplyFaultError {
         "the cluster version {cluster} is above the version this member behaves as, {own}: raise --emulated-version or start a newer binary"
     )]
     ClusterVersionTooHigh { cluster: String, own: String },
+    /// Members that must not run together.
+    #[error("entry {index} of the log brings a member that does not fit")]
+    MixedVersions {
+        index: u64,
+        source: portunus_gates::cluster::MixedVersions,
+    },
     /// A change of membership that raft refuses.
     #[error("entry {index} of the log changes membership in a way raft refuses")]
     ConfChange {

@@ -19,6 +19,7 @@ use tokio::sync::oneshot;
 
 use super::entry::Outcome;
 use super::{Applier, ApplyFaultError, Response};
+use crate::member::cluster_gates::from_message;
 use crate::member::membership::DowngradeRecord;
 
 /// Bytes a lease is reckoned to take.
@@ -254,20 +255,34 @@ impl Applier {
                     own: own.to_string(),
                 });
             }
+            let params = set.cluster_params.as_ref().and_then(from_message);
+            let specs = self.member.cluster_gates.specs();
+            match specs.applied(version, params) {
+                Ok(applied) => {
+                    self.membership
+                        .set_cluster_version(&mut self.store, version)
+                        .and_then(|()| self.membership.set_params(&mut self.store, index, applied))
+                        .map_err(fault)?;
+                    self.bind_params(index);
+                }
+                // The same entry has no effect on any member.
+                Err(error) => tracing::error!(%error, index, "a cluster version was not taken"),
+            }
             tracing::info!(cluster_version = %version, "cluster version decided");
-            self.membership
-                .set_cluster_version(&mut self.store, version)
-                .map_err(fault)?;
         } else if let Some(set) = &request.cluster_member_attr_set {
             if let Some(attributes) = &set.member_attributes {
-                self.membership
-                    .set_attributes(
-                        &mut self.store,
-                        set.member_id,
-                        &attributes.name,
-                        &attributes.client_urls,
-                    )
+                let before = self.membership.clone();
+                let record = self
+                    .membership
+                    .set_attributes(&mut self.store, set.member_id, attributes)
                     .map_err(fault)?;
+                let own = self.member.config.version.emulation();
+                if let Some(record) = record {
+                    self.member
+                        .cluster_gates
+                        .check_member(&before, record, own)
+                        .map_err(|source| ApplyFaultError::MixedVersions { index, source })?;
+                }
             }
         } else if let Some(set) = &request.downgrade_info_set {
             let downgrade = DowngradeRecord {
@@ -283,7 +298,20 @@ impl Applier {
         self.member
             .membership
             .store(Arc::new(self.membership.clone()));
+        // What was just applied may call for another decision.
+        self.member.versions_changed.notify_one();
         Ok(Some(Response::Done))
+    }
+
+    /// Makes the decided values hold for every entry after this one.
+    pub(super) fn bind_params(&mut self, index: u64) {
+        let view = self.member.cluster_gates.view(self.membership.params.as_ref());
+        if let Some(params) = &self.membership.params {
+            let on = params.features.iter().filter(|(_, enabled)| **enabled);
+            let on: Vec<&str> = on.map(|(name, _)| name.as_str()).collect();
+            tracing::info!(index, version = %params.version, on = ?on, "cluster features decided");
+        }
+        self.member.cluster_gates.publish_view(view);
     }
 
     fn revision_header(&self) -> ResponseHeader {

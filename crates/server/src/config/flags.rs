@@ -341,7 +341,12 @@ pub const FLAGS: &[Flag] = &[
         "",
         "server features to set, such as A=true,B=false",
     ),
-    later("cluster-feature-gates", Text, "", "cluster features"),
+    works(
+        "cluster-feature-gates",
+        Text,
+        "",
+        "cluster features this member wants on or off (NAME=true,...); all members decide",
+    ),
     works("emulated-version", Text, "", "behave as this version"),
     works(
         "min-compatibility-version",

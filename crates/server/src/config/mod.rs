@@ -82,6 +82,8 @@ pub struct Config {
     pub version: EffectiveVersion,
     /// Server features, raw.
     pub feature_gates: Assignments,
+    /// Cluster features this member wants, raw.
+    pub cluster_feature_gates: Assignments,
     /// Refuse alpha features under emulation.
     pub strict_emulation: bool,
     /// How to log.
@@ -198,6 +200,11 @@ impl Config {
             warning_apply_duration: duration(values, "warning-apply-duration")?,
             version: version(values)?,
             feature_gates: Assignments::parse(Origin::Flag, values.get("feature-gates"))?,
+            cluster_feature_gates: Assignments::parse(
+                Origin::Flag,
+                values.get("cluster-feature-gates"),
+            )
+            .map_err(ConfigError::ClusterFeatureGates)?,
             strict_emulation: boolean(values, "strict-emulation")?,
             log: log(values)?,
             metrics_extensive: one_of(values, "metrics", &["basic", "extensive"])? == "extensive",
@@ -453,6 +460,9 @@ pub enum ConfigError {
     /// Gates that cannot be read.
     #[error("--feature-gates cannot be read")]
     FeatureGates(#[from] FlagError),
+    /// Gates that cannot be read.
+    #[error("--cluster-feature-gates cannot be read")]
+    ClusterFeatureGates(#[source] FlagError),
     /// Versions out of range.
     #[error("the versions are not allowed")]
     Versions(#[from] portunus_gates::VersionRangeErrors),

@@ -11,7 +11,6 @@ feature! {
         owner: "lease",
         touches: Log,
         reversible: Free,
-        inert: "cluster features are not decided by this version",
         specs: [Spec::alpha("3.7")],
     }
 }
@@ -22,7 +21,7 @@ feature! {
         owner: "lease",
         touches: Backend,
         reversible: Free,
-        inert: "cluster features are not decided by this version",
+        inert: "from cluster version 3.6 on the remaining life is always stored, as in etcd",
         specs: [Spec::alpha("3.7")],
         depends_on: [LeaseCheckpoint],
     }

@@ -26,7 +26,6 @@ feature! {
         owner: "gates",
         touches: Log,
         reversible: UntilUsed,
-        inert: "cluster features are not decided by this version",
         specs: [Spec::alpha("3.7")],
     }
 }

@@ -6,15 +6,18 @@ use std::time::{Duration, Instant};
 use portunus_mvcc::lease::{Lessor, Renewal};
 use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::{
-    InternalRaftRequest, LeaseCheckpoint, LeaseCheckpointRequest, LeaseRevokeRequest,
+    InternalRaftRequest, LeaseCheckpoint as Checkpoint, LeaseCheckpointRequest, LeaseRevokeRequest,
     LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
 };
 
 use super::{Member, patience, request_timeout};
+use crate::gates::LeaseCheckpoint;
 use crate::peers::ask::Asked;
 
 /// Between two attempts to reach a leader, or looks whether a lease is revoked.
 const LEADER_RETRY: Duration = Duration::from_millis(50);
+/// Between two looks for leases whose remaining life is to be told.
+const CHECKPOINT_INTERVAL: Duration = Duration::from_millis(500);
 /// Between two looks for expired leases.
 const EXPIRY_INTERVAL: Duration = Duration::from_millis(500);
 /// Leases revoked per look.
@@ -91,7 +94,7 @@ impl Member {
                 }
                 // The log holds a shorter life for it, which has to go first.
                 Renewal::ClearCheckpointFirst => {
-                    let checkpoint = LeaseCheckpoint {
+                    let checkpoint = Checkpoint {
                         id,
                         remaining_ttl: 0,
                     };
@@ -184,6 +187,31 @@ pub async fn follow_leadership(member: Arc<Member>) {
         tokio::select! {
             _ = leadership.changed() => {}
             () = member.stop.stopped() => return,
+        }
+    }
+}
+
+/// Tells the others how long leases still live, while this member leads and the cluster
+/// has decided to.
+pub async fn checkpoint(member: Arc<Member>) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(CHECKPOINT_INTERVAL) => {}
+            () = member.stop.stopped() => return,
+        }
+        if !member.leads() || !member.cluster_gates.newest().enabled(LeaseCheckpoint) {
+            continue;
+        }
+        loop {
+            let now_ms = member.leases.now_ms();
+            let checkpoints = member.leases.lock().checkpoints_due(now_ms);
+            if checkpoints.is_empty() {
+                break;
+            }
+            member.propose_and_forget(InternalRaftRequest {
+                lease_checkpoint: Some(LeaseCheckpointRequest { checkpoints }),
+                ..InternalRaftRequest::default()
+            });
         }
     }
 }

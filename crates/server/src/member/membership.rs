@@ -4,15 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use portunus_gates::MajorMinor;
+use portunus_gates::cluster::{AppliedParams, ClusterParams};
 use portunus_mvcc::Store;
 use portunus_mvcc::backend::{Bucket, meta};
-use portunus_proto::raftpb;
+use portunus_proto::{membershippb, raftpb};
+use prost::Message as _;
 use portunus_proto::{EtcdError, etcdserverpb};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::cluster_gates::{from_message, proposal_from_message, to_message};
+
 const CLUSTER_VERSION: &[u8] = b"clusterVersion";
 const DOWNGRADE: &[u8] = b"downgrade";
+const CLUSTER_PARAMS: &[u8] = b"clusterParams";
 const REMOVED: &[u8] = b"removed";
 /// The first version that writes down which version the data is for.
 const STORAGE_VERSION_SINCE: MajorMinor = MajorMinor::literal("3.6");
@@ -38,6 +43,23 @@ pub struct MemberRecord {
     /// Where its clients reach it.
     #[serde(rename = "clientURLs", default, skip_serializing_if = "Vec::is_empty")]
     pub client_urls: Vec<String>,
+    /// Which cluster features it wants, as it said; absent for members that do not say.
+    #[serde(
+        rename = "proposedClusterParams",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub proposal: Option<ProposalRecord>,
+}
+
+/// A member's own word about cluster features: never resolved, unknown names included.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProposalRecord {
+    /// Its version, `major.minor`.
+    pub version: String,
+    /// Its flags.
+    #[serde(rename = "featureGates", default)]
+    pub flags: BTreeMap<String, bool>,
 }
 
 /// What a change of membership carries: a member, and whether it is only promoted.
@@ -82,6 +104,10 @@ pub struct Membership {
     pub cluster_version: Option<MajorMinor>,
     /// A downgrade, if one was ever enabled.
     pub downgrade: DowngradeRecord,
+    /// What the cluster decided about its features; absent where there are none.
+    pub params: Option<ClusterParams>,
+    /// The entry that decided it, if this process has seen it.
+    pub params_since: Option<u64>,
 }
 
 impl Membership {
@@ -109,6 +135,11 @@ impl Membership {
                 text: text.into_owned(),
             })?;
             membership.cluster_version = Some(version);
+        }
+        if let Some(bytes) = store.get_raw(Bucket::Cluster, CLUSTER_PARAMS) {
+            let params = membershippb::ClusterParams::decode(bytes.clone());
+            let params = params.ok().and_then(|message| from_message(&message));
+            membership.params = Some(params.ok_or(MembershipError::Params)?);
         }
         if let Some(json) = store.get_raw(Bucket::Cluster, DOWNGRADE) {
             membership.downgrade =
@@ -253,16 +284,42 @@ impl Membership {
         &mut self,
         store: &mut Store,
         id: u64,
-        name: &str,
-        client_urls: &[String],
-    ) -> Result<(), MembershipError> {
+        attributes: &membershippb::Attributes,
+    ) -> Result<Option<&MemberRecord>, MembershipError> {
         let Some(mut record) = self.members.get(&id).cloned() else {
             // A member that was removed meanwhile; etcd ignores it, too.
-            return Ok(());
+            return Ok(None);
         };
-        record.name = name.to_owned();
-        record.client_urls = client_urls.to_vec();
-        self.put(store, record)
+        record.name = attributes.name.clone();
+        record.client_urls = attributes.client_urls.clone();
+        let proposal = attributes.proposed_cluster_params.as_ref();
+        record.proposal = proposal.map(proposal_from_message);
+        self.put(store, record)?;
+        Ok(self.members.get(&id))
+    }
+
+    /// Applies what was decided about cluster features, with the version it came with.
+    pub fn set_params(
+        &mut self,
+        store: &mut Store,
+        index: u64,
+        applied: AppliedParams,
+    ) -> Result<(), MembershipError> {
+        match applied {
+            AppliedParams::Keep => return Ok(()),
+            AppliedParams::Delete if self.params.is_none() => return Ok(()),
+            AppliedParams::Delete => {
+                store.delete_raw(Bucket::Cluster, CLUSTER_PARAMS)?;
+                self.params = None;
+            }
+            AppliedParams::Replace(params) => {
+                let bytes = Bytes::from(to_message(&params).encode_to_vec());
+                store.put_raw(Bucket::Cluster, Bytes::from_static(CLUSTER_PARAMS), bytes)?;
+                self.params = Some(params);
+            }
+        }
+        self.params_since = Some(index);
+        Ok(())
     }
 
     /// Applies a decided cluster version.
@@ -382,6 +439,9 @@ pub enum MembershipError {
         "bucket members_removed holds {key:?}, which is no member id: restore this member from a snapshot"
     )]
     RemovedKey { key: String },
+    /// Params that are none.
+    #[error("the stored cluster params cannot be read: restore this member from a snapshot")]
+    Params,
     /// A version that is none.
     #[error(
         "the stored cluster version {text:?} is no version: restore this member from a snapshot"
@@ -404,6 +464,7 @@ mod tests {
             is_learner: false,
             name: "m1".to_owned(),
             client_urls: vec!["http://a:2379".to_owned()],
+            proposal: None,
         };
         let json = serde_json::to_string(&record).unwrap();
         assert_eq!(
@@ -432,6 +493,7 @@ mod tests {
             is_learner,
             name: format!("m{id}"),
             client_urls: vec![format!("http://m{id}:2379")],
+            proposal: None,
         };
         let members = [record(1, false), record(2, false), record(3, true)];
         Membership {

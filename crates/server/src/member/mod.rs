@@ -12,6 +12,7 @@
 
 pub mod applied;
 mod boot;
+pub mod cluster_gates;
 pub mod corruption;
 pub mod leadership;
 pub mod leases;
@@ -47,6 +48,7 @@ use crate::gates::ServerFeatures;
 use crate::metrics::Metrics;
 use crate::peers::Peers;
 use applied::Applied;
+use cluster_gates::ClusterGates;
 use leadership::Leaders;
 use leases::Leases;
 use membership::Membership;
@@ -70,6 +72,8 @@ pub struct Member {
     pub identity: Identity,
     /// Its own gates, fixed at start.
     pub gates: Gates<ServerFeatures>,
+    /// What all members decide together.
+    pub cluster_gates: ClusterGates,
     /// The way to the log.
     pub consensus: Handle,
     /// The way to the data; see [`Member::reader`].

@@ -51,6 +51,7 @@ impl Member {
             is_learner,
             name: String::new(),
             client_urls: Vec::new(),
+            proposal: None,
         };
         let kind = match is_learner {
             true => ConfChangeType::ConfChangeAddLearnerNode,
@@ -79,6 +80,7 @@ impl Member {
             is_learner: false,
             name: String::new(),
             client_urls: Vec::new(),
+            proposal: None,
         };
         let kind = ConfChangeType::ConfChangeUpdateNode;
         self.reconfigure(kind, id, json(&record)).await

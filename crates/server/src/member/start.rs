@@ -6,6 +6,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use portunus_consensus::{FatalError, Hooks, Leadership, RequestIds};
+use portunus_gates::cluster::check_mechanism;
 use portunus_gates::{RegisterError, SetErrors};
 use portunus_mvcc::backend::{BackendError, Bucket, Lmdb, LmdbConfig};
 use portunus_mvcc::lease::{Lessor, LessorConfig, RecordError, decode_record};
@@ -16,6 +17,7 @@ use tonic_health::server::HealthReporter;
 
 use super::applied::Applied;
 use super::boot::{BootError, Booted, boot};
+use super::cluster_gates::{self, ClusterGates};
 use super::leadership::Leaders;
 use super::leases::Leases;
 use super::membership::{Membership, MembershipError, conf_state};
@@ -27,7 +29,7 @@ use crate::apply::Applier;
 use crate::apply::alarms::Alarms;
 use crate::config::{Config, QUOTA_BYTES_ADVISED_MAX};
 use crate::data_dir::{DataDir, DataDirError};
-use crate::gates::{InitialCorruptCheck, OwnFeatures};
+use crate::gates::{ClusterFeatureGate, InitialCorruptCheck, OwnFeatures};
 use crate::metrics::{Metrics, MetricsError};
 use crate::peers::{self, Peers, PeersError};
 use crate::serve::{self, ListenError, Servers};
@@ -56,6 +58,17 @@ pub enum StartError {
     /// The gates cannot be set so.
     #[error("--feature-gates cannot be applied")]
     Gates(#[from] SetErrors),
+    /// The cluster's gates cannot be proposed so.
+    #[error("--cluster-feature-gates cannot be applied")]
+    ClusterGates(#[source] SetErrors),
+    /// The mechanism cannot be off here.
+    #[error(transparent)]
+    Mechanism(#[from] portunus_gates::cluster::MechanismOff),
+    /// Flags that nobody would hear.
+    #[error(
+        "--cluster-feature-gates needs --feature-gates=ClusterFeatureGate=true, on every member"
+    )]
+    MechanismOff,
     /// Alpha features under strict emulation.
     #[error(
         "alpha feature {name} is on while {emulation} is emulated: turn it off or drop --strict-emulation"
@@ -165,6 +178,25 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     }
     let alarms = Alarms::load(&store)?;
     let conf_state = conf_state(&store)?;
+    let specs = own.cluster_specs();
+    let warnings = specs
+        .check_flags(emulation, membership.cluster_version, &config.cluster_feature_gates)
+        .map_err(StartError::ClusterGates)?;
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+    let decides = gates.enabled(ClusterFeatureGate);
+    check_mechanism(
+        decides || config.cluster_feature_gates.is_empty(),
+        false,
+        &[],
+    )
+    .map_err(|_| StartError::MechanismOff)?;
+    check_mechanism(
+        decides,
+        membership.params.is_some(),
+        &cluster_gates::members(&membership),
+    )?;
     let Booted { boot, remotes } = boot(&config, &store, conf_state.clone(), &runtime)?;
     let lessor = lessor(&config, &store)?;
     let peers = Peers::new(&config, boot.identity, metrics.registry(), runtime)?;
@@ -177,8 +209,17 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let (handle, committed) =
         portunus_consensus::start(raft_config(&config), log, boot.initial, hooks)?;
     let applied = store.applied().unwrap_or_default();
+    let cluster_gates = ClusterGates::new(
+        &own,
+        decides,
+        emulation,
+        &config.cluster_feature_gates,
+        !config.cluster.is_existing,
+        membership.params.as_ref(),
+    );
     let member = Arc::new(Member {
         identity: boot.identity,
+        cluster_gates,
         gates,
         store_reader: ArcSwap::from_pointee(store.reader()),
         waiters: Arc::new(Waiters::new(serve::threads())),
@@ -448,6 +489,8 @@ fn start_threads(
                     tokio::join!(
                         leases::revoke_expired(Arc::clone(&for_upkeep)),
                         leases::follow_leadership(Arc::clone(&for_upkeep)),
+                        upkeep::keep_announced(Arc::clone(&for_upkeep)),
+                        leases::checkpoint(Arc::clone(&for_upkeep)),
                         versions::monitor(Arc::clone(&for_upkeep)),
                         versions::end_downgrades(Arc::clone(&for_upkeep)),
                         corruption::check_periodically(Arc::clone(&for_upkeep)),

@@ -10,11 +10,15 @@ use portunus_proto::etcdserverpb::{CompactionRequest, InternalRaftRequest};
 use portunus_proto::membershippb::{Attributes, ClusterMemberAttrSetRequest};
 
 use super::Member;
+use super::cluster_gates::proposal_to_message;
+use super::membership::{MemberRecord, Membership};
 use crate::apply::SnapshotOrder;
 use crate::config::AutoCompaction;
 
 /// Between two attempts at what has to be said once.
 const ANNOUNCE_INTERVAL: Duration = Duration::from_millis(500);
+/// Between two looks whether what this member said still holds.
+const ANNOUNCED_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Between two looks whether the version of a cluster of one is decided.
 const DECISION_INTERVAL: Duration = Duration::from_millis(5);
 /// Revision mode looks this often.
@@ -44,10 +48,7 @@ pub async fn announce(member: &Arc<Member>) {
         }
         let membership = member.membership.load_full();
         let own = membership.get(member.identity.member_id);
-        let is_known = own.is_some_and(|own| {
-            own.name == member.config.name && own.client_urls == member.config.advertise_client_urls
-        });
-        if is_known {
+        if own.is_some_and(|own| is_announced(member, &membership, own)) {
             // A cluster of one need not wait for anybody to decide its version.
             let version = member.config.version.emulation();
             let decided = membership.cluster_version;
@@ -58,17 +59,7 @@ pub async fn announce(member: &Arc<Member>) {
             tokio::time::sleep(DECISION_INTERVAL).await;
             continue;
         }
-        let request = InternalRaftRequest {
-            cluster_member_attr_set: Some(ClusterMemberAttrSetRequest {
-                member_id: member.identity.member_id,
-                member_attributes: Some(Attributes {
-                    name: member.config.name.clone(),
-                    client_urls: member.config.advertise_client_urls.clone(),
-                    proposed_cluster_params: None,
-                }),
-            }),
-            ..InternalRaftRequest::default()
-        };
+        let request = announcement(member, &membership);
         let proposed = tokio::select! {
             proposed = member.propose(request) => proposed,
             () = member.stop.stopped() => return,
@@ -76,6 +67,49 @@ pub async fn announce(member: &Arc<Member>) {
         if let Err(error) = proposed {
             tracing::warn!(%error, "this member could not introduce itself yet; it tries again");
             tokio::time::sleep(ANNOUNCE_INTERVAL).await;
+        }
+    }
+}
+
+/// Whether the log says of this member what it has to say.
+fn is_announced(member: &Member, membership: &Membership, own: &MemberRecord) -> bool {
+    own.name == member.config.name
+        && own.client_urls == member.config.advertise_client_urls
+        && own.proposal.as_ref() == member.cluster_gates.own_proposal(membership)
+}
+
+fn announcement(member: &Member, membership: &Membership) -> InternalRaftRequest {
+    let proposal = member.cluster_gates.own_proposal(membership);
+    InternalRaftRequest {
+        cluster_member_attr_set: Some(ClusterMemberAttrSetRequest {
+            member_id: member.identity.member_id,
+            member_attributes: Some(Attributes {
+                name: member.config.name.clone(),
+                client_urls: member.config.advertise_client_urls.clone(),
+                proposed_cluster_params: proposal.map(proposal_to_message),
+            }),
+        }),
+        ..InternalRaftRequest::default()
+    }
+}
+
+/// Says it again when it has to be said differently: a cluster version that has cluster
+/// features, or has none any more.
+pub async fn keep_announced(member: Arc<Member>) {
+    loop {
+        if pause(&member, ANNOUNCED_CHECK_INTERVAL).await {
+            return;
+        }
+        let membership = member.membership.load_full();
+        let Some(own) = membership.get(member.identity.member_id) else {
+            continue;
+        };
+        // Who has not introduced itself yet does so at its start.
+        if own.name.is_empty() || is_announced(&member, &membership, own) {
+            continue;
+        }
+        if let Err(error) = member.propose(announcement(&member, &membership)).await {
+            tracing::warn!(%error, "this member could not say anew what it wants; it tries again");
         }
     }
 }

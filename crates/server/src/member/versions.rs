@@ -7,12 +7,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use portunus_gates::cluster::ClusterSpecs;
 use portunus_gates::{MajorMinor, Version};
 use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::InternalRaftRequest;
 use portunus_proto::membershippb::{ClusterVersionSetRequest, DowngradeInfoSetRequest};
 
 use super::Member;
+use super::cluster_gates::to_message;
 use super::membership::{DowngradeRecord, Membership};
 use crate::peers::ask::Asked;
 
@@ -25,20 +27,23 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
 /// A cluster starts here while somebody does not answer.
 const LOWEST: MajorMinor = MajorMinor::literal("3.0");
 
-/// What the leader should propose, if anything. `versions` has everybody's, or is absent
-/// if somebody did not answer.
-fn decide(membership: &Membership, lowest_server: Option<MajorMinor>) -> Option<MajorMinor> {
-    let Some(current) = membership.cluster_version else {
-        return Some(lowest_server.unwrap_or(LOWEST));
+/// The version the leader should propose, if another. `versions` has everybody's, or is
+/// absent if somebody did not answer.
+fn next_version(
+    specs: &ClusterSpecs,
+    membership: &Membership,
+    versions: Option<&BTreeMap<u64, MajorMinor>>,
+) -> Option<MajorMinor> {
+    let Some(versions) = versions else {
+        return membership.cluster_version.is_none().then_some(LOWEST);
     };
-    let lowest_server = lowest_server?;
-    if membership.downgrade.enabled {
-        let target = target(&membership.downgrade)?;
-        let is_one_below = |version: MajorMinor| version.minus_minors(1) == target;
-        let may = |from: MajorMinor| is_one_below(from) || from < target;
-        return (target != current && may(current) && may(lowest_server)).then_some(target);
-    }
-    (current < lowest_server && current.major() == lowest_server.major()).then_some(lowest_server)
+    let versions: Vec<Option<MajorMinor>> = versions.values().copied().map(Some).collect();
+    let target = membership
+        .downgrade
+        .enabled
+        .then(|| target(&membership.downgrade))
+        .flatten();
+    specs.next_cluster_version(membership.cluster_version, &versions, target)
 }
 
 fn target(downgrade: &DowngradeRecord) -> Option<MajorMinor> {
@@ -68,13 +73,19 @@ pub async fn monitor(member: Arc<Member>) {
 
 async fn raise_or_lower(member: &Arc<Member>) -> Duration {
     let versions = member.server_versions().await;
-    let lowest = versions.and_then(|versions| versions.into_values().min());
     let membership = member.membership.load_full();
-    if let Some(version) = decide(&membership, lowest) {
+    let gates = &member.cluster_gates;
+    let next = next_version(gates.specs(), &membership, versions.as_ref());
+    let Some(version) = next.or(membership.cluster_version) else {
+        return MONITOR_INTERVAL;
+    };
+    // Version and features go in one entry, so that nobody sees one without the other.
+    let (params, is_changed) = gates.params_for(&membership, version);
+    if next.is_some() || is_changed {
         let request = InternalRaftRequest {
             cluster_version_set: Some(ClusterVersionSetRequest {
                 ver: format!("{version}.0"),
-                cluster_params: None,
+                cluster_params: params.as_ref().map(to_message),
             }),
             ..InternalRaftRequest::default()
         };
@@ -200,7 +211,10 @@ mod tests {
             (Some("3.7"), Some("3.7"), Some("3.7"), None),
             (Some("3.8"), Some("3.6"), Some("3.8"), None),
         ] {
-            let decided = decide(&membership(current, target), lowest.map(version));
+            let versions = lowest.map(|lowest| BTreeMap::from([(1, version(lowest))]));
+            let specs = crate::gates::OwnFeatures::declared().unwrap().cluster_specs();
+            let membership = membership(current, target);
+            let decided = next_version(&specs, &membership, versions.as_ref());
             assert_eq!(
                 decided,
                 expected.map(version),

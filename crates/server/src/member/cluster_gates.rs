@@ -1,0 +1,229 @@
+//! The cluster's features in a running member: what it proposes, what was decided, and
+//! what that means for the entry being applied.
+//!
+//! ```text
+//!  flags ─▶ proposal ─▶ attributes ─▶ log ─▶ Membership (every member's word)
+//!                                              │ leader: decide
+//!                                              ▼
+//!                    version and params in one entry ─▶ log ─▶ Membership.params ─▶ view
+//! ```
+//! The rules are in the crate `portunus-gates`; here is only where their inputs come from.
+
+use std::collections::BTreeMap;
+
+use arc_swap::{ArcSwap, Guard};
+use portunus_gates::cluster::{
+    self, ClusterParams, ClusterSpecs, ClusterView, Decision, InForce, Member, MemberId, Outcome,
+    Previous, Proposal, Publication,
+};
+use portunus_gates::{Assignments, Features, MajorMinor};
+use portunus_proto::membershippb;
+use std::sync::Arc;
+
+use super::membership::{MemberRecord, Membership, ProposalRecord};
+use crate::gates::{ClusterFeatures, OwnFeatures};
+
+/// One log index's values, by handle.
+pub type View = ClusterView<ClusterFeatures>;
+
+/// What a member needs to take part in deciding, and to obey.
+pub struct ClusterGates {
+    specs: ClusterSpecs,
+    features: Features<ClusterFeatures>,
+    /// The server gate `ClusterFeatureGate`. Off, nothing is published or decided.
+    is_on: bool,
+    /// What this member wants, raw, and the version it wants it at.
+    own: ProposalRecord,
+    /// This member founded the cluster, rather than joining it.
+    is_founder: bool,
+    /// The values after the newest applied entry, for everything outside of apply.
+    newest: ArcSwap<View>,
+}
+
+impl ClusterGates {
+    /// With the values that were in force when the member stopped.
+    pub fn new(
+        own: &OwnFeatures,
+        is_on: bool,
+        version: MajorMinor,
+        flags: &Assignments,
+        is_founder: bool,
+        params: Option<&ClusterParams>,
+    ) -> ClusterGates {
+        let features = own.cluster.clone();
+        let flags = flags.iter().map(|(name, value, _)| (name.to_owned(), value));
+        ClusterGates {
+            specs: own.cluster_specs(),
+            is_on,
+            own: ProposalRecord {
+                version: version.to_string(),
+                flags: flags.collect(),
+            },
+            is_founder,
+            newest: ArcSwap::from_pointee(features.view(params)),
+            features,
+        }
+    }
+
+    /// The features and their rules.
+    pub fn specs(&self) -> &ClusterSpecs {
+        &self.specs
+    }
+
+    /// The values after the newest applied entry: one atomic load.
+    pub fn newest(&self) -> Guard<Arc<View>> {
+        self.newest.load()
+    }
+
+    /// The values for these params; the apply thread binds them to the entries that follow.
+    pub fn view(&self, params: Option<&ClusterParams>) -> Arc<View> {
+        Arc::new(self.features.view(params))
+    }
+
+    /// From now on these are the newest.
+    pub fn publish_view(&self, view: Arc<View>) {
+        self.newest.store(view);
+    }
+
+    /// What this member should have published, as things are.
+    pub fn own_proposal(&self, membership: &Membership) -> Option<&ProposalRecord> {
+        let is_new = self.is_founder && membership.cluster_version.is_none();
+        let publishes = self.specs.publishes(membership.cluster_version, is_new);
+        (self.is_on && publishes).then_some(&self.own)
+    }
+
+    /// What the leader should make of the members' words at a cluster version.
+    pub fn decide(&self, membership: &Membership, version: MajorMinor) -> Decision {
+        let members = members(membership);
+        cluster::decide(&self.specs, Some(version), &members, &self.previous(membership))
+    }
+
+    /// The params to go with a cluster version, and whether they are a change.
+    pub fn params_for(
+        &self,
+        membership: &Membership,
+        version: MajorMinor,
+    ) -> (Option<ClusterParams>, bool) {
+        if !self.is_on {
+            return (None, false);
+        }
+        match self.decide(membership, version).outcome {
+            Outcome::Set(params) => (Some(params), true),
+            Outcome::Delete => (None, true),
+            Outcome::Hold(_) | Outcome::Unchanged => (None, false),
+        }
+    }
+
+    fn previous(&self, membership: &Membership) -> Previous {
+        match &membership.params {
+            Some(params) => Previous::Decided(params.clone()),
+            None => Previous::Absent,
+        }
+    }
+
+    /// Refuses a member whose version does not fit, at the entry that says so.
+    pub fn check_member(
+        &self,
+        membership: &Membership,
+        record: &MemberRecord,
+        own_version: MajorMinor,
+    ) -> Result<(), cluster::MixedVersions> {
+        if !self.is_on {
+            return Ok(());
+        }
+        let target = membership.downgrade.enabled.then(|| {
+            let target = &membership.downgrade.target_version;
+            target.parse::<MajorMinor>().ok()
+        });
+        self.specs.check_member_version(
+            own_version,
+            membership.cluster_version,
+            target.flatten(),
+            &member(record),
+        )
+    }
+
+    /// What holds now, for explanations.
+    pub fn in_force<'a>(&self, membership: &'a Membership) -> InForce<'a> {
+        InForce {
+            params: membership.params.as_ref(),
+            cluster_version: membership.cluster_version,
+            since_index: membership.params_since,
+        }
+    }
+}
+
+/// Everybody's word.
+pub fn members(membership: &Membership) -> Vec<Member> {
+    membership.iter().map(member).collect()
+}
+
+fn member(record: &MemberRecord) -> Member {
+    let has_started = !record.name.is_empty();
+    let publication = match &record.proposal {
+        Some(proposal) => match proposal.version.parse() {
+            Ok(version) => Publication::Proposal(Proposal {
+                version,
+                flags: proposal.flags.clone(),
+            }),
+            // Whatever wrote this knows cluster features in another way than we do.
+            Err(_) => Publication::Foreign,
+        },
+        None if has_started => Publication::Foreign,
+        None => Publication::Nothing,
+    };
+    Member {
+        id: MemberId(record.id),
+        name: record.name.clone(),
+        voter: !record.is_learner,
+        started: has_started,
+        publication,
+    }
+}
+
+/// Params as the log carries them.
+pub fn to_message(params: &ClusterParams) -> membershippb::ClusterParams {
+    message(params.version.to_string(), &params.features)
+}
+
+/// A proposal as the log carries it.
+pub fn proposal_to_message(proposal: &ProposalRecord) -> membershippb::ClusterParams {
+    message(proposal.version.clone(), &proposal.flags)
+}
+
+fn message(version: String, features: &BTreeMap<String, bool>) -> membershippb::ClusterParams {
+    membershippb::ClusterParams {
+        version,
+        feature_gates: features
+            .iter()
+            .map(|(name, enabled)| membershippb::Feature {
+                name: name.clone(),
+                enabled: *enabled,
+            })
+            .collect(),
+    }
+}
+
+/// Params from the log or the backend; `None` if their version is none.
+pub fn from_message(message: &membershippb::ClusterParams) -> Option<ClusterParams> {
+    Some(ClusterParams {
+        version: message.version.parse().ok()?,
+        features: features_of(message),
+    })
+}
+
+/// A proposal from the log.
+pub fn proposal_from_message(message: &membershippb::ClusterParams) -> ProposalRecord {
+    ProposalRecord {
+        version: message.version.clone(),
+        flags: features_of(message),
+    }
+}
+
+fn features_of(message: &membershippb::ClusterParams) -> BTreeMap<String, bool> {
+    message
+        .feature_gates
+        .iter()
+        .map(|feature| (feature.name.clone(), feature.enabled))
+        .collect()
+}
