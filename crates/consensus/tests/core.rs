@@ -12,6 +12,7 @@ use portunus_proto::raftpb::{
     ConfChangeType, ConfState, Entry, EntryType, HardState, Message, MessageType, Snapshot,
     SnapshotMetadata,
 };
+use prost::Message as _;
 use support::{Cluster, conf_change};
 
 #[test]
@@ -324,6 +325,62 @@ fn what_was_never_written_anywhere_is_gone() {
     for id in 1..=3 {
         assert_eq!(cluster.values(id), ["b"], "member {id}");
     }
+}
+
+/// A snapshot brings its own members; changes from before it must not be made on top.
+#[test]
+fn a_snapshot_waits_until_what_was_committed_before_it_is_applied() {
+    let changes: Vec<_> = (1..=2)
+        .map(|id| conf_change(ConfChangeType::ConfChangeAddNode, id))
+        .collect();
+    let entries = changes.iter().zip(1..).map(|(change, index)| Entry {
+        r#type: EntryType::EntryConfChange.into(),
+        term: 1,
+        index,
+        data: change.encode_to_vec().into(),
+    });
+    let initial = InitialState {
+        member_id: 1,
+        hard_state: HardState {
+            term: 1,
+            vote: 0,
+            commit: 2,
+        },
+        entries: entries.collect(),
+        ..Default::default()
+    };
+    let mut core = Core::new(&CoreConfig::new(1), initial).unwrap();
+    assert_eq!(core.ready().unwrap().committed.len(), 2);
+
+    let members = ConfState {
+        voters: vec![1, 3],
+        ..Default::default()
+    };
+    let metadata = SnapshotMetadata {
+        conf_state: Some(members.clone()),
+        index: 9,
+        term: 2,
+    };
+    core.step(Message {
+        r#type: MessageType::MsgSnap.into(),
+        from: 3,
+        to: 1,
+        term: 2,
+        snapshot: Some(Snapshot {
+            metadata: Some(metadata.clone()),
+            ..Default::default()
+        }),
+        ..Default::default()
+    })
+    .unwrap();
+    assert_eq!(core.ready(), None, "nothing yet");
+    for (change, index) in changes.iter().zip(1..) {
+        let after = core.apply_conf_change(change).unwrap();
+        assert_eq!(after.voters.len() as u64, index, "without the snapshot's");
+        core.applied(index).unwrap();
+    }
+    assert_eq!(core.ready().unwrap().snapshot, Some(metadata));
+    assert_eq!(core.conf_state(), members);
 }
 
 /// Anything may happen: reordering, loss, repetition, crashes, cuts, reads,

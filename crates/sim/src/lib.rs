@@ -11,7 +11,9 @@
 //! of the server and the command of the same name call it. Nothing here is part of a server.
 
 pub mod at_rest;
+pub mod cluster;
 pub mod linearizability;
+mod random;
 pub mod torture;
 pub mod watch_events;
 pub mod wire;

@@ -25,6 +25,7 @@
 //! write or sync, carry on after one, repair anything but a torn tail, or
 //! recycle a segment's old bytes.
 
+mod disk;
 mod errors;
 mod frame;
 mod invariants;
@@ -35,12 +36,13 @@ mod prepare;
 mod reader;
 mod record;
 mod recovery;
-mod segment_file;
 mod segment_name;
 mod segment_reader;
 mod torn;
 mod wal;
+mod zeros;
 
+pub use disk::{Disk, DiskFile, LogDir, StdDisk};
 pub use errors::{
     CreateError, Damage, OpenError, PrepareError, ReadError, ReleaseError, WriteError,
 };

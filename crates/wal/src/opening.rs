@@ -4,9 +4,7 @@
 //! byte. A crash at any point leaves no log, or the old one, or a complete one.
 
 use std::{
-    fs::{self, DirBuilder},
     io,
-    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     sync::atomic::AtomicBool,
 };
@@ -16,14 +14,15 @@ use portunus_proto::walpb::Snapshot;
 
 use crate::{
     SEGMENT_BYTES, Wal,
+    disk::{DiskFile, LogDir},
     errors::{CreateError, OpenError, ReadError},
     invariants::LogPosition,
     prepare::SegmentPreparer,
     reader::Records,
     record::BatchEncoder,
     recovery::{Recovered, Replay, SnapshotPoint, replay},
-    segment_file::{SegmentFile, create_locked, fill_with_zeros, open_locked, sync_dir},
     segment_name::{SegmentName, list_segments, segments_from},
+    zeros::fill_with_zeros,
 };
 
 /// How to lay out a log. The default is etcd's.
@@ -46,60 +45,58 @@ impl WalOptions {
     ///
     /// # Errors
     /// If the directory holds files already or cannot be written.
-    pub fn create(self, dir: &Path, metadata: Bytes) -> Result<Wal, CreateError> {
-        let occupied = fs::read_dir(dir).is_ok_and(|mut files| files.next().is_some());
+    pub fn create(self, dir: impl Into<LogDir>, metadata: Bytes) -> Result<Wal, CreateError> {
+        let dir = dir.into();
+        let occupied = dir
+            .disk
+            .names_in(&dir.path)
+            .is_ok_and(|names| !names.is_empty());
         if occupied {
-            return Err(CreateError::NotEmpty {
-                dir: dir.to_owned(),
-            });
+            return Err(CreateError::NotEmpty { dir: dir.path });
         }
-        self.create_in(dir, metadata)
+        self.create_in(&dir, metadata)
             .map_err(|source| CreateError::Io {
-                dir: dir.to_owned(),
+                dir: dir.path,
                 source,
             })
     }
 
     /// Builds the log under another name first, so that a crash leaves either
     /// no log or a complete one.
-    fn create_in(self, dir: &Path, metadata: Bytes) -> io::Result<Wal> {
+    fn create_in(self, log_dir: &LogDir, metadata: Bytes) -> io::Result<Wal> {
+        let LogDir { disk, path: dir } = log_dir;
         let mut building = dir.as_os_str().to_owned();
         building.push(".tmp");
         let building = PathBuf::from(building);
-        if building.exists() {
-            fs::remove_dir_all(&building)?;
-        }
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&building)?;
+        disk.remove_dir(&building)?;
+        disk.create_dir(&building)?;
 
         let tail_name = SegmentName {
             sequence: 0,
             first_index: 0,
         };
-        let tail = create_locked(&tail_name.path_in(&building))?;
-        fill_with_zeros(&tail, 0, self.segment_bytes, &AtomicBool::new(false))?;
+        let tail = disk.create_locked(&tail_name.path_in(&building))?;
+        fill_with_zeros(&*tail, 0, self.segment_bytes, &AtomicBool::new(false))?;
         let mut encoder = BatchEncoder::continuing(0);
         encoder.segment_head(&metadata);
         encoder.snapshot(&Snapshot::default());
         let offset = encoder.bytes().len() as u64;
-        SegmentFile::write_all_at(&tail, encoder.bytes(), 0)?;
+        tail.write_all_at(encoder.bytes(), 0)?;
         encoder.clear();
         tail.sync_all()?;
-        sync_dir(&building)?;
+        disk.sync_dir(&building)?;
 
-        fs::rename(&building, dir)?;
-        sync_dir(match dir.parent() {
+        disk.rename(&building, dir)?;
+        disk.sync_dir(match dir.parent() {
             Some(parent) if parent != Path::new("") => parent,
             _ => Path::new("."),
         })?;
         Ok(Wal {
-            preparer: SegmentPreparer::start(dir, self.segment_bytes)?,
-            dir: dir.to_owned(),
+            preparer: SegmentPreparer::start(log_dir, self.segment_bytes)?,
+            dir: log_dir.clone(),
             segment_bytes: self.segment_bytes,
             metadata,
-            tail: Box::new(tail),
+            tail,
             tail_name,
             tail_file_bytes: self.segment_bytes.max(offset),
             offset,
@@ -115,8 +112,14 @@ impl WalOptions {
     ///
     /// # Errors
     /// If the log is in use, damaged, or does not contain the snapshot.
-    pub fn open(self, dir: &Path, from: SnapshotPoint) -> Result<(Wal, Recovered), OpenError> {
-        let (segments, tail_name, tail) = lock_tail(dir)?;
+    pub fn open(
+        self,
+        dir: impl Into<LogDir>,
+        from: SnapshotPoint,
+    ) -> Result<(Wal, Recovered), OpenError> {
+        let log_dir = dir.into();
+        let dir = log_dir.path.as_path();
+        let (segments, tail_name, tail) = lock_tail(&log_dir)?;
         let needed =
             segments_from(&segments, from.index).ok_or_else(|| OpenError::SnapshotTooOld {
                 dir: dir.to_owned(),
@@ -128,7 +131,7 @@ impl WalOptions {
             source,
         };
         let tail_for_reading = tail.try_clone().map_err(io_error)?;
-        let records = Records::over(dir, needed, Some(tail_for_reading))?;
+        let records = Records::over(&log_dir, needed, Some(tail_for_reading))?;
         // `needed` is not empty: it ends with the tail.
         let first = needed.first().copied().unwrap_or(tail_name);
         let Replay {
@@ -143,18 +146,18 @@ impl WalOptions {
         // in the middle of it. And appends should meet zeros, not a growing file.
         let never = AtomicBool::new(false);
         if let Some(torn) = &recovered.torn_tail {
-            fill_with_zeros(&tail, offset, offset + torn.bytes, &never).map_err(io_error)?;
+            fill_with_zeros(&*tail, offset, offset + torn.bytes, &never).map_err(io_error)?;
         }
         if tail_file_bytes < self.segment_bytes {
-            fill_with_zeros(&tail, tail_file_bytes, self.segment_bytes, &never)
+            fill_with_zeros(&*tail, tail_file_bytes, self.segment_bytes, &never)
                 .map_err(io_error)?;
         }
         let wal = Wal {
-            preparer: SegmentPreparer::start(dir, self.segment_bytes).map_err(io_error)?,
-            dir: dir.to_owned(),
+            preparer: SegmentPreparer::start(&log_dir, self.segment_bytes).map_err(io_error)?,
+            dir: log_dir.clone(),
             segment_bytes: self.segment_bytes,
             metadata: recovered.metadata.clone(),
-            tail: Box::new(tail),
+            tail,
             tail_name,
             tail_file_bytes: tail_file_bytes.max(self.segment_bytes),
             offset,
@@ -168,23 +171,29 @@ impl WalOptions {
     }
 }
 
-/// Locks the last segment of the log in `dir`.
-fn lock_tail(dir: &Path) -> Result<(Vec<SegmentName>, SegmentName, fs::File), OpenError> {
+type LockedTail = (Vec<SegmentName>, SegmentName, Box<dyn DiskFile>);
+
+/// Locks the last segment of the log.
+fn lock_tail(log_dir: &LogDir) -> Result<LockedTail, OpenError> {
+    let dir = log_dir.path.as_path();
     loop {
-        let segments = list_segments(dir).map_err(ReadError::io(dir))?;
+        let segments = list_segments(log_dir).map_err(ReadError::io(dir))?;
         let Some(tail_name) = segments.last().copied() else {
             return Err(OpenError::Read(ReadError::NoLog {
                 dir: dir.to_owned(),
             }));
         };
         let path = tail_name.path_in(dir);
-        let tail = open_locked(&path).map_err(|source| match source.kind() {
-            io::ErrorKind::WouldBlock => OpenError::Locked { file: path },
-            _ => OpenError::Io { path, source },
-        })?;
+        let tail = log_dir
+            .disk
+            .open_locked(&path)
+            .map_err(|source| match source.kind() {
+                io::ErrorKind::WouldBlock => OpenError::Locked { file: path },
+                _ => OpenError::Io { path, source },
+            })?;
         // A writer may have moved on to its next segment between the listing
         // and the lock; then this is the lock of a segment nobody writes.
-        if list_segments(dir).map_err(ReadError::io(dir))? == segments {
+        if list_segments(log_dir).map_err(ReadError::io(dir))? == segments {
             return Ok((segments, tail_name, tail));
         }
     }

@@ -3,10 +3,10 @@
 //! A helper thread keeps exactly one file ready: full size, real zeros, synced,
 //! locked, under a temporary name. Cutting over then costs a few small syncs
 //! instead of a 64 MB write. The thread never touches a file that has been
-//! handed out.
+//! handed out. On a disk that wants a known order there is no thread, and the
+//! segment is prepared when it is needed.
 
 use std::{
-    fs::{self, File},
     io,
     path::{Path, PathBuf},
     sync::{
@@ -18,53 +18,60 @@ use std::{
 };
 
 use crate::{
+    disk::{Disk, DiskFile, LogDir},
     errors::PrepareError,
-    segment_file::{create_locked, fill_with_zeros},
     segment_name::PREPARED_EXTENSION,
+    zeros::fill_with_zeros,
 };
 
 /// An empty segment waiting for its name.
 pub(crate) struct PreparedSegment {
     pub(crate) path: PathBuf,
-    pub(crate) file: File,
+    pub(crate) file: Box<dyn DiskFile>,
 }
 
 /// Makes one segment at a path. A parameter so that tests can fill up the disk.
-type PrepareOne = fn(&Path, u64, &AtomicBool) -> Result<File, PrepareError>;
+type PrepareOne = fn(&dyn Disk, &Path, u64, &AtomicBool) -> Result<Box<dyn DiskFile>, PrepareError>;
 
 /// Handle to the helper thread; dropping it stops the thread and removes what
 /// it had prepared.
 pub(crate) struct SegmentPreparer {
-    dir: PathBuf,
+    dir: LogDir,
     segment_bytes: u64,
     prepare_one: PrepareOne,
-    /// `None` only while being dropped.
+    /// `None` without a thread, and while being dropped.
     ready: Option<Receiver<Result<PreparedSegment, PrepareError>>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl SegmentPreparer {
-    pub(crate) fn start(dir: &Path, segment_bytes: u64) -> io::Result<Self> {
+    pub(crate) fn start(dir: &LogDir, segment_bytes: u64) -> io::Result<Self> {
         Self::start_with(dir, segment_bytes, prepare_one)
     }
 
-    fn start_with(dir: &Path, segment_bytes: u64, prepare_one: PrepareOne) -> io::Result<Self> {
-        // Capacity zero: one file is ready, none is queued behind it.
-        let (sender, receiver) = sync_channel(0);
+    fn start_with(dir: &LogDir, segment_bytes: u64, prepare_one: PrepareOne) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
-        let thread = thread::Builder::new().name("wal-prepare".into()).spawn({
-            let (dir, stop) = (dir.to_owned(), Arc::clone(&stop));
-            move || prepare_segments(&dir, segment_bytes, prepare_one, &sender, &stop)
-        })?;
-        Ok(Self {
-            dir: dir.to_owned(),
+        let mut preparer = Self {
+            dir: dir.clone(),
             segment_bytes,
             prepare_one,
-            ready: Some(receiver),
-            stop,
-            thread: Some(thread),
-        })
+            ready: None,
+            stop: Arc::clone(&stop),
+            thread: None,
+        };
+        if !dir.disk.prepares_ahead() {
+            return Ok(preparer);
+        }
+        // Capacity zero: one file is ready, none is queued behind it.
+        let (sender, receiver) = sync_channel(0);
+        let thread = thread::Builder::new().name("wal-prepare".into()).spawn({
+            let dir = dir.clone();
+            move || prepare_segments(&dir, segment_bytes, prepare_one, &sender, &stop)
+        })?;
+        preparer.ready = Some(receiver);
+        preparer.thread = Some(thread);
+        Ok(preparer)
     }
 
     /// The prepared segment; waits if it is not ready yet.
@@ -73,8 +80,9 @@ impl SegmentPreparer {
             // The disk may have been full hours ago, when the segment was
             // prepared. What counts is whether it is full now.
             Err(PrepareError::NoSpace { .. }) => {
-                *self = Self::start_with(&self.dir, self.segment_bytes, self.prepare_one)
-                    .map_err(|source| PrepareError::of(&self.dir, self.segment_bytes, source))?;
+                *self = Self::start_with(&self.dir, self.segment_bytes, self.prepare_one).map_err(
+                    |source| PrepareError::of(&self.dir.path, self.segment_bytes, source),
+                )?;
                 self.receive()
             }
             received => received,
@@ -84,7 +92,13 @@ impl SegmentPreparer {
     fn receive(&self) -> Result<PreparedSegment, PrepareError> {
         match self.ready.as_ref().map(Receiver::recv) {
             Some(Ok(prepared)) => prepared,
-            _ => Err(PrepareError::HelperGone),
+            Some(Err(_)) => Err(PrepareError::HelperGone),
+            None => {
+                let path = prepared_path(&self.dir, 0);
+                let disk = &*self.dir.disk;
+                let file = (self.prepare_one)(disk, &path, self.segment_bytes, &self.stop)?;
+                Ok(PreparedSegment { path, file })
+            }
         }
     }
 }
@@ -101,8 +115,12 @@ impl Drop for SegmentPreparer {
     }
 }
 
+fn prepared_path(dir: &LogDir, turn: u8) -> PathBuf {
+    dir.path.join(format!("{turn}.{PREPARED_EXTENSION}"))
+}
+
 fn prepare_segments(
-    dir: &Path,
+    dir: &LogDir,
     segment_bytes: u64,
     prepare_one: PrepareOne,
     ready: &SyncSender<Result<PreparedSegment, PrepareError>>,
@@ -111,12 +129,12 @@ fn prepare_segments(
     // Two names in turn: the file just handed out keeps its temporary name for
     // a moment while the next one is begun.
     for turn in [0, 1].into_iter().cycle() {
-        let path = dir.join(format!("{turn}.{PREPARED_EXTENSION}"));
-        let prepared = prepare_one(&path, segment_bytes, stop);
+        let path = prepared_path(dir, turn);
+        let prepared = prepare_one(&*dir.disk, &path, segment_bytes, stop);
         let failed = prepared.is_err();
         if failed || stop.load(Ordering::Relaxed) {
             // Only space is at stake; the next start truncates left-overs.
-            let _ = fs::remove_file(&path);
+            let _ = dir.disk.remove_file(&path);
         }
         if stop.load(Ordering::Relaxed) {
             return;
@@ -126,7 +144,7 @@ fn prepare_segments(
             file,
         }));
         if handed_out.is_err() {
-            let _ = fs::remove_file(&path);
+            let _ = dir.disk.remove_file(&path);
             return;
         }
         if failed {
@@ -135,10 +153,15 @@ fn prepare_segments(
     }
 }
 
-fn prepare_one(path: &Path, segment_bytes: u64, stop: &AtomicBool) -> Result<File, PrepareError> {
+fn prepare_one(
+    disk: &dyn Disk,
+    path: &Path,
+    segment_bytes: u64,
+    stop: &AtomicBool,
+) -> Result<Box<dyn DiskFile>, PrepareError> {
     let prepare = || {
-        let file = create_locked(path)?;
-        fill_with_zeros(&file, 0, segment_bytes, stop)?;
+        let file = disk.create_locked(path)?;
+        fill_with_zeros(&*file, 0, segment_bytes, stop)?;
         // Size and allocation must be durable too, not only the zeros.
         file.sync_all()?;
         Ok(file)
@@ -148,12 +171,14 @@ fn prepare_one(path: &Path, segment_bytes: u64, stop: &AtomicBool) -> Result<Fil
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
     fn segments_come_full_of_zeros_and_nothing_is_left_behind() {
         let dir = tempfile::tempdir().unwrap();
-        let mut preparer = SegmentPreparer::start(dir.path(), 5000).unwrap();
+        let mut preparer = SegmentPreparer::start(&dir.path().into(), 5000).unwrap();
         for turn in 0..3 {
             let prepared = preparer.take().unwrap();
             assert_eq!(fs::read(&prepared.path).unwrap(), vec![0; 5000]);
@@ -172,7 +197,7 @@ mod tests {
     fn a_left_over_file_is_emptied_first() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("0.tmp"), vec![0xff; 9000]).unwrap();
-        let mut preparer = SegmentPreparer::start(dir.path(), 5000).unwrap();
+        let mut preparer = SegmentPreparer::start(&dir.path().into(), 5000).unwrap();
         let prepared = preparer.take().unwrap();
         assert_eq!(fs::read(prepared.path).unwrap(), vec![0; 5000]);
     }
@@ -181,7 +206,7 @@ mod tests {
     fn a_failure_is_told_to_whoever_needs_the_segment() {
         let dir = tempfile::tempdir().unwrap();
         let missing = dir.path().join("missing");
-        let mut preparer = SegmentPreparer::start(&missing, 5000).unwrap();
+        let mut preparer = SegmentPreparer::start(&(&missing).into(), 5000).unwrap();
         assert!(matches!(preparer.take(), Err(PrepareError::Io { .. })));
         assert!(matches!(preparer.take(), Err(PrepareError::HelperGone)));
     }
@@ -194,21 +219,22 @@ mod tests {
     fn a_disk_that_was_full_earlier_is_tried_once_more_when_it_matters() {
         static FULL: AtomicBool = AtomicBool::new(true);
         let dir = tempfile::tempdir().unwrap();
-        let mut preparer = SegmentPreparer::start_with(dir.path(), 5000, |path, bytes, stop| {
-            if FULL.swap(false, Ordering::Relaxed) {
-                return Err(full_disk(path, bytes));
-            }
-            prepare_one(path, bytes, stop)
-        })
-        .unwrap();
+        let mut preparer =
+            SegmentPreparer::start_with(&dir.path().into(), 5000, |disk, path, bytes, stop| {
+                if FULL.swap(false, Ordering::Relaxed) {
+                    return Err(full_disk(path, bytes));
+                }
+                prepare_one(disk, path, bytes, stop)
+            })
+            .unwrap();
         assert!(preparer.take().is_ok());
     }
 
     #[test]
     fn a_disk_that_is_full_when_it_matters_is_an_error_that_says_so() {
         let dir = tempfile::tempdir().unwrap();
-        let full = |path: &Path, bytes, _: &AtomicBool| Err(full_disk(path, bytes));
-        let mut preparer = SegmentPreparer::start_with(dir.path(), 5000, full).unwrap();
+        let full = |_: &dyn Disk, path: &Path, bytes, _: &AtomicBool| Err(full_disk(path, bytes));
+        let mut preparer = SegmentPreparer::start_with(&dir.path().into(), 5000, full).unwrap();
         let error = preparer.take().err().unwrap();
         assert!(matches!(error, PrepareError::NoSpace { bytes: 5000, .. }));
         assert!(error.to_string().contains("free space"), "{error}");

@@ -3,14 +3,12 @@
 //! it must. Whether the records make sense together is for recovery to judge.
 //! Never writes.
 
-use std::{
-    fs::File,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
 use crate::{
+    disk::{DiskFile, LogDir},
     errors::{Damage, ReadError},
     payload,
     record::{Record, RecordHeader, RecordKind, extend_crc},
@@ -34,18 +32,19 @@ pub struct LocatedRecord {
 ///
 /// # Errors
 /// If there is no log, a segment is missing, or a file cannot be opened.
-pub fn read_records(dir: &Path) -> Result<Records, ReadError> {
-    let segments = list_segments(dir).map_err(ReadError::io(dir))?;
-    Records::over(dir, &segments, None)
+pub fn read_records(dir: impl Into<LogDir>) -> Result<Records, ReadError> {
+    let dir = dir.into();
+    let segments = list_segments(&dir).map_err(ReadError::io(&dir.path))?;
+    Records::over(&dir, &segments, None)
 }
 
 /// Iterator over records; see [`read_records`].
 pub struct Records {
-    dir: PathBuf,
+    dir: LogDir,
     /// Segments not yet begun, next one last.
     waiting: Vec<SegmentName>,
     /// The writer's own handle of the last segment, if it is the writer who reads.
-    locked_tail: Option<File>,
+    locked_tail: Option<Box<dyn DiskFile>>,
     segment: SegmentReader,
     /// Records read from this segment so far.
     position_in_segment: u64,
@@ -58,29 +57,29 @@ pub struct Records {
 
 impl Records {
     pub(crate) fn over(
-        dir: &Path,
+        dir: &LogDir,
         segments: &[SegmentName],
-        locked_tail: Option<File>,
+        locked_tail: Option<Box<dyn DiskFile>>,
     ) -> Result<Self, ReadError> {
         if let Some(pair) = segments
             .windows(2)
             .find(|pair| pair[0].sequence.checked_add(1) != Some(pair[1].sequence))
         {
             return Err(ReadError::MissingSegment {
-                dir: dir.to_owned(),
+                dir: dir.path.clone(),
                 next: pair[1].to_string(),
             });
         }
         let mut waiting: Vec<_> = segments.iter().rev().copied().collect();
         let Some(first) = waiting.pop() else {
             return Err(ReadError::NoLog {
-                dir: dir.to_owned(),
+                dir: dir.path.clone(),
             });
         };
         let mut locked_tail = locked_tail;
         let segment = SegmentReader::open(dir, first, waiting.is_empty(), &mut locked_tail)?;
         Ok(Self {
-            dir: dir.to_owned(),
+            dir: dir.clone(),
             waiting,
             locked_tail,
             segment,

@@ -12,6 +12,7 @@ use portunus_proto::{
 };
 
 use crate::{
+    disk::LogDir,
     errors::{Damage, OpenError, ReadError},
     invariants::{LogPosition, LogRuleViolation},
     reader::{Records, read_records},
@@ -164,7 +165,7 @@ fn keep_newest(
 ///
 /// # Errors
 /// If the log cannot be read.
-pub fn valid_snapshots(dir: &Path) -> Result<Vec<Snapshot>, ReadError> {
+pub fn valid_snapshots(dir: impl Into<LogDir>) -> Result<Vec<Snapshot>, ReadError> {
     let mut snapshots = Vec::new();
     let mut commit = 0;
     let mut records = read_records(dir)?;

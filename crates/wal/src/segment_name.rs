@@ -1,9 +1,11 @@
 //! Segment file names, and which segments a directory holds.
 
 use std::{
-    fmt, fs, io,
+    fmt, io,
     path::{Path, PathBuf},
 };
+
+use crate::disk::LogDir;
 
 /// `<sequence>-<first index>.wal`, both in sixteen hex digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,10 +49,10 @@ impl fmt::Display for SegmentName {
 }
 
 /// All segments in `dir`, in log order. Other files are none of our business.
-pub(crate) fn list_segments(dir: &Path) -> io::Result<Vec<SegmentName>> {
+pub(crate) fn list_segments(dir: &LogDir) -> io::Result<Vec<SegmentName>> {
     let mut segments = Vec::new();
-    for file in fs::read_dir(dir)? {
-        if let Some(name) = file?.file_name().to_str().and_then(SegmentName::parse) {
+    for name in dir.disk.names_in(&dir.path)? {
+        if let Some(name) = name.to_str().and_then(SegmentName::parse) {
             segments.push(name);
         }
     }

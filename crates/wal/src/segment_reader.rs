@@ -3,16 +3,12 @@
 //! Finds the segment's end and, in the last one, whether a write was cut off
 //! there. Checks frames only; the checksum chain belongs to the log.
 
-use std::{
-    fs::File,
-    io,
-    os::unix::fs::FileExt,
-    path::{Path, PathBuf},
-};
+use std::{io, path::PathBuf};
 
 use bytes::{Buf, Bytes};
 
 use crate::{
+    disk::{DiskFile, LogDir},
     errors::{Damage, ReadError},
     frame::{FrameSize, LENGTH_FIELD_BYTES},
     record::{HeaderFault, RecordHeader},
@@ -48,7 +44,7 @@ pub(crate) enum Frame {
 /// One segment, read in chunks.
 pub(crate) struct SegmentReader {
     pub(crate) path: PathBuf,
-    file: File,
+    file: Box<dyn DiskFile>,
     pub(crate) file_bytes: u64,
     is_last: bool,
     /// Start of the frame that `next_frame` looks at; after a torn frame, its start.
@@ -62,19 +58,19 @@ pub(crate) struct SegmentReader {
 
 impl SegmentReader {
     pub(crate) fn open(
-        dir: &Path,
+        dir: &LogDir,
         name: SegmentName,
         is_last: bool,
-        locked_tail: &mut Option<File>,
+        locked_tail: &mut Option<Box<dyn DiskFile>>,
     ) -> Result<Self, ReadError> {
-        let path = name.path_in(dir);
+        let path = name.path_in(&dir.path);
         let tail = if is_last { locked_tail.take() } else { None };
         let open = || {
             let file = match tail {
                 Some(file) => file,
-                None => File::open(&path)?,
+                None => dir.disk.open(&path)?,
             };
-            let file_bytes = file.metadata()?.len();
+            let file_bytes = file.file_bytes()?;
             Ok((file, file_bytes))
         };
         let (file, file_bytes) = open().map_err(ReadError::io(&path))?;

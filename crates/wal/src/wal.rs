@@ -1,9 +1,6 @@
 //! The log as its writer sees it.
 
-use std::{
-    fs, mem,
-    path::{Path, PathBuf},
-};
+use std::mem;
 
 use bytes::Bytes;
 use portunus_proto::{
@@ -12,13 +9,13 @@ use portunus_proto::{
 };
 
 use crate::{
+    disk::{DiskFile, LogDir},
     errors::{CreateError, OpenError, ReleaseError, WriteError},
     invariants::{LogPosition, LogRuleViolation},
     opening::WalOptions,
     prepare::SegmentPreparer,
     record::BatchEncoder,
     recovery::{Recovered, SnapshotPoint},
-    segment_file::{SegmentFile, sync_dir},
     segment_name::{SegmentName, segments_from},
 };
 
@@ -28,11 +25,11 @@ use crate::{
 /// disk may hold anything, and only a restart finds out what. Dropping the log
 /// writes nothing: what was appended but neither saved nor synced is gone.
 pub struct Wal {
-    pub(crate) dir: PathBuf,
+    pub(crate) dir: LogDir,
     pub(crate) segment_bytes: u64,
     pub(crate) metadata: Bytes,
     /// The segment being appended to; holds the lock on the log.
-    pub(crate) tail: Box<dyn SegmentFile>,
+    pub(crate) tail: Box<dyn DiskFile>,
     pub(crate) tail_name: SegmentName,
     pub(crate) tail_file_bytes: u64,
     /// Where the next batch goes.
@@ -53,7 +50,7 @@ impl Wal {
     ///
     /// # Errors
     /// If the directory holds files already or cannot be written.
-    pub fn create(dir: &Path, metadata: Bytes) -> Result<Self, CreateError> {
+    pub fn create(dir: impl Into<LogDir>, metadata: Bytes) -> Result<Self, CreateError> {
         WalOptions::default().create(dir, metadata)
     }
 
@@ -63,7 +60,10 @@ impl Wal {
     ///
     /// # Errors
     /// If the log is in use, damaged, or does not contain the snapshot.
-    pub fn open(dir: &Path, from: SnapshotPoint) -> Result<(Self, Recovered), OpenError> {
+    pub fn open(
+        dir: impl Into<LogDir>,
+        from: SnapshotPoint,
+    ) -> Result<(Self, Recovered), OpenError> {
         WalOptions::default().open(dir, from)
     }
 
@@ -156,8 +156,11 @@ impl Wal {
         let count = all.len() - needed;
         // Oldest first, so that what remains never has a hole.
         for name in &all[..count] {
-            let file = name.path_in(&self.dir);
-            fs::remove_file(&file).map_err(|source| ReleaseError { file, source })?;
+            let file = name.path_in(&self.dir.path);
+            self.dir
+                .disk
+                .remove_file(&file)
+                .map_err(|source| ReleaseError { file, source })?;
             self.older.remove(0);
         }
         Ok(count)
@@ -196,7 +199,7 @@ impl Wal {
             self.tail
                 .write_all_at(self.encoder.bytes(), self.offset)
                 .map_err(|source| WriteError::Write {
-                    file: self.tail_name.path_in(&self.dir),
+                    file: self.tail_name.path_in(&self.dir.path),
                     source,
                 })?;
             self.offset += self.encoder.bytes().len() as u64;
@@ -216,7 +219,7 @@ impl Wal {
 
     fn sync_tail(&mut self) -> Result<(), WriteError> {
         self.tail.sync_data().map_err(|source| WriteError::Sync {
-            path: self.tail_name.path_in(&self.dir),
+            path: self.tail_name.path_in(&self.dir.path),
             source,
         })?;
         self.unsynced = false;
@@ -230,7 +233,7 @@ impl Wal {
             self.tail
                 .set_len(self.offset)
                 .map_err(|source| WriteError::Write {
-                    file: self.tail_name.path_in(&self.dir),
+                    file: self.tail_name.path_in(&self.dir.path),
                     source,
                 })?;
         }
@@ -242,10 +245,13 @@ impl Wal {
             self.encoder.state(&self.position.state);
         }
         let head = self.encoder.bytes();
-        SegmentFile::write_all_at(&prepared.file, head, 0).map_err(|source| WriteError::Write {
-            file: prepared.path.clone(),
-            source,
-        })?;
+        prepared
+            .file
+            .write_all_at(head, 0)
+            .map_err(|source| WriteError::Write {
+                file: prepared.path.clone(),
+                source,
+            })?;
         prepared
             .file
             .sync_data()
@@ -258,18 +264,23 @@ impl Wal {
             sequence: self.tail_name.sequence.saturating_add(1),
             first_index: self.position.last_index.saturating_add(1),
         };
-        let path = name.path_in(&self.dir);
-        fs::rename(&prepared.path, &path)
+        let path = name.path_in(&self.dir.path);
+        self.dir
+            .disk
+            .rename(&prepared.path, &path)
             .map_err(|source| WriteError::Rename { file: path, source })?;
-        sync_dir(&self.dir).map_err(|source| WriteError::Sync {
-            path: self.dir.clone(),
-            source,
-        })?;
+        self.dir
+            .disk
+            .sync_dir(&self.dir.path)
+            .map_err(|source| WriteError::Sync {
+                path: self.dir.path.clone(),
+                source,
+            })?;
 
         self.offset = head.len() as u64;
         self.tail_file_bytes = self.segment_bytes.max(self.offset);
         self.encoder.clear();
-        self.tail = Box::new(prepared.file);
+        self.tail = prepared.file;
         self.older.push(mem::replace(&mut self.tail_name, name));
         Ok(())
     }

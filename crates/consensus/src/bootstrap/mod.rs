@@ -14,10 +14,12 @@ mod force_new;
 mod identity;
 mod restart;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use portunus_proto::raftpb::{ConfState, Entry, EntryType, HardState};
-use portunus_wal::{CreateError, OpenError, SnapshotPoint, TornTail, Wal, WalOptions, WriteError};
+use portunus_wal::{
+    CreateError, LogDir, OpenError, SnapshotPoint, TornTail, Wal, WalOptions, WriteError,
+};
 use prost::Message as _;
 use thiserror::Error;
 
@@ -107,7 +109,7 @@ pub enum NewClusterError {
 /// # Errors
 /// If the members contradict themselves, or the directory cannot be used.
 pub fn new_cluster(
-    wal_dir: &Path,
+    wal_dir: impl Into<LogDir>,
     options: WalOptions,
     local_name: &str,
     members: &[InitialMember],
@@ -159,7 +161,7 @@ pub fn new_cluster(
         vote: 0,
         commit: entries.len() as u64,
     };
-    let mut wal = blank_log(wal_dir, options, identity)?;
+    let mut wal = blank_log(&wal_dir.into(), options, identity)?;
     wal.save(Some(&hard_state), &entries, true)?;
     Ok(Boot {
         wal,
@@ -180,12 +182,12 @@ pub fn new_cluster(
 /// # Errors
 /// If the directory cannot be used.
 pub fn join(
-    wal_dir: &Path,
+    wal_dir: impl Into<LogDir>,
     options: WalOptions,
     identity: Identity,
 ) -> Result<Boot, NewClusterError> {
     Ok(Boot {
-        wal: blank_log(wal_dir, options, identity)?,
+        wal: blank_log(&wal_dir.into(), options, identity)?,
         identity,
         initial: InitialState {
             member_id: identity.member_id,
@@ -198,7 +200,7 @@ pub fn join(
 /// A log without entries: a new one, or the one of a first start that was
 /// interrupted before it promised anything.
 fn blank_log(
-    wal_dir: &Path,
+    wal_dir: &LogDir,
     options: WalOptions,
     identity: Identity,
 ) -> Result<Wal, NewClusterError> {
@@ -214,7 +216,7 @@ fn blank_log(
         Ok(wal)
     } else {
         Err(NewClusterError::InUse {
-            dir: wal_dir.to_owned(),
+            dir: wal_dir.path().to_owned(),
         })
     }
 }

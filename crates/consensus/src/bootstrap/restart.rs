@@ -5,10 +5,10 @@
 //! backend has applied, the disk has lost what it had promised, and the member
 //! must not speak again: it could vote or commit against its own word.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use portunus_proto::{raftpb::HardState, walpb};
-use portunus_wal::{OpenError, ReadError, SnapshotPoint, WalOptions, valid_snapshots};
+use portunus_wal::{LogDir, OpenError, ReadError, SnapshotPoint, WalOptions, valid_snapshots};
 use thiserror::Error;
 
 use super::{BackendPosition, Boot, Identity};
@@ -88,12 +88,13 @@ pub enum RestartError {
 /// # Errors
 /// If there is no such member, or its log and backend do not fit together.
 pub fn restart(
-    wal_dir: &Path,
+    wal_dir: impl Into<LogDir>,
     options: WalOptions,
     backend: &BackendPosition,
 ) -> Result<Boot, RestartError> {
+    let wal_dir = wal_dir.into();
     let applied_index = backend.applied_index;
-    let snapshots = valid_snapshots(wal_dir).map_err(|error| match error {
+    let snapshots = valid_snapshots(&wal_dir).map_err(|error| match error {
         ReadError::NoLog { dir } => RestartError::NoLog { dir },
         ReadError::Io { path, source } if source.kind() == std::io::ErrorKind::NotFound => {
             RestartError::NoLog { dir: path }
@@ -107,7 +108,7 @@ pub fn restart(
         .find(|snapshot| snapshot.index <= applied_index)
     else {
         return Err(RestartError::BackendBehindLog {
-            dir: wal_dir.to_owned(),
+            dir: wal_dir.path().to_owned(),
             applied_index,
             first_snapshot: snapshots.first().map_or(0, |snapshot| snapshot.index),
         });
@@ -116,22 +117,22 @@ pub fn restart(
         index: from.index,
         term: from.term,
     };
-    let (wal, recovered) = options.open(wal_dir, from)?;
+    let (wal, recovered) = options.open(&wal_dir, from)?;
     let identity =
         Identity::decode(&recovered.metadata).ok_or_else(|| RestartError::NoIdentity {
-            dir: wal_dir.to_owned(),
+            dir: wal_dir.path().to_owned(),
         })?;
     let last_index = from.index + recovered.entries.len() as u64;
     if applied_index > last_index {
         return Err(RestartError::LogBehindBackend {
-            dir: wal_dir.to_owned(),
+            dir: wal_dir.path().to_owned(),
             last_index,
             applied_index,
         });
     }
     if last_index == 0 && recovered.hard_state == HardState::default() {
         return Err(RestartError::Blank {
-            dir: wal_dir.to_owned(),
+            dir: wal_dir.path().to_owned(),
         });
     }
     let conf_state = members_at(applied_index, backend, &recovered.snapshot)?;

@@ -4,8 +4,8 @@
 //! appear in this module and nowhere else, so that it can be replaced. [`Core`]
 //! adds what the engine leaves to its user: translation, refusal of messages
 //! that would make it panic, a seed instead of its own randomness, queued reads
-//! until a new leader knows what is committed, and a leader that steps down
-//! when it is removed.
+//! until a new leader knows what is committed, snapshots that wait for what was
+//! committed before them, and a leader that steps down when it is removed.
 
 mod check;
 mod memory_log;
@@ -32,6 +32,8 @@ pub struct Core {
     seed: u64,
     /// Reads that arrived before an entry of this term was committed.
     waiting_reads: Vec<eraftpb::Message>,
+    /// A snapshot that arrived before everything known to be committed was applied.
+    waiting_snapshot: Option<eraftpb::Message>,
     /// Newest ready that carries something to be written, and newest written.
     last_to_persist: u64,
     last_persisted: u64,
@@ -98,6 +100,7 @@ impl Core {
             node,
             seed: config.seed,
             waiting_reads: Vec::new(),
+            waiting_snapshot: None,
             last_to_persist: 0,
             last_persisted: 0,
             leadership: Leadership::default(),
@@ -211,6 +214,11 @@ impl Core {
             }
             eraftpb::MessageType::MsgReadIndex => {
                 self.take_read(message);
+                Ok(())
+            }
+            // The newest is enough; the leader sends another if it was needed after all.
+            eraftpb::MessageType::MsgSnapshot if !self.has_applied_all() => {
+                self.waiting_snapshot = Some(message);
                 Ok(())
             }
             // See `tick`.
@@ -485,14 +493,28 @@ impl Core {
         !(is_installing || self.is_sole_voter() && self.has_unpersisted())
     }
 
+    /// A snapshot brings the members of its own index. What is committed before it and still
+    /// on its way to the state machine would change them once more, and the state machine
+    /// would be told of members it cannot have at that index.
+    fn has_applied_all(&self) -> bool {
+        let log = &self.node.raft.raft_log;
+        log.applied() >= log.committed
+    }
+
     fn has_unpersisted(&self) -> bool {
         self.last_persisted < self.last_to_persist
             || !self.node.raft.raft_log.unstable_entries().is_empty()
     }
 
-    /// After every input: replace the engine's own dice by ours, and let reads
-    /// go that may go now.
+    /// After every input: replace the engine's own dice by ours, and let
+    /// snapshots and reads go that may go now.
     fn settle(&mut self) {
+        if self.has_applied_all()
+            && let Some(snapshot) = self.waiting_snapshot.take()
+        {
+            // Out of date by now, perhaps; then the engine answers how far it is.
+            let _ = self.node.step(snapshot);
+        }
         let election_ticks = self.node.raft.election_timeout();
         let dice = spread(self.seed, self.node.raft.term) % election_ticks as u64;
         let timeout = election_ticks + usize::try_from(dice).unwrap_or(0);

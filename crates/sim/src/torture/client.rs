@@ -14,11 +14,11 @@ use tonic::Status;
 use tonic::transport::{Channel, Endpoint};
 
 use super::TortureError;
-use super::random::Random;
 use crate::linearizability::etcd::{
     Answer, Condition, Entry, History, Key, Keys, Op, OpAnswer, Refusal, Request, Txn,
 };
 use crate::linearizability::{Operation, Outcome};
+use crate::random::Random;
 use crate::wire;
 
 /// Few, so that clients meet.

@@ -20,7 +20,6 @@
 mod client;
 mod error;
 mod member;
-mod random;
 mod watcher;
 
 use std::collections::BTreeSet;
@@ -37,11 +36,11 @@ use tokio::task::JoinSet;
 use crate::at_rest::{AtRest, Found};
 use crate::linearizability::etcd::{Etcd, History, Request, Store};
 use crate::linearizability::{Verdict, check};
+use crate::random::Random;
 use crate::watch_events::{self, Event};
 use client::{Client, Connection, Shared, key_name};
 pub use error::TortureError;
 use member::Member;
-use random::Random;
 use watcher::Watcher;
 
 /// Far more than the turns of a run need.

@@ -26,9 +26,25 @@ impl FailingFile {
     }
 }
 
-impl SegmentFile for FailingFile {
+impl DiskFile for FailingFile {
     fn write_all_at(&self, _: &[u8], _: u64) -> io::Result<()> {
         self.result("write")
+    }
+
+    fn read_at(&self, _: &mut [u8], _: u64) -> io::Result<usize> {
+        Ok(0)
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+
+    fn file_bytes(&self) -> io::Result<u64> {
+        Ok(0)
+    }
+
+    fn try_clone(&self) -> io::Result<Box<dyn DiskFile>> {
+        Err(io::Error::other("nobody reads it"))
     }
 
     fn sync_data(&self) -> io::Result<()> {
@@ -113,7 +129,7 @@ fn without_a_next_segment_the_log_closes_and_says_what_to_do() {
     let dir = tempfile::tempdir().unwrap();
     let mut wal = SMALL.create(&dir.path().join("wal"), Bytes::new()).unwrap();
     // A directory that is not there stands in for a disk without space.
-    wal.preparer = SegmentPreparer::start(&dir.path().join("missing"), 4096).unwrap();
+    wal.preparer = SegmentPreparer::start(&(&dir.path().join("missing")).into(), 4096).unwrap();
     let result = wal.save(None, &[entry(1, 5000)], true);
     let Err(WriteError::NextSegment(cause)) = result else {
         panic!("{result:?}");

@@ -1,0 +1,200 @@
+//! What may happen in a run, drawn from its seed.
+//!
+//! Each seed has its own mixture: some lose many messages, some crash often, some have a slow
+//! disk, some change members all the time. A fault that was found can be looked at with fewer
+//! others around it: `without` takes classes of faults away and leaves the rest as it was.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use crate::random::Random;
+
+/// Time between two ticks of a clock that is right.
+pub const TICK: u64 = 100;
+
+/// A class of faults or of actions, to be taken away as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// Messages get lost.
+    Loss,
+    /// Messages arrive twice.
+    Repetition,
+    /// Messages take long, and overtake each other.
+    Delay,
+    /// Members cannot reach each other, in one or both directions.
+    Partition,
+    /// Members lose power between two steps.
+    Crash,
+    /// Members lose power in the middle of writing.
+    CrashInWrite,
+    /// All members lose power at once.
+    CrashOfAll,
+    /// Clocks run at different speeds.
+    Skew,
+    /// Disks take long.
+    SlowDisk,
+    /// State machines take long.
+    SlowApply,
+    /// Members are added, promoted and removed.
+    Membership,
+    /// Leadership is handed over.
+    Transfer,
+    /// Logs are compacted, so members that lag need snapshots.
+    Compaction,
+    /// Linearizable reads.
+    Reads,
+}
+
+impl Class {
+    /// All of them, with the names they have on the command line.
+    pub const ALL: [(Class, &'static str); 14] = [
+        (Class::Loss, "loss"),
+        (Class::Repetition, "repetition"),
+        (Class::Delay, "delay"),
+        (Class::Partition, "partition"),
+        (Class::Crash, "crash"),
+        (Class::CrashInWrite, "crash-in-write"),
+        (Class::CrashOfAll, "crash-of-all"),
+        (Class::Skew, "skew"),
+        (Class::SlowDisk, "slow-disk"),
+        (Class::SlowApply, "slow-apply"),
+        (Class::Membership, "membership"),
+        (Class::Transfer, "transfer"),
+        (Class::Compaction, "compaction"),
+        (Class::Reads, "reads"),
+    ];
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Self::ALL.iter().find(|(class, _)| class == self);
+        f.write_str(name.map_or("", |(_, name)| name))
+    }
+}
+
+/// There is no such class of faults.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("there is no class of faults named {0:?}; see --help for those there are")]
+pub struct UnknownClass(String);
+
+impl FromStr for Class {
+    type Err = UnknownClass;
+
+    fn from_str(name: &str) -> Result<Self, UnknownClass> {
+        let found = Self::ALL.iter().find(|(_, known)| *known == name);
+        found
+            .map(|(class, _)| *class)
+            .ok_or_else(|| UnknownClass(name.to_owned()))
+    }
+}
+
+/// One run: how long, how many, how bad. Rates are per thousand.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scenario {
+    /// Everything else is decided by this.
+    pub seed: u64,
+    /// Founders.
+    pub members: u64,
+    /// Faults last so long.
+    pub fault_ticks: u64,
+    /// Members may be added up to this number, over the whole run.
+    pub members_ever_max: u64,
+    pub(super) loss: u64,
+    pub(super) repetition: u64,
+    pub(super) delay_max: u64,
+    pub(super) long_delay: u64,
+    pub(super) partition: u64,
+    pub(super) crash: u64,
+    pub(super) crash_in_write: u64,
+    pub(super) crash_of_all: u64,
+    pub(super) skew: u64,
+    pub(super) disk_delay_max: u64,
+    pub(super) apply_delay_max: u64,
+    pub(super) backend_commit: u64,
+    pub(super) proposals: u64,
+    pub(super) membership: u64,
+    pub(super) transfer: u64,
+    pub(super) compaction: u64,
+    pub(super) reads: u64,
+    pub(super) payload_bytes_max: u64,
+    pub(super) segment_bytes: u64,
+    pub(super) catch_up_entries: u64,
+    pub(super) message_bytes_max: u64,
+    pub(super) inflight_messages_max: usize,
+    pub(super) committed_bytes_max: u64,
+    pub(super) pre_vote: bool,
+}
+
+impl Scenario {
+    /// The run of a seed.
+    #[must_use]
+    pub fn from_seed(seed: u64) -> Self {
+        let mut random = Random::from_seed(seed ^ 0x5ce4_a210);
+        // Every second dial is off, so that each fault also meets calm water.
+        let mut rate = |max: u64| match random.below(4) {
+            0 | 1 => 0,
+            2 => 1 + max / 4,
+            _ => max,
+        };
+        let (loss, repetition, long_delay) = (rate(200), rate(200), rate(150));
+        let (partition, crash, crash_in_write, crash_of_all) =
+            (rate(60), rate(60), rate(80), rate(12));
+        let (skew, membership, transfer, compaction) = (rate(40), rate(120), rate(40), rate(500));
+        Self {
+            seed,
+            members: *random.choose(&[1, 1, 2, 3, 3, 3, 3, 4, 5]).unwrap_or(&3),
+            members_ever_max: 8,
+            fault_ticks: random.between(60, 250),
+            loss,
+            repetition,
+            delay_max: *random.choose(&[2, 20, 60, 150]).unwrap_or(&20),
+            long_delay,
+            partition,
+            crash,
+            crash_in_write,
+            crash_of_all,
+            skew,
+            disk_delay_max: *random.choose(&[1, 10, 60, 400]).unwrap_or(&10),
+            apply_delay_max: *random.choose(&[1, 1, 30, 300, 2000]).unwrap_or(&1),
+            backend_commit: *random.choose(&[20, 100, 400]).unwrap_or(&100),
+            proposals: *random.choose(&[300, 1000, 3000]).unwrap_or(&600),
+            membership,
+            transfer,
+            compaction,
+            reads: *random.choose(&[0, 200, 800]).unwrap_or(&100),
+            payload_bytes_max: *random.choose(&[8, 40, 700, 2500]).unwrap_or(&40),
+            segment_bytes: *random.choose(&[2048, 4096, 16_384]).unwrap_or(&4096),
+            catch_up_entries: *random.choose(&[0, 0, 2, 10]).unwrap_or(&2),
+            message_bytes_max: *random.choose(&[0, 200, 1 << 20]).unwrap_or(&200),
+            inflight_messages_max: *random.choose(&[1, 4, 512]).unwrap_or(&4),
+            committed_bytes_max: *random.choose(&[0, 300, 1 << 20]).unwrap_or(&300),
+            pre_vote: random.below(8) > 0,
+        }
+    }
+
+    /// The same run without some classes of faults.
+    #[must_use]
+    pub fn without(mut self, classes: &[Class]) -> Self {
+        for class in classes {
+            match class {
+                Class::Loss => self.loss = 0,
+                Class::Repetition => self.repetition = 0,
+                Class::Delay => (self.delay_max, self.long_delay) = (1, 0),
+                Class::Partition => self.partition = 0,
+                Class::Crash => self.crash = 0,
+                Class::CrashInWrite => self.crash_in_write = 0,
+                Class::CrashOfAll => self.crash_of_all = 0,
+                Class::Skew => self.skew = 0,
+                Class::SlowDisk => self.disk_delay_max = 1,
+                Class::SlowApply => self.apply_delay_max = 1,
+                Class::Membership => self.membership = 0,
+                Class::Transfer => self.transfer = 0,
+                Class::Compaction => self.compaction = 0,
+                Class::Reads => self.reads = 0,
+            }
+        }
+        self
+    }
+}

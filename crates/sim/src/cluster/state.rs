@@ -1,0 +1,89 @@
+//! The state machine of the simulated members: small, but every entry leaves its mark.
+//!
+//! Whoever has applied the same entries in the same order has the same number. A snapshot is
+//! a copy of it. It decides about membership changes as a server does: by what it knows at
+//! that index, and alike everywhere.
+
+use std::collections::BTreeSet;
+
+use portunus_proto::raftpb::{ConfChange, ConfChangeType, ConfState, Entry};
+
+/// A state, and where in the log it is.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Image {
+    pub(super) applied_index: u64,
+    pub(super) applied_term: u64,
+    pub(super) state: u64,
+    pub(super) conf_state: ConfState,
+    pub(super) removed: BTreeSet<u64>,
+}
+
+impl Image {
+    /// What raft is told of a committed change: member 0 if it is refused.
+    pub(super) fn judge(&self, change: &ConfChange) -> ConfChange {
+        let ConfState {
+            voters, learners, ..
+        } = &self.conf_state;
+        let id = change.node_id;
+        let sound = match change.r#type() {
+            ConfChangeType::ConfChangeAddNode => {
+                !voters.contains(&id) && !self.removed.contains(&id)
+            }
+            ConfChangeType::ConfChangeAddLearnerNode => {
+                !voters.contains(&id) && !learners.contains(&id) && !self.removed.contains(&id)
+            }
+            ConfChangeType::ConfChangeRemoveNode => {
+                // Of two voters none goes: a leader that leaves may be the only one to know that
+                // it has left, and the other cannot be elected without it. No raft can help.
+                learners.contains(&id) || voters.contains(&id) && voters.len() > 2
+            }
+            ConfChangeType::ConfChangeUpdateNode => false,
+        };
+        ConfChange {
+            node_id: if sound { id } else { 0 },
+            ..change.clone()
+        }
+    }
+
+    /// Takes the next entry; `conf_state` is that after it.
+    pub(super) fn apply(&mut self, entry: &Entry, conf_state: ConfState) {
+        let gone = |id: &&u64| !conf_state.voters.contains(id) && !conf_state.learners.contains(id);
+        let before = self
+            .conf_state
+            .voters
+            .iter()
+            .chain(&self.conf_state.learners);
+        self.removed.extend(before.filter(gone));
+        self.conf_state = conf_state;
+        self.applied_index = entry.index;
+        self.applied_term = entry.term;
+        self.state = digest(self.state, entry);
+    }
+
+    /// Is or was to be a member.
+    pub(super) fn members(&self) -> impl Iterator<Item = u64> {
+        let ConfState {
+            voters, learners, ..
+        } = &self.conf_state;
+        voters.iter().chain(learners).copied()
+    }
+}
+
+/// A number for a history: that before, and one entry more.
+pub(super) fn digest(before: u64, entry: &Entry) -> u64 {
+    let mut mixed = before ^ 0xcbf2_9ce4_8422_2325;
+    let mut mix = |number: u64| {
+        mixed = (mixed ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed ^= mixed >> 29;
+    };
+    mix(entry.index);
+    mix(entry.term);
+    mix(u64::from(entry.r#type.unsigned_abs()));
+    mix(entry.data.len() as u64);
+    for chunk in entry.data.chunks(8) {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        mix(u64::from_le_bytes(word));
+    }
+    mixed
+}

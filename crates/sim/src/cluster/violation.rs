@@ -1,0 +1,107 @@
+//! What must never happen, and did.
+
+use portunus_consensus::bootstrap::{NewClusterError, RestartError};
+use portunus_consensus::core::{AppliedBeyondCommit, ConfChangeError, StartError};
+use portunus_proto::raftpb::ConfState;
+use portunus_wal::WriteError;
+use thiserror::Error;
+
+/// A rule that was broken. Ids are raft's.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
+pub enum Violation {
+    #[error("{one:x} and {other:x} both lead term {term}")]
+    TwoLeaders { term: u64, one: u64, other: u64 },
+    #[error("{id:x} leads term {term} without the committed entry {index}")]
+    LeaderIncomplete { id: u64, term: u64, index: u64 },
+    #[error("the log of {id:x} has another entry or history at {index} in term {term}")]
+    LogsDiffer { id: u64, index: u64, term: u64 },
+    #[error("{id:x} has committed another entry at {index}")]
+    CommittedTwice { id: u64, index: u64 },
+    #[error("{id:x} has committed {index}, and nobody the one before")]
+    CommitGap { id: u64, index: u64 },
+    #[error("{id:x} has applied {index}, which is not committed as such")]
+    AppliedUncommitted { id: u64, index: u64 },
+    #[error("{id:x} applies {index} after {applied_index}")]
+    AppliedWithGap {
+        id: u64,
+        index: u64,
+        applied_index: u64,
+    },
+    #[error("{id:x} has another state at {index}")]
+    StatesDiffer { id: u64, index: u64 },
+    #[error("{id:x} has other members at {index}: {other:?}, not {one:?}")]
+    MembersDiffer {
+        id: u64,
+        index: u64,
+        one: ConfState,
+        other: ConfState,
+    },
+    #[error("raft of {id:x} has other members at {index}: {raft:?}, not {state_machine:?}")]
+    RaftMembersDiffer {
+        id: u64,
+        index: u64,
+        raft: ConfState,
+        state_machine: ConfState,
+    },
+    #[error("{id:x} answers a read at {index}, but {floor} was committed before")]
+    StaleRead { id: u64, index: u64, floor: u64 },
+    #[error("{id:x} votes for {one:x} and {other:x} in term {term}")]
+    TwoVotes {
+        id: u64,
+        term: u64,
+        one: u64,
+        other: u64,
+    },
+    #[error("{id:x} sends what is not on its disk: {what}")]
+    SentBeforeDurable { id: u64, what: String },
+    #[error("the disk of {id:x} has lost what was synced: {what}")]
+    LostSynced { id: u64, what: String },
+    #[error("{id:x} has no snapshot {index} to install, although raft took it")]
+    NoSnapshotToInstall { id: u64, index: u64 },
+    #[error("{id:x} does not start")]
+    Restart { id: u64, source: RestartError },
+    #[error("{id:x} does not start for the first time")]
+    FirstStart { id: u64, source: NewClusterError },
+    #[error("{id:x} does not start: its log contradicts itself")]
+    Core { id: u64, source: StartError },
+    #[error("the log of {id:x} does not take what raft wants written")]
+    Write { id: u64, source: WriteError },
+    #[error("{id:x} has applied too much")]
+    Applied {
+        id: u64,
+        source: AppliedBeyondCommit,
+    },
+    #[error("{id:x} cannot make the membership change at {index}")]
+    ConfChange {
+        id: u64,
+        index: u64,
+        source: ConfChangeError,
+    },
+    #[error("without faults the cluster did not come together within {ticks} ticks: {why}")]
+    NotLive { ticks: u64, why: String },
+}
+
+impl Violation {
+    /// A disk without power explains it.
+    pub(super) fn is_of_disk(&self) -> bool {
+        matches!(
+            self,
+            Self::Restart { .. } | Self::FirstStart { .. } | Self::Write { .. }
+        )
+    }
+
+    /// The message with its causes.
+    #[must_use]
+    pub fn chain(&self) -> String {
+        let mut text = self.to_string();
+        let mut source = std::error::Error::source(self);
+        while let Some(error) = source {
+            text.push_str(": ");
+            text.push_str(&error.to_string());
+            source = error.source();
+        }
+        text
+    }
+}

@@ -1,0 +1,179 @@
+//! `simulate`: the simulated clusters of the tests, for as many seeds as one likes.
+//!
+//! Progress goes to stderr. The first seed that breaks a rule ends the run with 1; it is
+//! played again for its last events, and made as simple as it goes. `--seed` plays one with
+//! everything that happens.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use portunus_sim::cluster::{Class, Failure, Report, Scenario, run, run_with_trace, shrink};
+
+/// Events shown of a run that failed.
+const LAST_EVENTS: usize = 60;
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
+
+thread_local! {
+    /// For the message of a panic, which no error carries.
+    static SEED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Plays simulated clusters and checks every step of theirs.
+///
+/// The classes of faults are: loss, repetition, delay, partition, crash, crash-in-write,
+/// crash-of-all, skew, slow-disk, slow-apply, membership, transfer, compaction, reads.
+#[derive(Debug, Parser)]
+#[command(name = "simulate", version)]
+struct Arguments {
+    /// Plays this seed only and tells everything that happens.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// How many seeds.
+    #[arg(long, default_value_t = 10_000, conflicts_with = "seed")]
+    seeds: u64,
+    /// The first seed.
+    #[arg(long, default_value_t = 0, conflicts_with = "seed")]
+    from: u64,
+    /// Threads; as many as the machine has if not given.
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Classes of faults to leave out.
+    #[arg(long, value_delimiter = ',')]
+    without: Vec<Class>,
+    /// How many ticks of faults, instead of what the seed says.
+    #[arg(long)]
+    ticks: Option<u64>,
+}
+
+impl Arguments {
+    fn scenario(&self, seed: u64) -> Scenario {
+        let mut scenario = Scenario::from_seed(seed).without(&self.without);
+        if let Some(ticks) = self.ticks {
+            scenario.fault_ticks = ticks;
+        }
+        scenario
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let default_hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        eprintln!("simulate: a panic; repeat with --seed {}", SEED.get());
+        default_hook(info);
+    }));
+    let failed = match arguments.seed {
+        Some(seed) => play_one(&arguments, seed),
+        None => play_many(&arguments),
+    };
+    if failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
+}
+
+fn play_one(arguments: &Arguments, seed: u64) -> bool {
+    SEED.set(seed);
+    let scenario = arguments.scenario(seed);
+    match run_with_trace(&scenario, None, &mut |line| println!("{line}")) {
+        Ok(report) => {
+            println!("no rule was broken: {report}");
+            false
+        }
+        Err(failure) => {
+            eprintln!("simulate: {failure}: {}", failure.violation.chain());
+            true
+        }
+    }
+}
+
+fn play_many(arguments: &Arguments) -> bool {
+    let end = arguments.from.saturating_add(arguments.seeds);
+    let available = || thread::available_parallelism().map_or(1, usize::from);
+    let threads = arguments.threads.unwrap_or_else(available).max(1);
+    let next = AtomicU64::new(arguments.from);
+    let total = Mutex::new((Report::default(), 0_u64));
+    let failed: Mutex<Option<Failure>> = Mutex::new(None);
+    let stop = AtomicBool::new(false);
+    let started = Instant::now();
+    let last_progress = Mutex::new(started);
+
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= end {
+                        return;
+                    }
+                    SEED.set(seed);
+                    match run(&arguments.scenario(seed), None) {
+                        Ok(report) => {
+                            let (sum, count) = &mut *lock(&total);
+                            *sum += report;
+                            *count += 1;
+                            let mut last = lock(&last_progress);
+                            if last.elapsed() >= PROGRESS_INTERVAL {
+                                *last = Instant::now();
+                                let seconds = started.elapsed().as_secs();
+                                eprintln!("simulate: {seconds} s: {count} seeds, {sum}");
+                            }
+                        }
+                        Err(failure) => {
+                            stop.store(true, Ordering::Relaxed);
+                            lock(&failed).get_or_insert(failure);
+                        }
+                    }
+                }
+            });
+        }
+    });
+
+    let (sum, count) = *lock(&total);
+    let Some(failure) = lock(&failed).take() else {
+        println!("no rule was broken in {count} seeds: {sum}");
+        return false;
+    };
+    eprintln!("simulate: {failure}: {}", failure.violation.chain());
+    explain(arguments, failure.seed);
+    true
+}
+
+/// The last events of a failing run, and how to see a simpler one.
+fn explain(arguments: &Arguments, seed: u64) {
+    let scenario = arguments.scenario(seed);
+    let mut last = VecDeque::new();
+    // It fails as before: the same scenario gives the same events.
+    let _ = run_with_trace(&scenario, None, &mut |line| {
+        if last.len() == LAST_EVENTS {
+            last.pop_front();
+        }
+        last.push_back(line);
+    });
+    for line in last {
+        eprintln!("{line}");
+    }
+    let (smallest, removed) = shrink(&scenario, None);
+    let mut without: Vec<String> = arguments.without.iter().map(Class::to_string).collect();
+    without.extend(removed.iter().map(Class::to_string));
+    let mut command = format!("simulate --seed {seed} --ticks {}", smallest.fault_ticks);
+    if !without.is_empty() {
+        command.push_str(" --without ");
+        command.push_str(&without.join(","));
+    }
+    eprintln!("simulate: repeat with `simulate --seed {seed}`");
+    eprintln!("simulate: simpler, with some rule still broken: `{command}`");
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
