@@ -305,19 +305,20 @@ impl Load {
                 let addresses = self.addresses.lock().unwrap();
                 addresses[usize::try_from(number).unwrap() % addresses.len()]
             };
-            if !connected.contains_key(&address) {
-                if std::net::TcpStream::connect(address).is_err() {
+            let clients = match connected.remove(&address) {
+                Some(clients) => clients,
+                None if std::net::TcpStream::connect(address).is_err() => {
                     tokio::time::sleep(Duration::from_millis(20)).await;
                     continue;
                 }
-                connected.insert(address, common::connect(address).await);
-            }
+                None => common::connect(address).await,
+            };
+            let kv = &mut connected.entry(address).or_insert(clients).kv;
             let put = PutRequest {
                 key: format!("load/{number:08}").into(),
                 value: number.to_string().into(),
                 ..PutRequest::default()
             };
-            let kv = &mut connected.get_mut(&address).unwrap().kv;
             match tokio::time::timeout(Duration::from_secs(10), kv.put(put)).await {
                 Ok(Ok(answer)) => {
                     let revision = answer.into_inner().header.unwrap().revision;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use portunus_mvcc::EntryId;
 use portunus_proto::etcdserverpb::InternalRaftRequest;
-use portunus_proto::raftpb::{ConfChange, Entry, EntryType};
+use portunus_proto::raftpb::{ConfChange, ConfChangeType, Entry, EntryType};
 use prost::Message;
 
 use super::{Applier, ApplyFaultError, Response};
@@ -174,8 +174,15 @@ impl Applier {
             return Ok(());
         }
         let index = entry.index;
-        let change = ConfChange::decode(entry.data.clone())
+        let mut change = ConfChange::decode(entry.data.clone())
             .map_err(|source| ApplyFaultError::Decode { index, source })?;
+        // The store is ahead, so it knows what became of the change; a refused one must
+        // not reach raft.
+        let is_member = self.membership.get(change.node_id).is_some();
+        let is_removal = change.r#type() == ConfChangeType::ConfChangeRemoveNode;
+        if is_member == is_removal {
+            change.node_id = 0;
+        }
         self.member
             .consensus
             .apply_conf_change(&change)

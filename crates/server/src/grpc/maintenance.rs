@@ -211,11 +211,11 @@ impl Maintenance for Api {
 
     async fn feature_gate_status(
         &self,
-        _request: Request<FeatureGateStatusRequest>,
+        request: Request<FeatureGateStatusRequest>,
     ) -> Result<Response<FeatureGateStatusResponse>, Status> {
-        Err(Status::unimplemented(
-            "asking for feature gates is not supported by this version; see `portunus gates list`",
-        ))
+        self.check_metadata_for_learners(Kind::Unary, request.metadata())?;
+        let response = self.gate_status(request.into_inner()).await?;
+        Ok(Response::new(response))
     }
 }
 

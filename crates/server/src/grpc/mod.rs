@@ -1,6 +1,7 @@
 //! The etcd v3 API: checks at the door, then propose or read.
 
 mod cluster;
+mod feature_gates;
 mod kv;
 mod lease;
 mod maintenance;

@@ -34,6 +34,9 @@ use crate::metrics::{Metrics, MetricsError};
 use crate::peers::{self, Peers, PeersError};
 use crate::serve::{self, ListenError, Servers};
 
+/// Between two checkpoints of a lease, as in etcd.
+const CHECKPOINT_INTERVAL_S: u32 = 300;
+
 /// Where the data says that only those who log in may see it.
 const AUTH_ENABLED: &[u8] = b"authEnabled";
 const AUTH_ON: &[u8] = &[1];
@@ -353,6 +356,7 @@ pub fn lessor(config: &Config, store: &Store) -> Result<Lessor, RecordError> {
     let mut lessor = Lessor::new(LessorConfig {
         // As etcd: a lease outlives an election and a half.
         min_ttl_s: (config.election_timeout.as_secs_f64() * 1.5).ceil() as i64,
+        checkpoint_interval_s: Some(CHECKPOINT_INTERVAL_S),
         ..LessorConfig::default()
     });
     let records = store

@@ -42,6 +42,7 @@ const METHODS: &[(&str, &str, &str)] = &[
     ("etcdserverpb.Maintenance", "Snapshot", SERVER_STREAM),
     ("etcdserverpb.Maintenance", "MoveLeader", UNARY),
     ("etcdserverpb.Maintenance", "Downgrade", UNARY),
+    ("etcdserverpb.Maintenance", "FeatureGateStatus", UNARY),
     ("grpc.health.v1.Health", "Check", UNARY),
     ("grpc.health.v1.Health", "Watch", SERVER_STREAM),
 ];

@@ -1,0 +1,135 @@
+//! Questions about feature gates: this server's, and the cluster's.
+
+use portunus_gates::Status as GateStatus;
+use portunus_gates::cluster::Ballot;
+use portunus_proto::etcdserverpb::{
+    FeatureGateDetail, FeatureGateStatusRequest, FeatureGateStatusResponse, FeatureGateVote,
+};
+use portunus_proto::etcdserverpb::Feature;
+use tonic::{Code, Status};
+
+use super::Api;
+use crate::member::cluster_gates::members;
+
+impl Api {
+    /// Answers for the names asked for, or for everything that is on. A name nobody knows is
+    /// off: new clients may ask old servers.
+    pub(super) async fn gate_status(
+        &self,
+        request: FeatureGateStatusRequest,
+    ) -> Result<FeatureGateStatusResponse, Status> {
+        if request.features.iter().any(String::is_empty) {
+            let text = "a feature name is empty";
+            return Err(Status::new(Code::InvalidArgument, text));
+        }
+        if !request.is_server_feature && !request.serializable {
+            let barrier = self.member.linearizable().await;
+            barrier.map_err(|error| self.refuse(error))?;
+        }
+        let details = match request.is_server_feature {
+            true => self.server_details(),
+            false => self.cluster_details(),
+        };
+        let is_on = |name: &str| {
+            let known = details.iter().find(|detail| detail.name == name);
+            known.is_some_and(|detail| detail.enabled)
+        };
+        let features = match request.features.is_empty() {
+            true => {
+                let on = details.iter().filter(|detail| detail.enabled);
+                on.map(|detail| feature(&detail.name, true)).collect()
+            }
+            false => {
+                let asked = request.features.iter();
+                asked.map(|name| feature(name, is_on(name))).collect()
+            }
+        };
+        let is_wanted = |detail: &FeatureGateDetail| {
+            request.features.is_empty() || request.features.contains(&detail.name)
+        };
+        Ok(FeatureGateStatusResponse {
+            header: Some(self.member.header(self.member.reader().revision())),
+            is_server_feature: request.is_server_feature,
+            features,
+            details: match request.all_known {
+                true => details.into_iter().filter(is_wanted).collect(),
+                false => Vec::new(),
+            },
+        })
+    }
+
+    fn server_details(&self) -> Vec<FeatureGateDetail> {
+        let statuses = self.member.gates.statuses().into_iter();
+        statuses
+            .map(|status| detail(status, "server", Vec::new()))
+            .collect()
+    }
+
+    fn cluster_details(&self) -> Vec<FeatureGateDetail> {
+        let membership = self.member.membership.load();
+        let Some(version) = membership.cluster_version else {
+            return Vec::new();
+        };
+        let gates = &self.member.cluster_gates;
+        let decision = gates.decide(&membership, version);
+        let in_force = gates.in_force(&membership);
+        let statuses = gates
+            .specs()
+            .statuses(in_force, &decision, &members(&membership));
+        let votes = |name: &str| {
+            let decided = decision.features.iter().find(|it| it.name == name);
+            let votes = decided.map(|decided| decided.votes.iter()).into_iter();
+            let votes = votes.flatten().map(|vote| FeatureGateVote {
+                member_id: vote.member.0,
+                vote: word(vote.ballot).to_owned(),
+            });
+            votes.collect()
+        };
+        statuses
+            .into_iter()
+            .map(|status| {
+                let votes = votes(&status.name);
+                detail(status, "cluster", votes)
+            })
+            .collect()
+    }
+}
+
+fn feature(name: &str, enabled: bool) -> Feature {
+    Feature {
+        name: name.to_owned(),
+        enabled,
+    }
+}
+
+fn detail(status: GateStatus, level: &str, votes: Vec<FeatureGateVote>) -> FeatureGateDetail {
+    FeatureGateDetail {
+        name: status.name,
+        level: level.to_owned(),
+        enabled: status.enabled,
+        stage: status.stage.to_string(),
+        default: status.default,
+        locked: status.locked,
+        explicit: status.explicit,
+        source: status.source.to_string(),
+        reason: status.reason,
+        version_used: status.version_used.to_string(),
+        since_index: status.since_index.unwrap_or(0),
+        votes,
+    }
+}
+
+fn word(ballot: Ballot) -> &'static str {
+    match ballot {
+        Ballot::Explicit(true) => "true",
+        Ballot::Explicit(false) => "false",
+        Ballot::AllAlpha(true) => "AllAlpha=true",
+        Ballot::AllAlpha(false) => "AllAlpha=false",
+        Ballot::AllBeta(true) => "AllBeta=true",
+        Ballot::AllBeta(false) => "AllBeta=false",
+        Ballot::Abstained => "default",
+        Ballot::Learner => "learner",
+        Ballot::Unpublished => "unpublished",
+        Ballot::Foreign => "foreign",
+    }
+}
