@@ -69,7 +69,7 @@ pub(crate) fn replay(
         ..Default::default()
     };
     let mut metadata = Bytes::new();
-    let mut entries = Vec::new();
+    let mut kept = KeptEntries::after(from.index);
     let mut snapshot = None;
 
     while let Some((offset, record)) = records.next_record()? {
@@ -80,9 +80,7 @@ pub(crate) fn replay(
                 Ok(())
             }
             Record::State(state) => position.admit_state(&state),
-            Record::Entry(entry) => position
-                .admit_entry(&entry)
-                .and_then(|()| keep_newest(&mut entries, entry, from.index)),
+            Record::Entry(entry) => position.admit_entry(&entry).and_then(|()| kept.take(entry)),
             Record::Snapshot(found) => {
                 position.admit_snapshot(&found);
                 if found.index == from.index {
@@ -94,6 +92,7 @@ pub(crate) fn replay(
                             asked: from.term,
                         });
                     }
+                    kept.take_snapshot(&found);
                     snapshot = Some(found);
                 }
                 Ok(())
@@ -112,6 +111,11 @@ pub(crate) fn replay(
             index: from.index,
         });
     };
+    let entries = kept.finish().map_err(|violation| ReadError::Damaged {
+        file: records.file().to_owned(),
+        offset: records.end().0,
+        damage: Damage::Rule(violation),
+    })?;
     let (offset, crc) = records.end();
     Ok(Replay {
         recovered: Recovered {
@@ -128,35 +132,75 @@ pub(crate) fn replay(
     })
 }
 
-/// Puts an entry at its place behind `start_index`; it replaces what was there
-/// and everything after.
-fn keep_newest(
-    entries: &mut Vec<Entry>,
-    entry: Entry,
+/// The newest entry for each index behind the one the log is opened at.
+struct KeptEntries {
     start_index: u64,
-) -> Result<(), LogRuleViolation> {
-    if entry.index <= start_index {
-        return Ok(());
+    /// Term of the entry at `start_index`, if the log has or had one.
+    start_term: Option<u64>,
+    entries: Vec<Entry>,
+    /// Entries that do not follow. Harmless if something replaces them later: they belong to
+    /// the log from before a snapshot that was recorded, but not taken before a crash.
+    gap: Option<LogRuleViolation>,
+}
+
+impl KeptEntries {
+    fn after(start_index: u64) -> Self {
+        Self {
+            start_index,
+            start_term: None,
+            entries: Vec::new(),
+            gap: None,
+        }
     }
-    let kept = usize::try_from(entry.index - start_index - 1).unwrap_or(usize::MAX);
-    if kept > entries.len() {
-        return Err(LogRuleViolation::EntryGap {
-            index: entry.index,
-            last_index: start_index + entries.len() as u64,
-        });
+
+    /// Puts an entry at its place; it replaces what was there and everything after.
+    fn take(&mut self, entry: Entry) -> Result<(), LogRuleViolation> {
+        if entry.index <= self.start_index {
+            self.start_term = (entry.index == self.start_index).then_some(entry.term);
+            self.entries.clear();
+            self.gap = None;
+            return Ok(());
+        }
+        let kept = usize::try_from(entry.index - self.start_index - 1).unwrap_or(usize::MAX);
+        if kept > self.entries.len() {
+            self.gap.get_or_insert(LogRuleViolation::EntryGap {
+                index: entry.index,
+                last_index: self.start_index + self.entries.len() as u64,
+            });
+            return Ok(());
+        }
+        self.gap = None;
+        self.entries.truncate(kept);
+        if let Some(previous) = self.entries.last()
+            && previous.term > entry.term
+        {
+            return Err(LogRuleViolation::EntryTermDecreased {
+                index: entry.index,
+                term: entry.term,
+                previous_term: previous.term,
+            });
+        }
+        self.entries.push(entry);
+        Ok(())
     }
-    entries.truncate(kept);
-    if let Some(previous) = entries.last()
-        && previous.term > entry.term
-    {
-        return Err(LogRuleViolation::EntryTermDecreased {
-            index: entry.index,
-            term: entry.term,
-            previous_term: previous.term,
-        });
+
+    /// Over an entry of its own term the snapshot marks a place in the log. Otherwise it is
+    /// the leader's and takes the place of the whole log: what stands behind it in the
+    /// file's order of indexes is of another history.
+    fn take_snapshot(&mut self, snapshot: &Snapshot) {
+        if self.start_term != Some(snapshot.term) {
+            self.entries.clear();
+            self.gap = None;
+        }
+        self.start_term = Some(snapshot.term);
     }
-    entries.push(entry);
-    Ok(())
+
+    fn finish(self) -> Result<Vec<Entry>, LogRuleViolation> {
+        match self.gap {
+            Some(violation) => Err(violation),
+            None => Ok(self.entries),
+        }
+    }
 }
 
 /// The snapshots a log can be opened at, oldest first: those recorded whose

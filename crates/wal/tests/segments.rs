@@ -191,3 +191,63 @@ fn a_snapshot_ahead_of_the_log_stands_in_for_the_entries_it_covers() {
         "{from_start}"
     );
 }
+
+fn terms(entries: &[portunus_proto::raftpb::Entry]) -> Vec<(u64, u64)> {
+    entries.iter().map(|it| (it.index, it.term)).collect()
+}
+
+/// Raft throws its whole log away when it takes such a snapshot.
+#[test]
+fn a_snapshot_of_another_history_takes_the_place_of_what_stands_behind_it() {
+    let scratch = Scratch::new();
+    let mut wal = scratch.create();
+    let old: Vec<_> = (1..=5).map(|index| entry(1, index, "old")).collect();
+    wal.save(Some(&state(1, 1)), &old, true).unwrap();
+    wal.save_snapshot(&snapshot(3, 2)).unwrap();
+    wal.save(Some(&state(2, 3)), &[], true).unwrap();
+    drop(wal);
+
+    let from = SnapshotPoint { index: 3, term: 2 };
+    let (mut wal, recovered) = OPTIONS.open(&scratch.dir, from).unwrap();
+    assert_eq!(terms(&recovered.entries), []);
+    wal.save(None, &[entry(2, 4, "new")], true).unwrap();
+    drop(wal);
+    let (_, recovered) = OPTIONS.open(&scratch.dir, from).unwrap();
+    assert_eq!(terms(&recovered.entries), [(4, 2)]);
+}
+
+#[test]
+fn what_was_replaced_before_a_snapshot_does_not_come_back_behind_it() {
+    let scratch = Scratch::new();
+    let mut wal = scratch.create();
+    let old: Vec<_> = (1..=5).map(|index| entry(1, index, "old")).collect();
+    wal.save(Some(&state(1, 1)), &old, true).unwrap();
+    wal.save(Some(&state(2, 3)), &[entry(2, 3, "new")], true)
+        .unwrap();
+    wal.save_snapshot(&snapshot(3, 2)).unwrap();
+    drop(wal);
+
+    let from = SnapshotPoint { index: 3, term: 2 };
+    let (_, recovered) = OPTIONS.open(&scratch.dir, from).unwrap();
+    assert_eq!(terms(&recovered.entries), []);
+    let (_, recovered) = OPTIONS.open(&scratch.dir, START).unwrap();
+    assert_eq!(terms(&recovered.entries), [(1, 1), (2, 1), (3, 2)]);
+}
+
+/// A crash came after the record and before anything said that the snapshot was taken; the
+/// old log went on for a while.
+#[test]
+fn a_snapshot_that_was_not_taken_does_not_break_the_log_for_later() {
+    let scratch = Scratch::new();
+    let mut wal = scratch.create();
+    let old: Vec<_> = (1..=5).map(|index| entry(1, index, "old")).collect();
+    wal.save(Some(&state(1, 1)), &old, true).unwrap();
+    wal.save_snapshot(&snapshot(3, 2)).unwrap();
+    wal.save(None, &[entry(1, 6, "old")], true).unwrap();
+    let new: Vec<_> = (2..=4).map(|index| entry(2, index, "new")).collect();
+    wal.save(Some(&state(2, 3)), &new, true).unwrap();
+    drop(wal);
+    let from = SnapshotPoint { index: 3, term: 2 };
+    let (_, recovered) = OPTIONS.open(&scratch.dir, from).unwrap();
+    assert_eq!(terms(&recovered.entries), [(4, 2)]);
+}
