@@ -235,11 +235,13 @@ impl Applier {
             // Readers may wait for an index in the middle of a batch.
             self.member.applied.advance(position.0, position.1);
         }
-        self.answers.hand_out();
         if let Some((index, _)) = last {
+            // Before anybody is answered: raft refuses a second change of membership until
+            // it knows that the first is applied.
             self.member.consensus.applied(index);
             self.order_snapshot(index);
         }
+        self.answers.hand_out();
         let took = started.elapsed();
         if took > self.member.config.warning_apply_duration {
             self.member.metrics.slow_applies.inc();

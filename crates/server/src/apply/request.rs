@@ -305,7 +305,10 @@ impl Applier {
 
     /// Makes the decided values hold for every entry after this one.
     pub(super) fn bind_params(&mut self, index: u64) {
-        let view = self.member.cluster_gates.view(self.membership.params.as_ref());
+        let view = self
+            .member
+            .cluster_gates
+            .view(self.membership.params.as_ref());
         if let Some(params) = &self.membership.params {
             let on = params.features.iter().filter(|(_, enabled)| **enabled);
             let on: Vec<&str> = on.map(|(name, _)| name.as_str()).collect();

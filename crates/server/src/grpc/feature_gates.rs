@@ -2,10 +2,10 @@
 
 use portunus_gates::Status as GateStatus;
 use portunus_gates::cluster::Ballot;
+use portunus_proto::etcdserverpb::Feature;
 use portunus_proto::etcdserverpb::{
     FeatureGateDetail, FeatureGateStatusRequest, FeatureGateStatusResponse, FeatureGateVote,
 };
-use portunus_proto::etcdserverpb::Feature;
 use tonic::{Code, Status};
 
 use super::Api;

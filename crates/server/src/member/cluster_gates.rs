@@ -51,7 +51,9 @@ impl ClusterGates {
         params: Option<&ClusterParams>,
     ) -> ClusterGates {
         let features = own.cluster.clone();
-        let flags = flags.iter().map(|(name, value, _)| (name.to_owned(), value));
+        let flags = flags
+            .iter()
+            .map(|(name, value, _)| (name.to_owned(), value));
         ClusterGates {
             specs: own.cluster_specs(),
             is_on,
@@ -95,7 +97,12 @@ impl ClusterGates {
     /// What the leader should make of the members' words at a cluster version.
     pub fn decide(&self, membership: &Membership, version: MajorMinor) -> Decision {
         let members = members(membership);
-        cluster::decide(&self.specs, Some(version), &members, &self.previous(membership))
+        cluster::decide(
+            &self.specs,
+            Some(version),
+            &members,
+            &self.previous(membership),
+        )
     }
 
     /// The params to go with a cluster version, and whether they are a change.

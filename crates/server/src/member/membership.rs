@@ -7,9 +7,9 @@ use portunus_gates::MajorMinor;
 use portunus_gates::cluster::{AppliedParams, ClusterParams};
 use portunus_mvcc::Store;
 use portunus_mvcc::backend::{Bucket, meta};
+use portunus_proto::{EtcdError, etcdserverpb};
 use portunus_proto::{membershippb, raftpb};
 use prost::Message as _;
-use portunus_proto::{EtcdError, etcdserverpb};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 

@@ -183,7 +183,11 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let conf_state = conf_state(&store)?;
     let specs = own.cluster_specs();
     let warnings = specs
-        .check_flags(emulation, membership.cluster_version, &config.cluster_feature_gates)
+        .check_flags(
+            emulation,
+            membership.cluster_version,
+            &config.cluster_feature_gates,
+        )
         .map_err(StartError::ClusterGates)?;
     for warning in warnings {
         tracing::warn!("{warning}");

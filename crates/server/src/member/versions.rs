@@ -212,7 +212,9 @@ mod tests {
             (Some("3.8"), Some("3.6"), Some("3.8"), None),
         ] {
             let versions = lowest.map(|lowest| BTreeMap::from([(1, version(lowest))]));
-            let specs = crate::gates::OwnFeatures::declared().unwrap().cluster_specs();
+            let specs = crate::gates::OwnFeatures::declared()
+                .unwrap()
+                .cluster_specs();
             let membership = membership(current, target);
             let decided = next_version(&specs, &membership, versions.as_ref());
             assert_eq!(

@@ -148,16 +148,16 @@ impl Member {
             applied_index: self.backend.applied_index,
             conf_state: Some(self.backend.conf_state.clone()),
         };
-        let mut boot = match bootstrap::restart(&self.dir(), options, &position) {
+        let mut boot = match bootstrap::restart(self.dir(), options, &position) {
             Ok(boot) => boot,
             Err(RestartError::NoLog { .. } | RestartError::Blank { .. })
                 if position.applied_index == 0 =>
             {
                 let first = match &self.origin {
                     Origin::Founder { name } => {
-                        bootstrap::new_cluster(&self.dir(), options, name, around.founders, TOKEN)
+                        bootstrap::new_cluster(self.dir(), options, name, around.founders, TOKEN)
                     }
-                    Origin::Joiner { identity } => bootstrap::join(&self.dir(), options, *identity),
+                    Origin::Joiner { identity } => bootstrap::join(self.dir(), options, *identity),
                 };
                 first.map_err(|source| Violation::FirstStart { id, source })?
             }
@@ -203,13 +203,13 @@ impl Member {
     fn plant_in_boot(&self, boot: &mut Boot, bug: Option<PlantedBug>) {
         match bug {
             Some(PlantedBug::ForgetsVote) => boot.initial.hard_state.vote = 0,
-            Some(PlantedBug::CutsWholeRecord) => {
-                if boot.initial.last_index() > self.backend.applied_index {
-                    boot.initial.entries.pop();
-                    let last = boot.initial.last_index();
-                    let commit = &mut boot.initial.hard_state.commit;
-                    *commit = last.min(*commit);
-                }
+            Some(PlantedBug::CutsWholeRecord)
+                if boot.initial.last_index() > self.backend.applied_index =>
+            {
+                boot.initial.entries.pop();
+                let last = boot.initial.last_index();
+                let commit = &mut boot.initial.hard_state.commit;
+                *commit = last.min(*commit);
             }
             _ => {}
         }
@@ -217,7 +217,7 @@ impl Member {
 
     /// A crash may have come between taking a snapshot and installing it.
     fn install_pending(&mut self) {
-        let snapshots = valid_snapshots(&self.dir()).unwrap_or_default();
+        let snapshots = valid_snapshots(self.dir()).unwrap_or_default();
         let newest = snapshots
             .iter()
             .rev()
@@ -632,7 +632,8 @@ impl Running {
         if entry.r#type() == EntryType::EntryConfChange {
             let change = ConfChange::decode(entry.data.clone()).unwrap_or_default();
             let change = self.image.judge(&change);
-            let is_skipped = around.bug == Some(PlantedBug::SkipsConfChange) && index % 3 == 0;
+            let is_skipped =
+                around.bug == Some(PlantedBug::SkipsConfChange) && index.is_multiple_of(3);
             // As the handle does: the engine is turned before and after.
             self.turn(shadow, around)?;
             if !is_skipped {

@@ -762,12 +762,12 @@ impl<'a> World<'a> {
         let Some(newest) = self.newest_image().cloned() else {
             return;
         };
-        for removed in newest.removed.iter().copied() {
+        for removed in newest.removed.iter() {
             let is_known = newest.members().all(|id| {
                 let member = self.members.get(&id);
-                member.is_some_and(|it| it.backend.removed.contains(&removed))
+                member.is_some_and(|it| it.backend.removed.contains(removed))
             });
-            if let Some(member) = self.members.get_mut(&removed)
+            if let Some(member) = self.members.get_mut(removed)
                 && is_known
                 && !member.is_gone
             {
