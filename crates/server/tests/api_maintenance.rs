@@ -169,10 +169,11 @@ async fn leadership_and_downgrades() {
     let (_guard, _server, mut clients) = started(&[]).await;
     let own = status(&mut clients).await.leader;
     let maintenance = &mut clients.maintenance;
-    maintenance
+    let moved = maintenance
         .move_leader(MoveLeaderRequest { target_id: own })
         .await
         .unwrap();
+    assert_eq!(moved.into_inner().header, None);
     assert_eq!(
         refusal(
             maintenance

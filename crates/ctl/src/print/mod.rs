@@ -11,6 +11,8 @@ mod simple;
 mod table;
 
 #[cfg(test)]
+mod golden_cluster_tests;
+#[cfg(test)]
 mod golden_tests;
 
 pub use answer::{Answer, EndpointHashKv, EndpointHealth, EndpointStatus};

@@ -119,9 +119,11 @@ impl Member {
                 tokio::time::sleep(LEADER_RETRY).await;
             }
         };
-        patience::within(timeout, attempts)
-            .await
-            .unwrap_or(Err(EtcdError::Timeout))
+        match patience::within(timeout, attempts).await {
+            Some(outcome) => outcome,
+            None if self.consensus.status().leader == 0 => Err(EtcdError::NoLeader),
+            None => Err(EtcdError::Timeout),
+        }
     }
 
     /// The same, on the leader.
