@@ -9,21 +9,34 @@ use super::violation::Violation;
 
 /// What happened in a run. A fault that never happens proves nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it")]
 pub struct Report {
+    /// Steps of the simulation.
     pub events: u64,
+    /// Entries committed.
     pub committed: u64,
+    /// Proposals whose proposer heard of them.
     pub acknowledged: u64,
+    /// Reads answered.
     pub reads: u64,
+    /// Leaders elected.
     pub elections: u64,
+    /// Members that lost power.
     pub crashes: u64,
+    /// Of these, in the middle of a write.
     pub crashes_in_write: u64,
+    /// Of these, while they were starting.
     pub crashes_in_start: u64,
+    /// Times the network fell apart.
     pub partitions: u64,
+    /// Messages that never arrived.
     pub lost_messages: u64,
+    /// Snapshots for members that lagged.
     pub snapshots_sent: u64,
+    /// Logs shortened.
     pub compactions: u64,
+    /// Members added.
     pub members_added: u64,
+    /// Members removed.
     pub members_gone: u64,
 }
 

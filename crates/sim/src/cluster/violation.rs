@@ -6,11 +6,14 @@ use portunus_proto::raftpb::ConfState;
 use portunus_wal::WriteError;
 use thiserror::Error;
 
+/// Short, because it is everywhere.
+pub type Violation = ViolationError;
+
 /// A rule that was broken. Ids are raft's.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-#[allow(missing_docs, reason = "the messages say what the fields are")]
-pub enum Violation {
+#[allow(missing_docs)] // the messages say what the fields are
+pub enum ViolationError {
     #[error("{one:x} and {other:x} both lead term {term}")]
     TwoLeaders { term: u64, one: u64, other: u64 },
     #[error("{id:x} leads term {term} without the committed entry {index}")]
@@ -83,7 +86,7 @@ pub enum Violation {
     NotLive { ticks: u64, why: String },
 }
 
-impl Violation {
+impl ViolationError {
     /// A disk without power explains it.
     pub(super) fn is_of_disk(&self) -> bool {
         matches!(
