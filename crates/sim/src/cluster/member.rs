@@ -590,7 +590,7 @@ impl Running {
             if let Some(snapshot) = &job.snapshot {
                 self.wal.sync()?;
                 shadow.synced(self.wal.hard_state(), self.wal.last_index());
-                shadow.wrote_snapshot(snapshot.index);
+                shadow.wrote_snapshot();
                 self.wal.save_snapshot(&walpb::Snapshot {
                     index: snapshot.index,
                     term: snapshot.term,

@@ -11,10 +11,8 @@ enum Written {
         index: u64,
         term: u64,
     },
-    /// Stands in for everything before it.
-    Snapshot {
-        index: u64,
-    },
+    /// The leader's, which takes the place of everything before it.
+    Snapshot,
 }
 
 /// The log as synced, and what was added since.
@@ -32,11 +30,7 @@ fn add(terms: &mut BTreeMap<u64, u64>, written: Written) {
             terms.split_off(&index);
             terms.insert(index, term);
         }
-        Written::Snapshot { index } => {
-            if terms.last_key_value().is_none_or(|(last, _)| *last < index) {
-                terms.clear();
-            }
-        }
+        Written::Snapshot => terms.clear(),
     }
 }
 
@@ -49,8 +43,8 @@ impl Shadow {
         self.unsynced.extend(added);
     }
 
-    pub(super) fn wrote_snapshot(&mut self, index: u64) {
-        self.unsynced.push(Written::Snapshot { index });
+    pub(super) fn wrote_snapshot(&mut self) {
+        self.unsynced.push(Written::Snapshot);
     }
 
     /// The disk says that everything is durable.

@@ -1,0 +1,161 @@
+//! Simulated clusters in every test run, and the proof that they find what they are for.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
+
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use portunus_sim::cluster::{Class, PlantedBug, Report, Scenario, run, run_with_trace, shrink};
+
+const SEEDS: u64 = 2_000;
+/// A planted bug that survives so many seeds would survive for good.
+const SEEDS_PER_BUG_MAX: u64 = 1_500;
+
+/// The first failing seed of a range, played on all cores.
+fn play(seeds: u64, bug: Option<PlantedBug>) -> Result<Report, String> {
+    let next = AtomicU64::new(0);
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let results = thread::scope(|scope| {
+        let play_some = || {
+            let mut sum = Report::default();
+            loop {
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                if seed >= seeds {
+                    return Ok(sum);
+                }
+                match run(&Scenario::from_seed(seed), bug) {
+                    Ok(report) => sum += report,
+                    Err(failure) => {
+                        // The others need not go on.
+                        next.store(seeds, Ordering::Relaxed);
+                        return Err(format!("{failure}: {}", failure.violation.chain()));
+                    }
+                }
+            }
+        };
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(play_some)).collect();
+        let joined = workers.into_iter().map(|worker| worker.join().unwrap());
+        joined.collect::<Vec<_>>()
+    });
+    let mut sum = Report::default();
+    for result in results {
+        sum += result?;
+    }
+    Ok(sum)
+}
+
+/// `cargo run --release -p portunus-sim --bin simulate -- --seed N` shows a failure in full.
+#[test]
+fn whatever_happens_members_agree_and_come_together_again() {
+    let sum = play(SEEDS, None).unwrap_or_else(|failure| panic!("{failure}"));
+    // A fault that does not happen proves nothing.
+    let Report {
+        events: _,
+        committed,
+        acknowledged,
+        reads,
+        elections,
+        crashes: _,
+        crashes_in_write,
+        crashes_in_start,
+        partitions,
+        lost_messages,
+        snapshots_sent,
+        compactions,
+        members_added,
+        members_gone,
+    } = sum;
+    for (count, least) in [
+        (committed, 100_000),
+        (acknowledged, 50_000),
+        (reads, 10_000),
+        (elections, 2_000),
+        (crashes_in_write, 1_000),
+        (crashes_in_start, 50),
+        (partitions, 1_000),
+        (lost_messages, 50_000),
+        (snapshots_sent, 300),
+        (compactions, 3_000),
+        (members_added, 200),
+        (members_gone, 100),
+    ] {
+        assert!(count >= least, "too little happens: {sum}");
+    }
+}
+
+#[test]
+fn every_planted_bug_is_found() {
+    let survivors: Vec<_> = PlantedBug::ALL
+        .into_iter()
+        .filter(|bug| match play(SEEDS_PER_BUG_MAX, Some(*bug)) {
+            Ok(_) => true,
+            Err(found) => {
+                println!("{bug:?}: {found}");
+                false
+            }
+        })
+        .collect();
+    assert_eq!(survivors, []);
+}
+
+#[test]
+fn a_run_is_a_function_of_its_scenario() {
+    let told = |seed| {
+        let mut lines = Vec::new();
+        let result = run_with_trace(&Scenario::from_seed(seed), None, &mut |line| {
+            lines.push(line);
+        });
+        (lines, result.unwrap())
+    };
+    for seed in 0..20 {
+        assert_eq!(told(seed), told(seed), "seed {seed}");
+        assert_eq!(told(seed).1, run(&Scenario::from_seed(seed), None).unwrap());
+    }
+}
+
+#[test]
+fn a_failure_is_made_simpler_and_still_fails() {
+    let bug = Some(PlantedBug::NeverSyncs);
+    let seed = (0..).find(|seed| run(&Scenario::from_seed(*seed), bug).is_err());
+    let scenario = Scenario::from_seed(seed.unwrap());
+    let (smallest, removed) = shrink(&scenario, bug);
+    assert!(run(&smallest, bug).is_err());
+    let mut expected = scenario.clone().without(&removed);
+    expected.fault_ticks = smallest.fault_ticks;
+    assert_eq!(smallest, expected);
+    assert!(smallest.fault_ticks <= scenario.fault_ticks);
+}
+
+#[test]
+fn classes_of_faults_read_as_they_are_written() {
+    for (class, name) in Class::ALL {
+        assert_eq!(class.to_string(), name);
+        assert_eq!(name.parse(), Ok(class));
+    }
+    assert!("weather".parse::<Class>().is_err());
+}
+
+#[test]
+fn the_command_plays_many_seeds_or_tells_one() {
+    let simulate = |args: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_simulate"))
+            .args(args)
+            .output()
+            .unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout).unwrap(),
+        )
+    };
+    let (code, stdout) = simulate(&["--seeds", "5", "--without", "loss,crash"]);
+    assert_eq!(code, Some(0));
+    assert!(
+        stdout.starts_with("no rule was broken in 5 seeds"),
+        "{stdout}"
+    );
+    let (code, stdout) = simulate(&["--seed", "3", "--ticks", "20"]);
+    assert_eq!(code, Some(0));
+    assert!(stdout.contains("no more faults"), "{stdout}");
+    let (code, _) = simulate(&["--seed", "3", "--without", "weather"]);
+    assert_eq!(code, Some(2));
+}
