@@ -3,96 +3,167 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use portunus_proto::etcdserverpb::kv_client::KvClient;
 use portunus_proto::etcdserverpb::{
     PutRequest, RangeRequest, RequestOp, TxnRequest, request_op::Request as Op,
 };
-use tonic::Status;
-use tonic::transport::{Channel, Endpoint};
+use prost::Message;
+use thiserror::Error;
+use tokio::task::JoinSet;
 
-/// Bytes of every value.
+use crate::wire::{Connection, Event, MESSAGE_BYTES_MAX, Method, WireError};
+
+/// Bytes of every value but those of the long list.
 pub const VALUE_BYTES: usize = 256;
 
 /// Puts in one transaction while filling a store; below etcd's default limit of 128.
-const PUTS_PER_FILL: usize = 100;
+pub const PUTS_PER_FILL: usize = 100;
+
+/// What a put needs besides its value, at most.
+const PUT_OVERHEAD_BYTES: usize = 64;
+
+/// Connections that fill a store, and transactions under way on each.
+const FILLING_CONNECTIONS: usize = 4;
+const FILLS_UNDER_WAY: usize = 8;
 
 /// A server that takes a connection answers this, or is not ready yet.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Connections to one server, handed to clients in turn.
-#[derive(Debug, Clone)]
-pub struct Connections {
-    channels: Vec<Channel>,
+/// A store that could not be filled.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+#[allow(missing_docs)] // the fields are the ones the messages print
+pub enum FillError {
+    /// The connection broke.
+    #[error("the store could not be filled")]
+    Wire(#[from] WireError),
+    /// The server would not take the keys.
+    #[error("{refused} transactions that fill the store were refused")]
+    Refused { refused: u64 },
 }
 
-impl Connections {
-    /// Opens all of them, one TCP connection each.
-    pub async fn open(
-        endpoint: &str,
-        count: usize,
-    ) -> Result<Connections, tonic::transport::Error> {
-        let endpoint = Endpoint::from_shared(endpoint.to_owned())?.tcp_nodelay(true);
-        let mut channels = Vec::with_capacity(count);
-        for _ in 0..count.max(1) {
-            channels.push(endpoint.connect().await?);
+/// Opens so many connections.
+pub async fn connect(address: &str, count: usize) -> Result<Vec<Connection>, WireError> {
+    let mut connections = Vec::with_capacity(count);
+    for _ in 0..count.max(1) {
+        connections.push(Connection::open(address).await?);
+    }
+    Ok(connections)
+}
+
+/// Whether a linearizable read is answered, which takes a leader.
+pub async fn is_answering(address: &str) -> bool {
+    let read = RangeRequest {
+        key: key(0),
+        ..RangeRequest::default()
+    };
+    let answer = async {
+        let mut connection = Connection::open(address).await?;
+        connection.call(Method::Range, &read.encode_to_vec()).await
+    };
+    let answer = tokio::time::timeout(ANSWER_TIME_MAX, answer).await;
+    matches!(answer, Ok(Ok(Some(_))))
+}
+
+/// Writes keys 0 to `keys`, so that reads find something. Many transactions are under way
+/// at a time, because a million keys are many.
+pub async fn fill(address: &str, keys: usize, value_bytes: usize) -> Result<(), FillError> {
+    let mut fillers = JoinSet::new();
+    for (number, connection) in connect(address, FILLING_CONNECTIONS)
+        .await?
+        .into_iter()
+        .enumerate()
+    {
+        fillers.spawn(fill_share(connection, number, keys, value_bytes));
+    }
+    while let Some(filled) = fillers.join_next().await {
+        match filled {
+            Ok(filled) => filled?,
+            Err(ended) => return Err(WireError::Socket(ended.into()).into()),
         }
-        Ok(Connections { channels })
     }
+    Ok(())
+}
 
-    /// The connection of the client with this number.
-    #[must_use]
-    pub fn of_client(&self, client: usize) -> Channel {
-        self.channels[client % self.channels.len()].clone()
-    }
-
-    /// How many there are.
-    #[must_use]
-    pub fn count(&self) -> usize {
-        self.channels.len()
-    }
-
-    /// Whether a linearizable read is answered, which takes a leader.
-    pub async fn answers(&self) -> bool {
-        let read = RangeRequest {
-            key: key(0),
-            ..RangeRequest::default()
-        };
-        let mut kv = KvClient::new(self.of_client(0));
-        tokio::time::timeout(ANSWER_TIME_MAX, kv.range(read))
-            .await
-            .is_ok_and(|answer| answer.is_ok())
-    }
-
-    /// Writes keys 0 to `keys`, so that reads find something.
-    pub async fn fill(&self, keys: usize) -> Result<(), Status> {
-        let mut kv = KvClient::new(self.of_client(0));
-        let mut from = 0;
-        while from < keys {
-            let to = keys.min(from + PUTS_PER_FILL);
-            let puts = (from..to).map(|number| RequestOp {
-                request: Some(Op::RequestPut(put_of(number))),
-            });
-            kv.txn(TxnRequest {
-                success: puts.collect(),
-                ..TxnRequest::default()
-            })
-            .await?;
-            from = to;
+async fn fill_share(
+    mut connection: Connection,
+    share: usize,
+    keys: usize,
+    value_bytes: usize,
+) -> Result<(), FillError> {
+    let puts = PUTS_PER_FILL.min(MESSAGE_BYTES_MAX / (value_bytes + PUT_OVERHEAD_BYTES));
+    let mut starts = (share * puts..keys).step_by(FILLING_CONNECTIONS * puts);
+    let (mut under_way, mut answered, mut ended) = (0, 0_u64, 0_u64);
+    loop {
+        while under_way < FILLS_UNDER_WAY
+            && let Some(from) = starts.next()
+        {
+            let batch = puts_of(from..keys.min(from + puts), value_bytes);
+            connection.request(Method::Txn, &batch.encode_to_vec());
+            under_way += 1;
         }
-        Ok(())
+        if under_way == 0 {
+            break;
+        }
+        connection.flush().await?;
+        connection.receive().await?;
+        while let Some(event) = connection.next_event() {
+            match event {
+                Event::Message(..) => answered += 1,
+                Event::End(_) => {
+                    ended += 1;
+                    under_way -= 1;
+                }
+            }
+        }
+    }
+    match ended.saturating_sub(answered) {
+        0 => Ok(()),
+        refused => Err(FillError::Refused { refused }),
     }
 }
+
+/// One transaction that puts all of these.
+#[must_use]
+pub fn puts_of(numbers: std::ops::Range<usize>, value_bytes: usize) -> TxnRequest {
+    let puts = numbers.map(|number| RequestOp {
+        request: Some(Op::RequestPut(PutRequest {
+            key: key(number),
+            value: value(value_bytes),
+            ..PutRequest::default()
+        })),
+    });
+    TxnRequest {
+        success: puts.collect(),
+        ..TxnRequest::default()
+    }
+}
+
+/// All keys begin with this.
+pub const PREFIX: &[u8] = b"/registry/bench/";
+/// The first key behind all keys with the prefix.
+pub const PREFIX_END: &[u8] = b"/registry/bench0";
+
+const KEY_DIGITS: usize = 10;
 
 /// The key with this number. Their order is that of the numbers.
 #[must_use]
 pub fn key(number: usize) -> Bytes {
-    Bytes::from(format!("/registry/bench/{number:08}"))
+    let mut text = [b'0'; PREFIX.len() + KEY_DIGITS];
+    text[..PREFIX.len()].copy_from_slice(PREFIX);
+    let mut rest = number;
+    // By hand: formatting would be a visible part of the cost of a request.
+    for digit in text[PREFIX.len()..].iter_mut().rev() {
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    Bytes::copy_from_slice(&text)
 }
 
-/// A value of the usual length.
+/// A value of this length, up to 4 KiB.
 #[must_use]
-pub fn value() -> Bytes {
-    Bytes::from_static(&[b'v'; VALUE_BYTES])
+pub fn value(bytes: usize) -> Bytes {
+    static LONGEST: [u8; 4096] = [b'v'; 4096];
+    Bytes::from_static(&LONGEST[..bytes.min(LONGEST.len())])
 }
 
 /// A put of the key with this number.
@@ -100,7 +171,7 @@ pub fn value() -> Bytes {
 pub fn put_of(number: usize) -> PutRequest {
     PutRequest {
         key: key(number),
-        value: value(),
+        value: value(VALUE_BYTES),
         ..PutRequest::default()
     }
 }
@@ -136,8 +207,19 @@ mod tests {
 
     #[test]
     fn keys_are_ordered_like_their_numbers() {
+        assert_eq!(key(1203), "/registry/bench/0000001203");
         assert!(key(9) < key(10));
         assert!(key(99_999) < key(100_000));
+        assert!(key(0).starts_with(PREFIX));
+        assert!(PREFIX_END > &key(9_999_999_999)[..]);
+    }
+
+    #[test]
+    fn a_fill_fits_into_one_message() {
+        for value_bytes in [VALUE_BYTES, 1024, 4096] {
+            let puts = PUTS_PER_FILL.min(MESSAGE_BYTES_MAX / (value_bytes + PUT_OVERHEAD_BYTES));
+            assert!(puts_of(0..puts, value_bytes).encoded_len() <= MESSAGE_BYTES_MAX);
+        }
     }
 
     #[test]

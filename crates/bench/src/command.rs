@@ -4,10 +4,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, io};
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
+use portunus_peers::Tool;
 use thiserror::Error;
 
 use crate::compare::{self, Plan};
+use crate::lines::Line;
+use crate::machine::Machine;
 use crate::report::Report;
 use crate::server::{Program, ServerError};
 use crate::workload::{self, Scale, Workload, WorkloadError};
@@ -16,7 +19,8 @@ use crate::workload::{self, Scale, Workload, WorkloadError};
 #[derive(Debug, Parser)]
 #[command(name = "compare", version)]
 pub struct Command {
-    /// The etcd binary to compare with
+    /// The etcd binary to compare with; without it, PORTUNUS_ETCD, then PATH, then the one
+    /// that scripts/go-etcd has built
     #[arg(long, value_name = "PATH")]
     peer: Option<PathBuf>,
     /// The Portunus binary; without it, the one beside this program
@@ -34,10 +38,28 @@ pub struct Command {
     /// Also write every sample of every round to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Run everything once and very shortly, only to see that it works
+    /// What to print
+    #[arg(short, long, value_enum, default_value_t = Format::Table)]
+    write_out: Format,
+    /// All that matters in ten minutes: short measurements, and the big store only once
     #[arg(long)]
+    quick: bool,
+    /// Run everything once and very shortly, only to see that it works
+    #[arg(long, conflicts_with = "quick")]
     smoke: bool,
 }
+
+/// How results are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people
+    Table,
+    /// One JSON object per line and workload
+    Json,
+}
+
+/// Measured time of each workload when there is little time.
+const QUICK_MILLISECONDS: u64 = 2500;
 
 /// Why there is no comparison.
 #[derive(Debug, Error)]
@@ -67,13 +89,13 @@ impl Command {
     /// Runs what was asked for and prints tables to stdout.
     pub async fn run(self) -> Result<(), CommandError> {
         let plan = self.plan()?;
-        let report = compare::run(&plan).await?;
-        if plan.is_smoke {
-            println!("A smoke run: everything ran, the figures mean nothing.\n");
+        let machine = Machine::here();
+        match self.write_out {
+            Format::Table => println!("{machine}\n"),
+            Format::Json => eprintln!("{machine}"),
         }
-        for outcome in &report.outcomes {
-            println!("{}", outcome.table());
-        }
+        let report = compare::run(&plan, machine).await?;
+        self.print(&report);
         if let Some(path) = &self.json {
             write_json(path, &report)?;
         }
@@ -82,6 +104,21 @@ impl Command {
         match samples.map(|sample| sample.failures).sum() {
             0 => Ok(()),
             count => Err(CommandError::RequestsFailed { count }),
+        }
+    }
+
+    fn print(&self, report: &Report) {
+        if self.write_out == Format::Json {
+            for line in report.outcomes.iter().filter_map(Line::of) {
+                println!("{}", serde_json::to_string(&line).unwrap_or_default());
+            }
+            return;
+        }
+        if report.is_smoke {
+            println!("A smoke run: everything ran, the figures mean nothing.\n");
+        }
+        for outcome in &report.outcomes {
+            println!("{}", outcome.table());
         }
     }
 
@@ -95,6 +132,8 @@ impl Command {
         let programs: Vec<Program> = self.peer_program().into_iter().chain([portunus]).collect();
         let scale = if self.smoke {
             Scale::smoke()
+        } else if self.quick {
+            Scale::full(Duration::from_millis(QUICK_MILLISECONDS))
         } else {
             Scale::full(Duration::from_secs(self.seconds))
         };
@@ -107,23 +146,30 @@ impl Command {
             workloads,
             rounds: usize::try_from(rounds).unwrap_or(usize::MAX),
             scale,
+            is_quick: self.quick,
             is_smoke: self.smoke,
         })
     }
 
     /// The etcd to compare with, or a loud word that there is none.
     fn peer_program(&self) -> Option<Program> {
-        let why = match &self.peer {
-            None => "--peer was not given".to_owned(),
-            Some(path) => match Program::at(path, "etcd") {
-                Ok(program) => return Some(program),
-                Err(error) => error.to_string(),
-            },
+        let path = match &self.peer {
+            Some(path) => Ok(path.clone()),
+            None => portunus_peers::find_ready(Tool::Etcd).map_err(|error| error.to_string()),
+        };
+        let program =
+            path.and_then(|path| Program::at(&path, "etcd").map_err(|error| error.to_string()));
+        let why = match program {
+            Ok(program) => return Some(program),
+            Err(why) => why,
         };
         eprintln!("!!");
         eprintln!("!! NO ETCD TO COMPARE WITH: {why}.");
         eprintln!("!! Only Portunus is measured; bare figures say more about this machine.");
-        eprintln!("!! docs/benchmarks.md says how to get a binary.");
+        eprintln!(
+            "!! Run {} to get it, or give --peer.",
+            portunus_peers::SCRIPT
+        );
         eprintln!("!!");
         None
     }
@@ -145,8 +191,10 @@ fn workloads_meant(words: &[String]) -> Result<Vec<Workload>, CommandError> {
         }
     }
     let is_meant =
-        |load: &&Workload| words.is_empty() || words.iter().any(|word| load.is_meant_by(word));
-    Ok(workload::ALL.iter().filter(is_meant).copied().collect())
+        |load: &Workload| words.is_empty() || words.iter().any(|word| load.is_meant_by(word));
+    // Whole groups: one that goes on with a server needs those before it.
+    let groups = workload::groups(workload::ALL).filter(|group| group.iter().any(is_meant));
+    Ok(groups.flatten().copied().collect())
 }
 
 fn write_json(path: &Path, report: &Report) -> Result<(), CommandError> {
@@ -166,6 +214,20 @@ mod tests {
     #[test]
     fn without_words_everything_runs_in_order() {
         assert_eq!(workloads_meant(&[]).unwrap().len(), workload::ALL.len());
+    }
+
+    #[test]
+    fn a_workload_brings_those_it_goes_on_from() {
+        let meant = workloads_meant(&["big-asked".to_owned(), "get".to_owned()]).unwrap();
+        let names: Vec<&str> = meant.iter().map(|workload| workload.name).collect();
+        let expected = [
+            "get",
+            "get-serializable",
+            "big-load",
+            "big-killed",
+            "big-asked",
+        ];
+        assert_eq!(names, expected);
     }
 
     #[test]

@@ -3,9 +3,10 @@
 //! Within a round both servers meet the same workload right after each other, and who is
 //! first alternates; so what the machine does meanwhile hits both about alike.
 
+use crate::machine::Machine;
 use crate::report::{Outcome, Report, Sample, ServerSamples};
 use crate::server::{Program, Server};
-use crate::workload::{Scale, Workload, WorkloadError};
+use crate::workload::{Scale, Workload, WorkloadError, groups};
 
 /// What to run.
 #[derive(Debug)]
@@ -18,12 +19,14 @@ pub struct Plan {
     pub rounds: usize,
     /// How much.
     pub scale: Scale,
+    /// Whether workloads that take long run in the first round only.
+    pub is_quick: bool,
     /// Whether the figures mean nothing.
     pub is_smoke: bool,
 }
 
 /// Runs everything, with a line on stderr for each measurement.
-pub async fn run(plan: &Plan) -> Result<Report, WorkloadError> {
+pub async fn run(plan: &Plan, machine: Machine) -> Result<Report, WorkloadError> {
     let mut outcomes: Vec<Outcome> = plan
         .workloads
         .iter()
@@ -31,29 +34,40 @@ pub async fn run(plan: &Plan) -> Result<Report, WorkloadError> {
             workload: workload.name,
             title: workload.title,
             unit: workload.unit,
+            clients: workload.clients.min(plan.scale.clients_max),
             servers: plan.programs.iter().map(no_samples).collect(),
         })
         .collect();
     for round in 0..plan.rounds {
-        for (workload, outcome) in plan.workloads.iter().zip(&mut outcomes) {
+        let mut first = 0;
+        for group in groups(&plan.workloads) {
+            let outcomes = &mut outcomes[first..first + group.len()];
+            first += group.len();
+            if plan.is_quick && round > 0 && group.iter().any(|workload| workload.is_long) {
+                continue;
+            }
             for turn in 0..plan.programs.len() {
                 let at = (turn + round) % plan.programs.len();
                 let program = &plan.programs[at];
-                let sample = measure(workload, program, &plan.scale).await?;
-                eprintln!(
-                    "round {}/{}  {:<17} {:<15} {}",
-                    round + 1,
-                    plan.rounds,
-                    workload.name,
-                    program.label,
-                    summary(&sample, workload.unit)
-                );
-                outcome.servers[at].samples.push(sample);
+                let mut server = Server::start(program).await?;
+                for (workload, outcome) in group.iter().zip(outcomes.iter_mut()) {
+                    let sample = workload.run(&mut server, &plan.scale).await?;
+                    eprintln!(
+                        "round {}/{}  {:<17} {:<15} {}",
+                        round + 1,
+                        plan.rounds,
+                        workload.name,
+                        program.label,
+                        summary(&sample, workload.unit)
+                    );
+                    outcome.servers[at].samples.push(sample);
+                }
+                server.stop().await?;
             }
         }
     }
     Ok(Report {
-        cores: std::thread::available_parallelism().map_or(1, usize::from),
+        machine,
         rounds: plan.rounds,
         measured_seconds: plan.scale.pace.measured.as_secs_f64(),
         is_smoke: plan.is_smoke,
@@ -66,17 +80,6 @@ fn no_samples(program: &Program) -> ServerSamples {
         server: program.label.clone(),
         samples: Vec::new(),
     }
-}
-
-async fn measure(
-    workload: &Workload,
-    program: &Program,
-    scale: &Scale,
-) -> Result<Sample, WorkloadError> {
-    let mut server = Server::start(program).await?;
-    let sample = workload.run(&mut server, scale).await?;
-    server.stop().await?;
-    Ok(sample)
 }
 
 fn summary(sample: &Sample, unit: &str) -> String {

@@ -3,19 +3,25 @@
 //! ```text
 //!  command ──▶ compare ──▶ for each round, workload and server:
 //!                            server    start it, fresh
-//!                            workload  fill it, load it   (client: connections, keys)
+//!                            workload  fill it, load it   (client: keys; wire: gRPC, cheaply;
+//!                                                          closed_loop: many clients; answer)
 //!                            window    when to count      (usage: CPU and memory of a process)
-//!                            report    samples ──▶ tables, JSON
+//!                            report    samples ──▶ tables (lines: JSON; machine: where it ran)
 //! ```
 //!
 //! Called by the `compare` binary. It never looks into a server: everything is measured
 //! from outside, over the wire and from `/proc`, and alike for both.
 
+pub mod answer;
 pub mod client;
+pub mod closed_loop;
 pub mod command;
 pub mod compare;
+pub mod lines;
+pub mod machine;
 pub mod report;
 pub mod server;
 pub mod usage;
 pub mod window;
+pub mod wire;
 pub mod workload;

@@ -7,7 +7,11 @@ use clap::Parser;
 use portunus_bench::command::Command;
 
 fn main() -> ExitCode {
-    let runtime = match tokio::runtime::Runtime::new() {
+    // One thread: the server needs the other cores, and threads would only wake each other.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("compare: no runtime could be started: {error}");

@@ -6,6 +6,8 @@
 
 use serde::Serialize;
 
+use crate::machine::Machine;
+use crate::usage::Memory;
 use crate::window::{Seen, Spent};
 
 /// One workload on one server in one round.
@@ -25,6 +27,10 @@ pub struct Sample {
     pub client_cpu_us_per_operation: Option<f64>,
     /// Memory of the server afterwards.
     pub resident_bytes: u64,
+    /// The most memory it ever had.
+    pub peak_resident_bytes: u64,
+    /// What the disk wrote for one operation, if anything.
+    pub written_bytes_per_operation: Option<f64>,
     /// Requests that failed.
     pub failures: u64,
     /// The first of them.
@@ -34,21 +40,24 @@ pub struct Sample {
 impl Sample {
     /// From what clients saw and what it cost.
     #[must_use]
-    pub fn of(seen: Seen, spent: Spent, resident_bytes: u64) -> Sample {
+    pub fn of(seen: Seen, spent: Spent, memory: Memory) -> Sample {
         let mut latencies_us = seen.latencies_us;
         latencies_us.sort_unstable();
-        let operations = latencies_us.len() as u64;
-        let per_operation = |cpu: std::time::Duration| {
-            (operations > 0).then(|| cpu.as_secs_f64() * 1e6 / operations as f64)
-        };
+        let operations = latencies_us.len() as u64 + seen.bulk_operations;
+        let per_operation = |total: f64| (operations > 0).then(|| total / operations as f64);
+        let cpu_us = |cpu: std::time::Duration| cpu.as_secs_f64() * 1e6;
+        let written_bytes = spent.disk_written_bytes.filter(|bytes| *bytes > 0);
         Sample {
             operations,
             per_second: operations as f64 / spent.elapsed.as_secs_f64().max(f64::MIN_POSITIVE),
             p50_us: percentile(&latencies_us, 50),
             p99_us: percentile(&latencies_us, 99),
-            server_cpu_us_per_operation: per_operation(spent.server_cpu),
-            client_cpu_us_per_operation: per_operation(spent.client_cpu),
-            resident_bytes,
+            server_cpu_us_per_operation: per_operation(cpu_us(spent.server_cpu)),
+            client_cpu_us_per_operation: per_operation(cpu_us(spent.client_cpu)),
+            resident_bytes: memory.resident_bytes,
+            peak_resident_bytes: memory.peak_bytes,
+            written_bytes_per_operation: written_bytes
+                .and_then(|bytes| per_operation(bytes as f64)),
             failures: seen.failures,
             first_failure: seen.first_failure,
         }
@@ -56,7 +65,7 @@ impl Sample {
 }
 
 /// The nearest-rank percentile of sorted values.
-fn percentile(sorted: &[u32], percent: usize) -> Option<u32> {
+pub(crate) fn percentile(sorted: &[u32], percent: usize) -> Option<u32> {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted.get(rank.checked_sub(1)?).copied()
 }
@@ -70,6 +79,8 @@ pub struct Outcome {
     pub title: &'static str,
     /// What is counted.
     pub unit: &'static str,
+    /// How many ask at a time.
+    pub clients: usize,
     /// One per server, etcd first.
     pub servers: Vec<ServerSamples>,
 }
@@ -86,8 +97,8 @@ pub struct ServerSamples {
 /// Everything, for programs.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// Cores that servers and clients shared.
-    pub cores: usize,
+    /// Where it ran.
+    pub machine: Machine,
     /// How often everything ran.
     pub rounds: usize,
     /// Seconds of each measurement.
@@ -110,7 +121,10 @@ fn columns(unit: &str) -> Vec<Column> {
         Column {
             title: format!("{unit}s/s"),
             of: |sample| Some(sample.per_second),
-            show: |value| format!("{value:.0}"),
+            show: |value| match value {
+                value if value < 10.0 => format!("{value:.2}"),
+                value => format!("{value:.0}"),
+            },
         },
         Column {
             title: "p50".to_owned(),
@@ -135,9 +149,31 @@ fn columns(unit: &str) -> Vec<Column> {
         Column {
             title: "memory".to_owned(),
             of: |sample| Some(sample.resident_bytes as f64),
-            show: |value| format!("{:.0} MiB", value / 1_048_576.0),
+            show: show_mebibytes,
+        },
+        Column {
+            title: "peak".to_owned(),
+            of: |sample| Some(sample.peak_resident_bytes as f64),
+            show: show_mebibytes,
+        },
+        Column {
+            title: format!("written/{unit}"),
+            of: |sample| sample.written_bytes_per_operation,
+            show: show_bytes,
         },
     ]
+}
+
+fn show_mebibytes(bytes: f64) -> String {
+    format!("{:.0} MiB", bytes / 1_048_576.0)
+}
+
+fn show_bytes(bytes: f64) -> String {
+    match bytes {
+        bytes if bytes >= 1e7 => show_mebibytes(bytes),
+        bytes if bytes >= 1e4 => format!("{:.1} KiB", bytes / 1024.0),
+        bytes => format!("{bytes:.0} B"),
+    }
 }
 
 fn show_micros(micros: f64) -> String {
@@ -149,7 +185,7 @@ fn show_micros(micros: f64) -> String {
 }
 
 /// The middle one, or the mean of the two in the middle.
-fn median(mut values: Vec<f64>) -> Option<f64> {
+pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let upper = *values.get(values.len() / 2)?;
     if values.len() % 2 == 1 {
@@ -216,7 +252,7 @@ impl Outcome {
 }
 
 /// Round by round, because those two ran right after each other.
-fn ratios(
+pub(crate) fn ratios(
     peer: &ServerSamples,
     portunus: &ServerSamples,
     of: fn(&Sample) -> Option<f64>,
@@ -269,8 +305,13 @@ mod tests {
             elapsed: Duration::from_secs(2),
             server_cpu: Duration::from_millis(cpu_ms),
             client_cpu: Duration::ZERO,
+            disk_written_bytes: Some(81_920),
         };
-        Sample::of(seen, spent, 3 << 20)
+        let memory = Memory {
+            resident_bytes: 3 << 20,
+            peak_bytes: 6 << 20,
+        };
+        Sample::of(seen, spent, memory)
     }
 
     #[test]
@@ -280,6 +321,7 @@ mod tests {
         assert_eq!(sample.per_second, 100.0);
         assert_eq!((sample.p50_us, sample.p99_us), (Some(100), Some(198)));
         assert_eq!(sample.server_cpu_us_per_operation, Some(20.0));
+        assert_eq!(sample.written_bytes_per_operation, Some(409.6));
     }
 
     #[test]
@@ -313,6 +355,7 @@ mod tests {
             workload: "get",
             title: "reads",
             unit: "get",
+            clients: 1,
             servers: servers.collect(),
         }
     }
@@ -324,11 +367,11 @@ mod tests {
         let table = outcome(&[("etcd 3", peer), ("portunus 0", own)]).table();
         let expected = "\
 reads
-                      gets/s        p50        p99    CPU/get  client CPU/get     memory
-  etcd 3                  50    2.50 ms    2.50 ms   100.0 us          0.0 us      3 MiB
-  portunus 0             100   750.0 us   750.0 us    50.0 us          0.0 us      3 MiB
-  portunus / etcd      2.00x      0.38x      0.38x      0.50x               -      1.00x
-    over rounds    2.00-2.00  0.25-0.50  0.25-0.50  0.50-0.50               -  1.00-1.00
+                      gets/s        p50        p99    CPU/get  client CPU/get     memory       peak  written/get
+  etcd 3                  50    2.50 ms    2.50 ms   100.0 us          0.0 us      3 MiB      6 MiB        819 B
+  portunus 0             100   750.0 us   750.0 us    50.0 us          0.0 us      3 MiB      6 MiB        410 B
+  portunus / etcd      2.00x      0.38x      0.38x      0.50x               -      1.00x      1.00x        0.50x
+    over rounds    2.00-2.00  0.25-0.50  0.25-0.50  0.50-0.50               -  1.00-1.00  1.00-1.00    0.50-0.50
 ";
         assert_eq!(table, expected, "{table}");
     }

@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 use thiserror::Error;
 
-use crate::client::Connections;
+use crate::client;
 
 /// A server that does not answer by then is reported as broken.
 const START_TIME_MAX: Duration = Duration::from_secs(60);
@@ -154,10 +154,10 @@ impl Server {
         self.process.id()
     }
 
-    /// Where clients connect.
+    /// Where clients connect, as `host:port`.
     #[must_use]
-    pub fn endpoint(&self) -> String {
-        url(self.client_port)
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.client_port)
     }
 
     /// What it calls itself.
@@ -176,9 +176,7 @@ impl Server {
                     log: self.last_log_lines(),
                 });
             }
-            if let Ok(connections) = Connections::open(&self.endpoint(), 1).await
-                && connections.answers().await
-            {
+            if client::is_answering(&self.address()).await {
                 return Ok(());
             }
             if Instant::now() >= deadline {

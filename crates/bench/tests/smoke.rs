@@ -1,9 +1,10 @@
-//! The whole comparison, very shortly, against Portunus alone.
+//! The whole comparison, very shortly: of Portunus alone, and a part of it with etcd.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use portunus_peers::{Tool, find_for_test};
 use serde_json::Value;
 
 fn compare(args: &[&str]) -> Output {
@@ -35,6 +36,8 @@ fn a_smoke_run_measures_every_workload_without_a_failed_request() {
     let json = folder.path().join("out.json");
     let output = compare(&[
         "--smoke",
+        "--peer",
+        "/nowhere/etcd",
         "--portunus",
         portunus.to_str().unwrap(),
         "--json",
@@ -46,6 +49,8 @@ fn a_smoke_run_measures_every_workload_without_a_failed_request() {
     );
     assert!(output.status.success(), "{stdout}\n{stderr}");
     assert!(stderr.contains("NO ETCD TO COMPARE WITH"), "{stderr}");
+    assert!(stderr.contains("scripts/go-etcd"), "{stderr}");
+    assert!(stdout.contains("fdatasync"), "{stdout}");
 
     let report: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
     let outcomes = report["outcomes"].as_array().unwrap();
@@ -57,10 +62,18 @@ fn a_smoke_run_measures_every_workload_without_a_failed_request() {
         "put-1000",
         "get",
         "range",
-        "txn",
-        "watch",
+        "list",
+        "txn-create",
+        "txn-update",
+        "txn-delete",
+        "mixed",
+        "watch-1",
+        "watch-1000",
         "lease",
+        "lease-keepalive",
         "restart-killed",
+        "big-load",
+        "big-asked",
     ] {
         assert!(
             names.contains(&expected),
@@ -76,6 +89,38 @@ fn a_smoke_run_measures_every_workload_without_a_failed_request() {
             stdout.contains(outcome["title"].as_str().unwrap()),
             "{stdout}"
         );
+    }
+}
+
+#[test]
+fn with_etcd_every_workload_is_a_line_of_json_with_its_ratios() {
+    const TEST: &str = "with_etcd_every_workload_is_a_line_of_json_with_its_ratios";
+    let (Some(portunus), Some(etcd)) = (portunus(), find_for_test(Tool::Etcd, TEST)) else {
+        return;
+    };
+    let output = compare(&[
+        "--smoke",
+        "--only=put-100,list,txn,mixed,watch-100,lease,big",
+        "-w=json",
+        "--portunus",
+        portunus.to_str().unwrap(),
+        "--peer",
+        etcd.to_str().unwrap(),
+    ]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<Value> = stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines.len(), 12, "{stdout}");
+    for line in lines {
+        for number in ["clients", "portunus", "etcd", "ratio", "rss_ratio"] {
+            assert!(line[number].as_f64().unwrap() > 0.0, "{number} in {line}");
+        }
+        assert_eq!(line["failures"], 0, "{line}");
+        assert!(line["op"].is_string() && line["unit"].is_string(), "{line}");
     }
 }
 

@@ -1,26 +1,22 @@
 //! The Go programs agree: bbolt's own checker and reader accept our files, we read theirs, and
 //! `etcdutl` gives the same status and restores our snapshots.
 //!
-//! Needs `go` and a module proxy. Where they are missing the tests say SKIPPED on standard error,
-//! past the test harness's capture, and prove nothing; `PORTUNUS_REQUIRE_GO=1` makes that a
-//! failure instead.
+//! `portunus_peers` says where they come from. Without them the tests say SKIPPED on standard
+//! error, past the test harness's capture, and prove nothing; `PORTUNUS_REQUIRE_GO=1` makes that
+//! a failure instead.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 mod support;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-use std::sync::LazyLock;
 
 use portunus_bolt::snapshot::{self, DigestWriter};
 use portunus_bolt::{EntryValue, Reader, StreamWriter, check};
+use portunus_peers::{Tool, find_for_test};
 use support::*;
-
-const BBOLT_VERSION: &str = "v1.4.3";
-const ETCDUTL_VERSION: &str = "v3.6.14";
 
 /// Runs a command; its output, or all it said if it failed.
 fn run(command: &mut Command) -> Result<String, String> {
@@ -31,68 +27,6 @@ fn run(command: &mut Command) -> Result<String, String> {
     }
     let stderr = String::from_utf8_lossy(&output.stderr);
     Err(format!("{command:?}: {}\n{stdout}{stderr}", output.status))
-}
-
-/// Built once per target directory, then found there.
-fn cached_tool(
-    name: &str,
-    build: impl FnOnce(&Path) -> Result<(), String>,
-) -> Result<PathBuf, String> {
-    let tools = Path::new(env!("CARGO_TARGET_TMPDIR")).join("go-tools");
-    let tool = tools.join(name);
-    if tool.exists() {
-        return Ok(tool);
-    }
-    fs::create_dir_all(&tools).map_err(|error| error.to_string())?;
-    let workshop = tempfile::tempdir_in(&tools).map_err(|error| error.to_string())?;
-    build(workshop.path())?;
-    let built = name.split('-').next().unwrap_or(name);
-    fs::rename(workshop.path().join(built), &tool).map_err(|error| error.to_string())?;
-    Ok(tool)
-}
-
-static BBOLT: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| {
-    cached_tool(&format!("bbolt-{BBOLT_VERSION}"), |workshop| {
-        let module = format!("go.etcd.io/bbolt/cmd/bbolt@{BBOLT_VERSION}");
-        run(Command::new("go")
-            .args(["install", &module])
-            .env("GOBIN", workshop)
-            .current_dir(workshop))
-        .map(drop)
-    })
-});
-
-/// `go install` refuses modules with replace directives, and etcdutl has some; as a dependency of
-/// an empty module it builds from the released versions.
-static ETCDUTL: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| {
-    cached_tool(&format!("etcdutl-{ETCDUTL_VERSION}"), |workshop| {
-        const MODULE: &str = "go.etcd.io/etcd/etcdutl/v3";
-        for arguments in [
-            &["mod", "init", "interop"][..],
-            &["get", &format!("{MODULE}@{ETCDUTL_VERSION}")],
-            &["build", "-o", "etcdutl", MODULE],
-        ] {
-            run(Command::new("go").args(arguments).current_dir(workshop))?;
-        }
-        Ok(())
-    })
-});
-
-/// The tool, or a loud notice that this test proves nothing here.
-fn available(tool: &'static Result<PathBuf, String>, test: &str) -> Option<&'static Path> {
-    match tool {
-        Ok(path) => Some(path),
-        Err(reason) => {
-            assert!(
-                std::env::var_os("PORTUNUS_REQUIRE_GO").is_none(),
-                "PORTUNUS_REQUIRE_GO is set and the Go tool cannot be built: {reason}"
-            );
-            // Not `eprintln!`, which the harness swallows; one write, so that lines stay whole.
-            let notice = format!("\nSKIPPED interop::{test}: no Go tool ({reason})\n");
-            std::io::stderr().write_all(notice.as_bytes()).unwrap();
-            None
-        }
-    }
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -185,14 +119,14 @@ fn many_shapes() -> Vec<(&'static str, Contents, u32)> {
 
 #[test]
 fn bbolt_finds_nothing_wrong_with_our_files() {
-    let Some(bbolt) = available(&BBOLT, "bbolt_finds_nothing_wrong_with_our_files") else {
+    let Some(bbolt) = find_for_test(Tool::Bbolt, "bbolt_finds_nothing_wrong_with_our_files") else {
         return;
     };
     let directory = tempfile::tempdir().unwrap();
     for (name, contents, page_bytes) in many_shapes() {
         let path = directory.path().join("db");
         fs::write(&path, write_stream(&contents, pages_of(page_bytes))).unwrap();
-        let said = run(Command::new(bbolt).arg("check").arg(&path))
+        let said = run(Command::new(&bbolt).arg("check").arg(&path))
             .unwrap_or_else(|failure| panic!("{name}: {failure}"));
         assert_eq!(said.trim(), "OK", "{name}");
     }
@@ -200,7 +134,7 @@ fn bbolt_finds_nothing_wrong_with_our_files() {
 
 #[test]
 fn bbolts_checker_is_not_merely_polite() {
-    let Some(bbolt) = available(&BBOLT, "bbolts_checker_is_not_merely_polite") else {
+    let Some(bbolt) = find_for_test(Tool::Bbolt, "bbolts_checker_is_not_merely_polite") else {
         return;
     };
     let directory = tempfile::tempdir().unwrap();
@@ -212,13 +146,13 @@ fn bbolts_checker_is_not_merely_polite() {
     put(&mut file, data, &second);
     put(&mut file, data + 58, &first);
     fs::write(&path, &file).unwrap();
-    assert!(run(Command::new(bbolt).arg("check").arg(&path)).is_err());
+    assert!(run(Command::new(&bbolt).arg("check").arg(&path)).is_err());
     assert!(!check(&open(file)).is_clean());
 }
 
 #[test]
 fn bbolt_lists_our_keys_and_gets_our_values() {
-    let Some(bbolt) = available(&BBOLT, "bbolt_lists_our_keys_and_gets_our_values") else {
+    let Some(bbolt) = find_for_test(Tool::Bbolt, "bbolt_lists_our_keys_and_gets_our_values") else {
         return;
     };
     let directory = tempfile::tempdir().unwrap();
@@ -226,12 +160,12 @@ fn bbolt_lists_our_keys_and_gets_our_values() {
     let contents = etcd_contents();
     fs::write(&path, write_stream(&contents, pages_of(4096))).unwrap();
 
-    let buckets = run(Command::new(bbolt).arg("buckets").arg(&path)).unwrap();
+    let buckets = run(Command::new(&bbolt).arg("buckets").arg(&path)).unwrap();
     assert_eq!(buckets.lines().collect::<Vec<_>>(), ETCD_BUCKETS);
 
     for bucket in ["key", "meta", "alarm"] {
         let entries = &contents[bucket.as_bytes()];
-        let keys = run(Command::new(bbolt)
+        let keys = run(Command::new(&bbolt)
             .args(["keys", "-format", "hex"])
             .arg(&path)
             .arg(bucket))
@@ -240,7 +174,7 @@ fn bbolt_lists_our_keys_and_gets_our_values() {
         assert_eq!(keys.lines().collect::<Vec<_>>(), expected);
 
         for (key, value) in entries.iter().step_by(499) {
-            let got = run(Command::new(bbolt)
+            let got = run(Command::new(&bbolt)
                 .args(["get", "-format", "hex", "-parse-format", "hex"])
                 .arg(&path)
                 .args([bucket, &hex(key)]))
@@ -254,7 +188,7 @@ fn bbolt_lists_our_keys_and_gets_our_values() {
 /// freelist, half-full pages.
 #[test]
 fn we_read_what_bbolt_writes_from_our_files() {
-    let Some(bbolt) = available(&BBOLT, "we_read_what_bbolt_writes_from_our_files") else {
+    let Some(bbolt) = find_for_test(Tool::Bbolt, "we_read_what_bbolt_writes_from_our_files") else {
         return;
     };
     let directory = tempfile::tempdir().unwrap();
@@ -265,7 +199,7 @@ fn we_read_what_bbolt_writes_from_our_files() {
     for (name, contents, page_bytes) in many_shapes() {
         fs::write(&ours, write_stream(&contents, pages_of(page_bytes))).unwrap();
         let _ = fs::remove_file(&theirs);
-        run(Command::new(bbolt)
+        run(Command::new(&bbolt)
             .args(["compact", "-no-sync", "-o"])
             .args([&theirs, &ours]))
         .unwrap_or_else(|failure| panic!("{name}: {failure}"));
@@ -288,8 +222,8 @@ fn we_read_what_bbolt_writes_from_our_files() {
 
 #[test]
 fn we_read_and_check_files_with_nested_buckets_and_free_pages() {
-    let Some(bbolt) = available(
-        &BBOLT,
+    let Some(bbolt) = find_for_test(
+        Tool::Bbolt,
         "we_read_and_check_files_with_nested_buckets_and_free_pages",
     ) else {
         return;
@@ -297,7 +231,7 @@ fn we_read_and_check_files_with_nested_buckets_and_free_pages() {
     let directory = tempfile::tempdir().unwrap();
     for mode in ["seq", "rnd", "seq-nest", "rnd-nest"] {
         let path = directory.path().join(mode);
-        run(Command::new(bbolt)
+        run(Command::new(&bbolt)
             .args(["bench", "-work", "-no-sync", "-profile-mode", "w"])
             .args(["-count", "2000", "-batch-size", "200", "-write-mode", mode])
             .arg("-path")
@@ -334,13 +268,13 @@ fn save_snapshot(contents: &Contents, path: &Path) {
 
 #[test]
 fn etcdutl_reports_the_same_status() {
-    let Some(etcdutl) = available(&ETCDUTL, "etcdutl_reports_the_same_status") else {
+    let Some(etcdutl) = find_for_test(Tool::Etcdutl, "etcdutl_reports_the_same_status") else {
         return;
     };
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("snapshot.db");
     save_snapshot(&etcd_contents(), &path);
-    let said = run(Command::new(etcdutl)
+    let said = run(Command::new(&etcdutl)
         .args(["snapshot", "status", "-w", "json"])
         .arg(&path))
     .unwrap();
@@ -362,8 +296,8 @@ fn etcdutl_reports_the_same_status() {
 
 #[test]
 fn etcdutl_restores_our_snapshot_and_we_read_the_data_directory() {
-    let Some(etcdutl) = available(
-        &ETCDUTL,
+    let Some(etcdutl) = find_for_test(
+        Tool::Etcdutl,
         "etcdutl_restores_our_snapshot_and_we_read_the_data_directory",
     ) else {
         return;
@@ -373,7 +307,7 @@ fn etcdutl_restores_our_snapshot_and_we_read_the_data_directory() {
     let contents = etcd_contents();
     save_snapshot(&contents, &path);
     let data_directory = directory.path().join("data");
-    run(Command::new(etcdutl)
+    run(Command::new(&etcdutl)
         .args(["snapshot", "restore"])
         .arg(&path)
         .arg("--data-dir")

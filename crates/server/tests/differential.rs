@@ -1,33 +1,28 @@
 //! The same random requests to Portunus and to a real etcd: the same answers, the same
 //! refusals, the same revisions, the same hash.
 //!
-//! The peer is the program in `PORTUNUS_ETCD`, else `etcd` on `PATH` (3.7.x). Without it the
-//! test says loudly that it proved nothing. `PORTUNUS_DIFFERENTIAL_REQUESTS` sets how many
+//! `portunus_peers` says where the peer comes from. Without one the test says loudly that it
+//! proved nothing. `PORTUNUS_DIFFERENTIAL_REQUESTS` sets how many
 //! requests are sent, `PORTUNUS_TEST_SEED` repeats a run.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use common::random::Random;
 use common::{Clients, Server, data_dir};
+use portunus_peers::{Tool, find_for_test};
 use portunus_proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 use portunus_proto::etcdserverpb::request_op::Request as Op;
 use portunus_proto::etcdserverpb::response_op::Response as OpResponse;
 use portunus_proto::etcdserverpb::*;
 use tonic::Status;
 
-const REQUESTS: u64 = 3000;
-
-fn find() -> Option<PathBuf> {
-    let named = std::env::var_os("PORTUNUS_ETCD").map(PathBuf::from);
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).map(|dir| dir.join("etcd"));
-    named.into_iter().chain(found).find(|file| file.is_file())
-}
+const REQUESTS: u64 = 10_000;
 
 /// A Go etcd, ended with the test.
 struct Peer {
@@ -61,6 +56,8 @@ impl Peer {
             .arg(format!("--initial-advertise-peer-urls=http://{peer}"))
             .arg(format!("--initial-cluster=default=http://{peer}"))
             .arg("--log-level=error")
+            // It is asked for answers; whether they would survive a crash is not the question.
+            .arg("--unsafe-no-fsync")
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -255,6 +252,23 @@ fn request(random: &mut Random, newest: i64) -> Request {
     }
 }
 
+fn has_op(txn: &TxnRequest, is_it: fn(&Op) -> bool) -> bool {
+    let ops = txn.success.iter().chain(&txn.failure);
+    let mut ops = ops.filter_map(|op| op.request.as_ref());
+    ops.any(|op| match op {
+        Op::RequestTxn(inner) => has_op(inner, is_it),
+        op => is_it(op),
+    })
+}
+
+fn deletes(txn: &TxnRequest) -> bool {
+    has_op(txn, |op| matches!(op, Op::RequestDeleteRange(_)))
+}
+
+fn puts(txn: &TxnRequest) -> bool {
+    has_op(txn, |op| matches!(op, Op::RequestPut(_)))
+}
+
 /// An answer without what two clusters cannot have in common: ids and terms.
 fn answer<R>(result: Result<tonic::Response<R>, Status>, clean: impl FnOnce(&mut R)) -> String
 where
@@ -325,11 +339,8 @@ async fn hash(clients: &mut Clients, revision: i64) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_requests_have_the_same_answers_as_etcds() {
-    let Some(program) = find() else {
-        eprintln!(
-            "SKIPPED the_same_requests_have_the_same_answers_as_etcds: there is no etcd on PATH, \
-             and PORTUNUS_ETCD names none"
-        );
+    const TEST: &str = "the_same_requests_have_the_same_answers_as_etcds";
+    let Some(program) = find_for_test(Tool::Etcd, TEST) else {
         return;
     };
     let requests = std::env::var("PORTUNUS_DIFFERENTIAL_REQUESTS")
@@ -339,12 +350,24 @@ async fn the_same_requests_have_the_same_answers_as_etcds() {
     let mut own = server.connect().await;
     let (_peer, mut theirs) = Peer::start(&program).await;
     let mut random = Random::seeded("differential");
+    // A transaction may delete a range and then put one of its keys again. A Go etcd that is
+    // compacted to exactly that revision loses the key, and ends when it is read, so there is
+    // nothing to compare with. More revisions than that are passed over, and it does not matter.
+    let mut unsafe_to_compact = BTreeSet::new();
     for number in 0..requests {
         let newest = newest(&mut own).await;
         let request = request(&mut random, newest);
-        let ours = send(&mut own, request.clone()).await;
-        let expected = send(&mut theirs, request.clone()).await;
+        if matches!(&request, Request::Compact(r) if unsafe_to_compact.contains(&r.revision)) {
+            continue;
+        }
+        let (ours, expected) = tokio::join!(
+            send(&mut own, request.clone()),
+            send(&mut theirs, request.clone())
+        );
         assert_eq!(ours, expected, "request {number}: {request:#?}");
+        if matches!(&request, Request::Txn(txn) if deletes(txn) && puts(txn)) {
+            unsafe_to_compact.insert(newest + 1);
+        }
         if number % 50 == 0 {
             // At the newest revision, by 0: a revision that was just compacted to may be
             // answered from the compaction's own hash, which both take in the background.

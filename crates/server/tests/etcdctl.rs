@@ -1,7 +1,7 @@
 //! The tool everybody has, unchanged: etcdctl against the real binary.
 //!
-//! Taken from the directory in `PORTUNUS_ETCDCTL`, else from `PATH`. Without it the tests
-//! say loudly that they proved nothing.
+//! `portunus_peers` says where it comes from. Without it the tests say loudly that they
+//! proved nothing.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -11,18 +11,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use common::{Server, data_dir};
+use portunus_peers::{Tool, find_for_test};
 use serde_json::Value;
-
-/// Where etcdctl is, if it is anywhere.
-fn find() -> Option<PathBuf> {
-    let named = std::env::var_os("PORTUNUS_ETCDCTL").map(PathBuf::from);
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    named
-        .into_iter()
-        .chain(std::env::split_paths(&path))
-        .map(|dir| dir.join("etcdctl"))
-        .find(|file| file.is_file())
-}
 
 /// etcdctl with a member to talk to.
 struct Etcdctl {
@@ -34,13 +24,7 @@ struct Etcdctl {
 impl Etcdctl {
     /// With a fresh member, unless there is no etcdctl.
     fn start(test: &str) -> Option<Etcdctl> {
-        let Some(program) = find() else {
-            eprintln!(
-                "SKIPPED {test}: there is no etcdctl on PATH, and PORTUNUS_ETCDCTL names no \
-                 directory that has one"
-            );
-            return None;
-        };
+        let program = find_for_test(Tool::Etcdctl, test)?;
         let (guard, dir) = data_dir();
         let server = Server::start(&dir, &["--name=m1"]);
         Some(Etcdctl {

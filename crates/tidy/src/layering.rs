@@ -23,6 +23,7 @@ pub const ORDER: &[&str] = &[
     "server",
     "client",
     "ctl",
+    "peers",
     "bench",
     "sim",
 ];

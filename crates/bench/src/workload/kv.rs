@@ -1,127 +1,124 @@
-//! Puts, gets, ranges and transactions, each in a closed loop.
+//! Puts, gets and ranges, each in a closed loop.
 
-use portunus_proto::etcdserverpb::kv_client::KvClient;
-use portunus_proto::etcdserverpb::{
-    Compare, RangeRequest, RequestOp, TxnRequest,
-    compare::{CompareResult, CompareTarget, TargetUnion},
-    request_op::Request as Op,
-    response_op::Response as OpResponse,
-};
-use tonic::Status;
-use tonic::transport::Channel;
+use portunus_proto::etcdserverpb::RangeRequest;
+use prost::Message;
 
-use super::{Kind, Scale, WorkloadError};
-use crate::client::{Connections, Numbers, key, put_of};
-use crate::server::Server;
-use crate::window::{Requester, Seen, Spent, closed_loop};
+use super::{Load, LoadOutcome, WorkloadError};
+use crate::answer::{Fields, field};
+use crate::client::{self, Numbers, VALUE_BYTES, key, put_of};
+use crate::closed_loop::{Answered, Requester, closed_loop};
+use crate::wire::Method;
 
 /// Keys in one answer of the range load.
-const RANGE_KEYS: usize = 500;
+pub(super) const RANGE_KEYS: usize = 500;
 
-pub(super) async fn run(
-    kind: Kind,
-    server: &Server,
-    connections: &Connections,
-    clients: usize,
-    scale: &Scale,
-) -> Result<(Seen, Spent), WorkloadError> {
-    connections.fill(scale.hot_keys).await?;
-    let clients = (0..clients).map(|number| KvRequester {
+/// Bytes of a value in the long list.
+const LIST_VALUE_BYTES: usize = 1024;
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KvKind {
+    /// Puts of keys of the hot set.
+    Put,
+    /// Linearizable reads of one key.
+    Get,
+    /// Serializable reads of one key.
+    GetSerializable,
+    /// Linearizable reads of 500 keys.
+    Range,
+    /// Linearizable reads of all keys, with values of 1 KiB.
+    List,
+}
+
+pub(super) async fn run(kind: KvKind, load: &Load<'_>) -> Result<LoadOutcome, WorkloadError> {
+    let (keys, value_bytes) = match kind {
+        KvKind::List => (load.scale.list_keys, LIST_VALUE_BYTES),
+        _ => (load.scale.hot_keys, VALUE_BYTES),
+    };
+    client::fill(&load.address, keys, value_bytes).await?;
+    let clients = (0..load.clients).map(|number| KvRequester {
         kind,
-        kv: KvClient::new(connections.of_client(number)),
         numbers: Numbers::of_client(number),
-        hot_keys: scale.hot_keys,
-        own_key: number,
-        own_key_revision: 0,
+        keys,
     });
-    Ok(closed_loop(clients.collect(), scale.pace, server.process_id()).await?)
+    let connections = load.connect().await?;
+    let clients = clients.collect();
+    Ok(closed_loop(connections, clients, load.scale.pace, load.process_id).await?)
 }
 
 struct KvRequester {
-    kind: Kind,
-    kv: KvClient<Channel>,
+    kind: KvKind,
     numbers: Numbers,
-    hot_keys: usize,
-    /// The key that only this client updates, as a controller owns its objects.
-    own_key: usize,
-    /// Where it was last changed; 0 is not known yet.
-    own_key_revision: i64,
+    keys: usize,
 }
 
 impl Requester for KvRequester {
-    async fn request(&mut self) -> Result<(), Status> {
+    fn next(&mut self, message: &mut Vec<u8>) -> Method {
         match self.kind {
-            Kind::Put => {
-                let number = self.numbers.below(self.hot_keys);
-                self.kv.put(put_of(number)).await?;
-            }
-            Kind::Range => {
-                let from = self.numbers.below(self.hot_keys.saturating_sub(RANGE_KEYS));
-                let read = RangeRequest {
-                    key: key(from),
-                    range_end: key(from + RANGE_KEYS),
-                    ..RangeRequest::default()
-                };
-                let found = self.kv.range(read).await?.into_inner().kvs.len();
-                if found != RANGE_KEYS {
-                    return Err(Status::data_loss(format!("{found} of {RANGE_KEYS} keys")));
-                }
-            }
-            Kind::Txn => self.update_own_key().await?,
-            _ => {
-                let read = RangeRequest {
-                    key: key(self.numbers.below(self.hot_keys)),
-                    serializable: self.kind == Kind::GetSerializable,
-                    ..RangeRequest::default()
-                };
-                let found = self.kv.range(read).await?.into_inner().kvs.len();
-                if found != 1 {
-                    return Err(Status::data_loss(format!("{found} values of one key")));
-                }
-            }
+            KvKind::Put => put_any(&mut self.numbers, self.keys, message),
+            KvKind::Get => get_any(&mut self.numbers, self.keys, false, message),
+            KvKind::GetSerializable => get_any(&mut self.numbers, self.keys, true, message),
+            KvKind::Range => range_any(&mut self.numbers, self.keys, message),
+            KvKind::List => write(&range(0, self.keys), message),
         }
-        Ok(())
+        match self.kind {
+            KvKind::Put => Method::Put,
+            _ => Method::Range,
+        }
+    }
+
+    fn answered(&mut self, answer: &[u8]) -> Result<Answered, String> {
+        match self.kind {
+            KvKind::Put => {}
+            KvKind::Get | KvKind::GetSerializable => expect_keys(answer, 1)?,
+            KvKind::Range => expect_keys(answer, RANGE_KEYS)?,
+            KvKind::List => expect_keys(answer, self.keys)?,
+        }
+        Ok(Answered::Done)
     }
 }
 
-impl KvRequester {
-    /// As kube-apiserver updates an object: put if nobody was faster, else see what is there.
-    async fn update_own_key(&mut self) -> Result<(), Status> {
-        let own_key = key(self.own_key);
-        let unchanged = Compare {
-            key: own_key.clone(),
-            target: CompareTarget::Mod.into(),
-            result: CompareResult::Equal.into(),
-            target_union: Some(TargetUnion::ModRevision(self.own_key_revision)),
-            ..Compare::default()
-        };
-        let read = RangeRequest {
-            key: own_key,
-            ..RangeRequest::default()
-        };
-        let request = TxnRequest {
-            compare: vec![unchanged],
-            success: vec![RequestOp {
-                request: Some(Op::RequestPut(put_of(self.own_key))),
-            }],
-            failure: vec![RequestOp {
-                request: Some(Op::RequestRange(read)),
-            }],
-        };
-        let response = self.kv.txn(request).await?.into_inner();
-        let header_revision = response.header.map_or(0, |header| header.revision);
-        self.own_key_revision = if response.succeeded {
-            header_revision
-        } else {
-            let found = response
-                .responses
-                .into_iter()
-                .find_map(|op| match op.response {
-                    Some(OpResponse::ResponseRange(range)) => range.kvs.into_iter().next(),
-                    _ => None,
-                });
-            found.map_or(0, |found| found.mod_revision)
-        };
-        Ok(())
+pub(super) fn put_any(numbers: &mut Numbers, keys: usize, message: &mut Vec<u8>) {
+    write(&put_of(numbers.below(keys)), message);
+}
+
+pub(super) fn get_any(
+    numbers: &mut Numbers,
+    keys: usize,
+    serializable: bool,
+    message: &mut Vec<u8>,
+) {
+    let read = RangeRequest {
+        key: key(numbers.below(keys)),
+        serializable,
+        ..RangeRequest::default()
+    };
+    write(&read, message);
+}
+
+pub(super) fn range_any(numbers: &mut Numbers, keys: usize, message: &mut Vec<u8>) {
+    let from = numbers.below(keys.saturating_sub(RANGE_KEYS));
+    write(&range(from, from + RANGE_KEYS), message);
+}
+
+fn range(from: usize, to: usize) -> RangeRequest {
+    RangeRequest {
+        key: key(from),
+        range_end: key(to),
+        ..RangeRequest::default()
     }
+}
+
+/// Encodes without the check for space that only fixed buffers need.
+pub(super) fn write(request: &impl Message, message: &mut Vec<u8>) {
+    message.reserve(request.encoded_len());
+    request.encode_raw(message);
+}
+
+pub(super) fn expect_keys(answer: &[u8], expected: usize) -> Result<(), String> {
+    let found = Fields::of(answer).all(field::RANGE_KVS).count();
+    if found == expected {
+        return Ok(());
+    }
+    Err(format!("{found} keys instead of {expected}"))
 }

@@ -1,87 +1,74 @@
-//! Leases: what a client that registers itself does, again and again.
+//! Leases: clients that register themselves, and clients that stay registered.
 
-use portunus_proto::etcdserverpb::lease_client::LeaseClient;
-use portunus_proto::etcdserverpb::{
-    LeaseGrantRequest, LeaseKeepAliveRequest, LeaseKeepAliveResponse,
-};
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::Channel;
-use tonic::{Status, Streaming};
+use portunus_proto::etcdserverpb::{LeaseGrantRequest, LeaseKeepAliveRequest};
 
-use super::{Scale, WorkloadError};
-use crate::client::Connections;
-use crate::server::Server;
-use crate::window::{Requester, Seen, Spent, closed_loop};
+use super::kv::write;
+use super::{Load, LoadOutcome, WorkloadError};
+use crate::answer::{Fields, field};
+use crate::closed_loop::{Answered, Requester, closed_loop};
+use crate::wire::Method;
 
 /// Long enough that none runs out while it is measured.
 const LEASE_TTL_S: i64 = 3600;
 
-pub(super) async fn run(
-    server: &Server,
-    connections: &Connections,
-    clients: usize,
-    scale: &Scale,
-) -> Result<(Seen, Spent), WorkloadError> {
-    let mut requesters = Vec::with_capacity(clients);
-    for number in 0..clients {
-        requesters.push(LeaseRequester::open(connections.of_client(number)).await?);
-    }
-    Ok(closed_loop(requesters, scale.pace, server.process_id()).await?)
+/// What clients do with leases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeaseKind {
+    /// Grant one and renew it once.
+    GrantAndKeepAlive,
+    /// Renew the one that was granted at the beginning.
+    KeepAlive,
 }
 
+pub(super) async fn run(kind: LeaseKind, load: &Load<'_>) -> Result<LoadOutcome, WorkloadError> {
+    let clients = (0..load.clients).map(|_| LeaseRequester {
+        kind,
+        lease: 0,
+        is_granting: false,
+    });
+    let connections = load.connect().await?;
+    let clients = clients.collect();
+    Ok(closed_loop(connections, clients, load.scale.pace, load.process_id).await?)
+}
+
+/// Renews on one stream, which it keeps.
 struct LeaseRequester {
-    lease: LeaseClient<Channel>,
-    renewals: mpsc::Sender<LeaseKeepAliveRequest>,
-    renewed: Streaming<LeaseKeepAliveResponse>,
-}
-
-impl LeaseRequester {
-    async fn open(channel: Channel) -> Result<LeaseRequester, Status> {
-        let mut lease = LeaseClient::new(channel);
-        let (renewals, receiver) = mpsc::channel(1);
-        // etcd answers a stream only once it has something to say, so ask first.
-        let granted = grant(&mut lease).await?;
-        let first = LeaseKeepAliveRequest { id: granted };
-        renewals.try_send(first).map_err(|_| ended())?;
-        let renewed = lease
-            .lease_keep_alive(ReceiverStream::new(receiver))
-            .await?;
-        let mut requester = LeaseRequester {
-            lease,
-            renewals,
-            renewed: renewed.into_inner(),
-        };
-        requester.await_renewal().await?;
-        Ok(requester)
-    }
-
-    async fn await_renewal(&mut self) -> Result<(), Status> {
-        let renewed = self.renewed.message().await?.ok_or_else(ended)?;
-        if renewed.ttl <= 0 {
-            return Err(Status::not_found("a lease was gone before its time"));
-        }
-        Ok(())
-    }
+    kind: LeaseKind,
+    /// 0 is none.
+    lease: i64,
+    is_granting: bool,
 }
 
 impl Requester for LeaseRequester {
-    async fn request(&mut self) -> Result<(), Status> {
-        let id = grant(&mut self.lease).await?;
-        let renewal = LeaseKeepAliveRequest { id };
-        self.renewals.send(renewal).await.map_err(|_| ended())?;
-        self.await_renewal().await
+    fn next(&mut self, message: &mut Vec<u8>) -> Method {
+        self.is_granting = self.lease == 0;
+        if self.is_granting {
+            let grant = LeaseGrantRequest {
+                ttl: LEASE_TTL_S,
+                ..LeaseGrantRequest::default()
+            };
+            write(&grant, message);
+            return Method::LeaseGrant;
+        }
+        write(&LeaseKeepAliveRequest { id: self.lease }, message);
+        Method::LeaseKeepAlive
     }
-}
 
-async fn grant(lease: &mut LeaseClient<Channel>) -> Result<i64, Status> {
-    let request = LeaseGrantRequest {
-        ttl: LEASE_TTL_S,
-        ..LeaseGrantRequest::default()
-    };
-    Ok(lease.lease_grant(request).await?.into_inner().id)
-}
-
-fn ended() -> Status {
-    Status::unavailable("the keep-alive stream ended")
+    fn answered(&mut self, answer: &[u8]) -> Result<Answered, String> {
+        let fields = Fields::of(answer);
+        if fields.number(field::LEASE_TTL) <= 0 {
+            return Err("a lease was gone before its time".to_owned());
+        }
+        if self.is_granting {
+            self.lease = fields.number(field::LEASE_ID);
+            return Ok(match self.kind {
+                LeaseKind::GrantAndKeepAlive => Answered::HalfWay,
+                LeaseKind::KeepAlive => Answered::Prepared,
+            });
+        }
+        if self.kind == LeaseKind::GrantAndKeepAlive {
+            self.lease = 0;
+        }
+        Ok(Answered::Done)
+    }
 }

@@ -1,32 +1,59 @@
-//! How long clients wait for a member that was restarted on its data.
+//! Stores that are there before: filling one, and how long clients wait for a member that
+//! was restarted on it.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use super::{Scale, WorkloadError, sample_of};
-use crate::client::Connections;
+use super::{WorkloadError, sample_of};
+use crate::client::{self, VALUE_BYTES};
 use crate::report::Sample;
 use crate::server::{Ending, Server};
 use crate::usage;
 use crate::window::{Seen, Spent, micros};
 
-pub(super) async fn run(
-    server: &mut Server,
-    scale: &Scale,
-    ending: Ending,
+/// Fills the store, and then leaves the server alone for a while, so that memory is what it
+/// needs for the data and not for taking it.
+pub(super) async fn load(
+    server: &Server,
+    keys: usize,
+    settle: Duration,
 ) -> Result<Sample, WorkloadError> {
-    let connections = Connections::open(&server.endpoint(), 1).await?;
-    connections.fill(scale.restart_keys).await?;
-    drop(connections);
+    let (process_id, own_process_id) = (server.process_id(), std::process::id());
+    let server_before = usage::cpu_time(process_id)?;
+    let client_before = usage::cpu_time(own_process_id)?;
+    let written_before = usage::disk_written_bytes();
+    let began = Instant::now();
+    client::fill(&server.address(), keys, VALUE_BYTES).await?;
+    let elapsed = began.elapsed();
+    let client_cpu = usage::cpu_time(own_process_id)?.saturating_sub(client_before);
+    tokio::time::sleep(settle).await;
+    let written = usage::disk_written_bytes().zip(written_before);
+    let spent = Spent {
+        elapsed,
+        // What is put off until later is part of the cost.
+        server_cpu: usage::cpu_time(process_id)?.saturating_sub(server_before),
+        client_cpu,
+        disk_written_bytes: written.map(|(after, before)| after.saturating_sub(before)),
+    };
+    let seen = Seen {
+        bulk_operations: keys as u64,
+        ..Seen::default()
+    };
+    sample_of(server, seen, spent)
+}
 
+/// Ends the server and starts it again.
+pub(super) async fn restart(server: &mut Server, ending: Ending) -> Result<Sample, WorkloadError> {
     let own_process_id = std::process::id();
     let client_before = usage::cpu_time(own_process_id)?;
-    let began = Instant::now();
+    let written_before = usage::disk_written_bytes();
     let took = server.restart(ending).await?;
+    let written = usage::disk_written_bytes().zip(written_before);
     let spent = Spent {
-        elapsed: began.elapsed(),
+        elapsed: took,
         // A new process: all it has used, it used for starting.
         server_cpu: usage::cpu_time(server.process_id())?,
         client_cpu: usage::cpu_time(own_process_id)?.saturating_sub(client_before),
+        disk_written_bytes: written.map(|(after, before)| after.saturating_sub(before)),
     };
     let seen = Seen {
         latencies_us: vec![micros(took)],

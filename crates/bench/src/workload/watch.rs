@@ -10,52 +10,38 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use portunus_proto::etcdserverpb::kv_client::KvClient;
-use portunus_proto::etcdserverpb::watch_client::WatchClient;
 use portunus_proto::etcdserverpb::{
-    PutRequest, WatchCreateRequest, WatchRequest, WatchResponse,
-    watch_request::RequestUnion as WatchOp,
+    PutRequest, WatchCreateRequest, WatchRequest, watch_request::RequestUnion as WatchOp,
 };
-use tokio::sync::{Notify, mpsc};
+use prost::Message;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::Channel;
-use tonic::{Status, Streaming};
 
-use super::{Scale, WorkloadError};
-use crate::client::{Connections, VALUE_BYTES, key};
-use crate::server::Server;
-use crate::window::{Seen, Spent, Window, micros};
-
-const PREFIX: &[u8] = b"/registry/bench/";
-/// The first key behind all keys with the prefix.
-const PREFIX_END: &[u8] = b"/registry/bench0";
+use super::{Load, LoadOutcome, WorkloadError};
+use crate::answer::{Fields, field};
+use crate::client::{PREFIX, PREFIX_END, VALUE_BYTES, key};
+use crate::window::{Seen, Window, micros};
+use crate::wire::{Connection, Event, Method, StreamId};
 
 /// An event that has not come by then is lost.
 const EVENT_TIME_MAX: Duration = Duration::from_secs(20);
 
-pub(super) async fn run(
-    server: &Server,
-    connections: &Connections,
-    scale: &Scale,
-) -> Result<(Seen, Spent), WorkloadError> {
-    let streams = connections.count();
+pub(super) async fn run(load: &Load<'_>) -> Result<LoadOutcome, WorkloadError> {
+    let connections = load.connect().await?;
+    let (streams, watches) = (connections.len(), load.clients);
     let fan_out = Arc::new(FanOut::default());
     let mut readers = JoinSet::new();
     let mut seen_by_stream = Vec::with_capacity(streams);
-    // Kept, because a stream whose requests end is closed.
-    let mut requests = Vec::with_capacity(streams);
-    for stream in 0..streams {
-        let watches = scale.watches / streams + usize::from(stream < scale.watches % streams);
-        let (sender, events) = open_watches(connections.of_client(stream), watches).await?;
-        requests.push(sender);
+    for (stream, connection) in connections.into_iter().enumerate() {
+        let share = watches / streams + usize::from(stream < watches % streams);
+        let watcher = Watcher::open(connection, share).await?;
         let seen = Arc::new(Mutex::new(Seen::default()));
         seen_by_stream.push(Arc::clone(&seen));
-        readers.spawn(read_events(events, Arc::clone(&fan_out), seen));
+        readers.spawn(read_events(watcher, Arc::clone(&fan_out), seen));
     }
-    let kv = KvClient::new(connections.of_client(0));
-    let writing = write(kv, scale.watches as u64, &fan_out);
-    let passing = fan_out.window.pass(scale.pace, server.process_id());
+    let writer = Connection::open(&load.address).await?;
+    let writing = write(writer, watches as u64, &fan_out);
+    let passing = fan_out.window.pass(load.scale.pace, load.process_id);
     let (written, spent) = tokio::join!(writing, passing);
     written?;
     readers.shutdown().await;
@@ -64,6 +50,77 @@ pub(super) async fn run(
         all.merge(std::mem::take(&mut *lock(&seen)));
     }
     Ok((all, spent?))
+}
+
+/// A stream with watches on every key.
+pub(super) struct Watcher {
+    connection: Connection,
+    stream: StreamId,
+}
+
+impl Watcher {
+    /// Opens the watches, and waits until each of them is there.
+    pub(super) async fn open(
+        mut connection: Connection,
+        watches: usize,
+    ) -> Result<Watcher, WorkloadError> {
+        let create = WatchRequest {
+            request_union: Some(WatchOp::CreateRequest(WatchCreateRequest {
+                key: Bytes::from_static(PREFIX),
+                range_end: Bytes::from_static(PREFIX_END),
+                ..WatchCreateRequest::default()
+            })),
+        };
+        let create = create.encode_to_vec();
+        let stream = connection.start(Method::Watch);
+        for _ in 0..watches {
+            connection.send(stream, &create);
+        }
+        let mut created = 0;
+        while created < watches {
+            connection.flush().await?;
+            connection.receive().await?;
+            while let Some(event) = connection.next_event() {
+                let Event::Message(_, answer) = event else {
+                    return Err(WorkloadError::WatchRefused);
+                };
+                let answer = Fields::of(&answer);
+                let is_created = answer.number(field::WATCH_CREATED) != 0;
+                if !is_created || answer.number(field::WATCH_CANCELED) != 0 {
+                    return Err(WorkloadError::WatchRefused);
+                }
+                created += 1;
+            }
+        }
+        Ok(Watcher { connection, stream })
+    }
+
+    /// Reads until the stream ends, which it should not. For each answer tells how many
+    /// events it has, and the value of the first.
+    pub(super) async fn read(
+        &mut self,
+        mut see: impl FnMut(u64, Option<&[u8]>),
+    ) -> Result<(), crate::wire::WireError> {
+        loop {
+            // What has to be said about pings and windows.
+            self.connection.flush().await?;
+            self.connection.receive().await?;
+            while let Some(event) = self.connection.next_event() {
+                match event {
+                    Event::Message(_, answer) => {
+                        let answer = Fields::of(&answer);
+                        let first = answer.message(field::WATCH_EVENTS);
+                        let value = first.message(field::EVENT_KV).all(field::KV_VALUE).next();
+                        see(answer.all(field::WATCH_EVENTS).count() as u64, value);
+                    }
+                    Event::End(stream) if stream == self.stream => {
+                        return Err(crate::wire::WireError::Closed);
+                    }
+                    Event::End(_) => {}
+                }
+            }
+        }
+    }
 }
 
 /// What the writer and the readers share.
@@ -91,41 +148,9 @@ impl Default for FanOut {
     }
 }
 
-type Watching = (mpsc::Sender<WatchRequest>, Streaming<WatchResponse>);
-
-/// Opens a stream with so many watches, and waits until each of them is there.
-async fn open_watches(channel: Channel, watches: usize) -> Result<Watching, Status> {
-    let create = WatchRequest {
-        request_union: Some(WatchOp::CreateRequest(WatchCreateRequest {
-            key: Bytes::from_static(PREFIX),
-            range_end: Bytes::from_static(PREFIX_END),
-            ..WatchCreateRequest::default()
-        })),
-    };
-    let (sender, receiver) = mpsc::channel(watches.max(1));
-    for _ in 0..watches {
-        let queued = sender.try_send(create.clone());
-        queued.map_err(|_| Status::internal("the queue of watches is too short"))?;
-    }
-    let requests = ReceiverStream::new(receiver);
-    let mut events = WatchClient::new(channel)
-        .watch(requests)
-        .await?
-        .into_inner();
-    let mut created = 0;
-    while created < watches {
-        match events.message().await? {
-            Some(response) if response.created && !response.canceled => created += 1,
-            Some(response) => return Err(Status::aborted(response.cancel_reason)),
-            None => return Err(Status::unavailable("the watch stream ended")),
-        }
-    }
-    Ok((sender, events))
-}
-
 /// Puts until the window is over, each time when the last put has reached every watch.
 async fn write(
-    mut kv: KvClient<Channel>,
+    mut connection: Connection,
     watches: u64,
     fan_out: &FanOut,
 ) -> Result<(), WorkloadError> {
@@ -138,7 +163,10 @@ async fn write(
             value: time_stamp(fan_out.started.elapsed()),
             ..PutRequest::default()
         };
-        kv.put(put).await?;
+        let answer = connection.call(Method::Put, &put.encode_to_vec()).await?;
+        if answer.is_none() {
+            return Err(WorkloadError::PutRefused);
+        }
         let all_here = async {
             while fan_out.delivered.load(Ordering::SeqCst) < expected {
                 fan_out.all_here.notified().await;
@@ -159,29 +187,22 @@ async fn write(
     Ok(())
 }
 
-async fn read_events(
-    mut events: Streaming<WatchResponse>,
-    fan_out: Arc<FanOut>,
-    seen: Arc<Mutex<Seen>>,
-) {
-    loop {
-        let response = match events.message().await {
-            Ok(Some(response)) => response,
-            Ok(None) => return,
-            Err(status) => return lock(&seen).failed(&status),
-        };
-        let now = fan_out.started.elapsed();
-        let count = response.events.len() as u64;
-        if fan_out.window.is_measuring() {
-            let stamps = response.events.iter().filter_map(|event| event.kv.as_ref());
-            let latencies = stamps.filter_map(|kv| time_in(&kv.value));
-            let latencies = latencies.map(|sent| micros(now.saturating_sub(sent)));
+async fn read_events(mut watcher: Watcher, fan_out: Arc<FanOut>, seen: Arc<Mutex<Seen>>) {
+    let see = |count: u64, first_value: Option<&[u8]>| {
+        if fan_out.window.is_measuring()
+            && let Some(sent) = first_value.and_then(time_in)
+        {
+            let latency = micros(fan_out.started.elapsed().saturating_sub(sent));
+            let latencies = std::iter::repeat_n(latency, usize::try_from(count).unwrap_or(1));
             lock(&seen).latencies_us.extend(latencies);
         }
         let delivered = fan_out.delivered.fetch_add(count, Ordering::SeqCst) + count;
         if delivered >= fan_out.awaited.load(Ordering::SeqCst) {
             fan_out.all_here.notify_one();
         }
+    };
+    if let Err(error) = watcher.read(see).await {
+        lock(&seen).failed(error);
     }
 }
 
@@ -213,12 +234,5 @@ mod tests {
         assert_eq!(value.len(), VALUE_BYTES);
         assert_eq!(time_in(&value), Some(sent));
         assert_eq!(time_in(b"short"), None);
-    }
-
-    #[test]
-    fn the_watched_range_holds_every_key_and_ends_right_behind() {
-        assert!(key(0).starts_with(PREFIX));
-        assert!(PREFIX_END > &key(99_999_999)[..]);
-        assert_eq!(PREFIX_END.len(), PREFIX.len());
     }
 }

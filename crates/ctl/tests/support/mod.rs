@@ -1,90 +1,33 @@
 //! A real server and the real `portctl`.
 //!
-//! The server is `PORTCTL_TEST_SERVER` (any program that takes etcd's flags), else `etcd` from
-//! the PATH, else Go's etcd built once through the module proxy. Without any of them the tests
-//! say SKIPPED on standard error, past the test harness's capture, and prove nothing;
+//! The server is `PORTCTL_TEST_SERVER` (any program that takes etcd's flags), else Go's etcd;
+//! `portunus_peers` says where that one and etcdctl come from. Without them the tests say
+//! SKIPPED on standard error, past the test harness's capture, and prove nothing;
 //! `PORTUNUS_REQUIRE_GO=1` makes that a failure instead.
 #![allow(dead_code)]
 
 use std::ffi::OsStr;
-use std::fs;
 use std::io::Write;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::LazyLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use portunus_peers::{Tool, find_for_test};
 use tempfile::TempDir;
 
-const SERVER_VERSION: &str = "v3.6.14";
-const ETCDCTL_VERSION: &str = "v3.7.1";
 /// Long enough for a slow machine; a server that is not up by then is broken.
 const START_WITHIN: Duration = Duration::from_secs(60);
 
-static SERVER: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| {
-    if let Some(path) = std::env::var_os("PORTCTL_TEST_SERVER") {
-        return Ok(path.into());
-    }
-    let on_path = Command::new("etcd").arg("--version").output();
-    if on_path.is_ok_and(|output| output.status.success()) {
-        return Ok("etcd".into());
-    }
-    go_program("etcd", "go.etcd.io/etcd/server/v3", SERVER_VERSION)
-});
-
-static ETCDCTL: LazyLock<Result<PathBuf, String>> =
-    LazyLock::new(|| go_program("etcdctl", "go.etcd.io/etcd/etcdctl/v3", ETCDCTL_VERSION));
-
-/// Built once per target directory, then found there. `go install` refuses modules with replace
-/// directives; as a dependency of an empty module they build from the released versions.
-fn go_program(name: &str, module: &str, version: &str) -> Result<PathBuf, String> {
-    let tools = Path::new(env!("CARGO_TARGET_TMPDIR")).join("go-tools");
-    let tool = tools.join(format!("{name}-{version}"));
-    if tool.exists() {
-        return Ok(tool);
-    }
-    fs::create_dir_all(&tools).map_err(|error| error.to_string())?;
-    let workshop = tempfile::tempdir_in(&tools).map_err(|error| error.to_string())?;
-    for arguments in [
-        &["mod", "init", "interop"][..],
-        &["get", &format!("{module}@{version}")],
-        &["build", "-o", "built", module],
-    ] {
-        let output = Command::new("go")
-            .args(arguments)
-            .current_dir(workshop.path())
-            .output()
-            .map_err(|error| format!("go: {error}"))?;
-        if !output.status.success() {
-            return Err(String::from_utf8_lossy(&output.stderr).into_owned());
-        }
-    }
-    fs::rename(workshop.path().join("built"), &tool).map_err(|error| error.to_string())?;
-    Ok(tool)
-}
-
-/// The program, or a loud notice that this test proves nothing here.
-fn available(program: &Result<PathBuf, String>, what: &str, test: &str) -> Option<PathBuf> {
-    match program {
-        Ok(path) => Some(path.clone()),
-        Err(reason) => {
-            assert!(
-                std::env::var_os("PORTUNUS_REQUIRE_GO").is_none(),
-                "PORTUNUS_REQUIRE_GO is set and there is no {what}: {reason}"
-            );
-            // Not `eprintln!`, which the harness swallows; one write, so that lines stay whole.
-            let notice = format!("\nSKIPPED {test}: no {what} ({reason})\n");
-            std::io::stderr().write_all(notice.as_bytes()).unwrap();
-            None
-        }
-    }
-}
-
-/// etcdctl, if it can be built.
+/// etcdctl, if there is one.
 pub fn etcdctl(test: &str) -> Option<PathBuf> {
-    available(&ETCDCTL, "etcdctl", test)
+    find_for_test(Tool::Etcdctl, test)
+}
+
+fn server_program(test: &str) -> Option<PathBuf> {
+    let named = std::env::var_os("PORTCTL_TEST_SERVER").map(PathBuf::from);
+    named.or_else(|| find_for_test(Tool::Etcd, test))
 }
 
 /// A running member with an empty store; stopped when dropped.
@@ -112,7 +55,7 @@ impl Server {
         data_dir: PathBuf,
         peer_port: u16,
     ) -> Option<Self> {
-        let program = available(&SERVER, "server", test)?;
+        let program = server_program(test)?;
         let client_port = free_port();
         let process = spawn(&program, &data_dir, client_port, peer_port);
         let server = Self {

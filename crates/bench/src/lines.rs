@@ -1,0 +1,201 @@
+//! One line of JSON per workload, for programs that follow ratios over time.
+
+use serde::Serialize;
+
+use crate::report::{Outcome, Sample, ServerSamples, median, ratios};
+
+/// A workload in a line. Ratios are Portunus' figure over etcd's, the middle one of all
+/// rounds; they are left out where there is no etcd or no such figure.
+#[derive(Debug, Serialize)]
+pub struct Line {
+    /// Its name.
+    pub op: &'static str,
+    /// Of them each has one request under way.
+    pub clients: usize,
+    /// What is counted, per second.
+    pub unit: String,
+    /// Operations per second; of a restart, one over its seconds.
+    pub portunus: Option<f64>,
+    /// The same of etcd.
+    pub etcd: Option<f64>,
+    /// Of operations per second: above 1, Portunus is faster.
+    pub ratio: Option<f64>,
+    /// Its least over all rounds.
+    pub ratio_min: Option<f64>,
+    /// Its largest over all rounds.
+    pub ratio_max: Option<f64>,
+    /// Of CPU time per operation: below 1, Portunus is cheaper.
+    pub cpu_ratio: Option<f64>,
+    /// Of resident memory at the end.
+    pub rss_ratio: Option<f64>,
+    /// Of the most that was resident.
+    pub peak_rss_ratio: Option<f64>,
+    /// Of the latency of half of the operations; of a restart, of its time.
+    pub p50_ratio: Option<f64>,
+    /// Of the latency of all but one in a hundred.
+    pub p99_ratio: Option<f64>,
+    /// Of bytes written to the disk per operation.
+    pub write_bytes_ratio: Option<f64>,
+    /// Portunus' own figures.
+    pub portunus_detail: Detail,
+    /// etcd's.
+    pub etcd_detail: Option<Detail>,
+    /// Requests that failed. With any, nothing here is to be trusted.
+    pub failures: u64,
+}
+
+/// One server's figures, the middle ones of all rounds.
+#[derive(Debug, Serialize)]
+pub struct Detail {
+    /// Name and version.
+    pub server: String,
+    /// Half of the operations were faster; of a restart, its time.
+    pub p50_us: Option<f64>,
+    /// All but one in a hundred were faster.
+    pub p99_us: Option<f64>,
+    /// CPU time of the server for one operation.
+    pub cpu_us: Option<f64>,
+    /// CPU time of the client for one operation.
+    pub client_cpu_us: Option<f64>,
+    /// Resident memory at the end.
+    pub rss_bytes: Option<f64>,
+    /// The most that was resident.
+    pub peak_rss_bytes: Option<f64>,
+    /// Written to the disk for one operation.
+    pub write_bytes: Option<f64>,
+}
+
+type Figure = fn(&Sample) -> Option<f64>;
+
+const PER_SECOND: Figure = |sample| Some(sample.per_second);
+const P50: Figure = |sample| sample.p50_us.map(f64::from);
+const P99: Figure = |sample| sample.p99_us.map(f64::from);
+const CPU: Figure = |sample| sample.server_cpu_us_per_operation;
+const CLIENT_CPU: Figure = |sample| sample.client_cpu_us_per_operation;
+const RESIDENT: Figure = |sample| Some(sample.resident_bytes as f64);
+const PEAK: Figure = |sample| Some(sample.peak_resident_bytes as f64);
+const WRITTEN: Figure = |sample| sample.written_bytes_per_operation;
+
+impl Line {
+    /// Of all rounds of a workload; nothing if none has run.
+    #[must_use]
+    pub fn of(outcome: &Outcome) -> Option<Line> {
+        let (portunus, peer) = match outcome.servers.as_slice() {
+            [peer, portunus] => (portunus, Some(peer)),
+            [portunus] => (portunus, None),
+            _ => return None,
+        };
+        let all = |figure| peer.map_or(Vec::new(), |peer| ratios(peer, portunus, figure));
+        let middle = |figure| median(all(figure));
+        let samples = outcome.servers.iter().flat_map(|server| &server.samples);
+        Some(Line {
+            op: outcome.workload,
+            clients: outcome.clients,
+            unit: format!("{}s/s", outcome.unit),
+            portunus: middle_of(portunus, PER_SECOND),
+            etcd: peer.and_then(|peer| middle_of(peer, PER_SECOND)),
+            ratio: middle(PER_SECOND),
+            ratio_min: all(PER_SECOND).into_iter().reduce(f64::min),
+            ratio_max: all(PER_SECOND).into_iter().reduce(f64::max),
+            cpu_ratio: middle(CPU),
+            rss_ratio: middle(RESIDENT),
+            peak_rss_ratio: middle(PEAK),
+            p50_ratio: middle(P50),
+            p99_ratio: middle(P99),
+            write_bytes_ratio: middle(WRITTEN),
+            portunus_detail: Detail::of(portunus),
+            etcd_detail: peer.map(Detail::of),
+            failures: samples.map(|sample| sample.failures).sum(),
+        })
+    }
+}
+
+impl Detail {
+    fn of(server: &ServerSamples) -> Detail {
+        Detail {
+            server: server.server.clone(),
+            p50_us: middle_of(server, P50),
+            p99_us: middle_of(server, P99),
+            cpu_us: middle_of(server, CPU),
+            client_cpu_us: middle_of(server, CLIENT_CPU),
+            rss_bytes: middle_of(server, RESIDENT),
+            peak_rss_bytes: middle_of(server, PEAK),
+            write_bytes: middle_of(server, WRITTEN),
+        }
+    }
+}
+
+fn middle_of(server: &ServerSamples, figure: Figure) -> Option<f64> {
+    median(server.samples.iter().filter_map(figure).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(per_second: f64, cpu_us: f64) -> Sample {
+        Sample {
+            operations: 1,
+            per_second,
+            p50_us: Some(10),
+            p99_us: None,
+            server_cpu_us_per_operation: Some(cpu_us),
+            client_cpu_us_per_operation: None,
+            resident_bytes: 100,
+            peak_resident_bytes: 200,
+            written_bytes_per_operation: None,
+            failures: 0,
+            first_failure: None,
+        }
+    }
+
+    fn outcome(servers: Vec<ServerSamples>) -> Outcome {
+        Outcome {
+            workload: "get",
+            title: "reads",
+            unit: "get",
+            clients: 100,
+            servers,
+        }
+    }
+
+    fn samples(server: &str, samples: Vec<Sample>) -> ServerSamples {
+        ServerSamples {
+            server: server.to_owned(),
+            samples,
+        }
+    }
+
+    #[test]
+    fn a_line_has_the_ratio_of_rounds_with_its_spread() {
+        let peer = samples("etcd 3", vec![sample(10.0, 8.0), sample(20.0, 8.0)]);
+        let own = samples("portunus 0", vec![sample(20.0, 4.0), sample(60.0, 4.0)]);
+        let line = Line::of(&outcome(vec![peer, own])).unwrap();
+        let json = serde_json::to_value(&line).unwrap();
+        assert_eq!(json["op"], "get");
+        assert_eq!(json["clients"], 100);
+        assert_eq!(json["unit"], "gets/s");
+        assert_eq!(
+            (json["etcd"].as_f64(), json["portunus"].as_f64()),
+            (Some(15.0), Some(40.0))
+        );
+        assert_eq!(json["ratio"], 2.5);
+        assert_eq!(
+            (&json["ratio_min"], &json["ratio_max"]),
+            (&2.0.into(), &3.0.into())
+        );
+        assert_eq!(json["cpu_ratio"], 0.5);
+        assert_eq!(json["rss_ratio"], 1.0);
+        assert!(json["p99_ratio"].is_null() && json["write_bytes_ratio"].is_null());
+    }
+
+    #[test]
+    fn without_etcd_there_is_no_ratio() {
+        let own = samples("portunus 0", vec![sample(20.0, 4.0)]);
+        let line = Line::of(&outcome(vec![own])).unwrap();
+        assert_eq!(
+            (line.portunus, line.etcd, line.ratio),
+            (Some(20.0), None, None)
+        );
+    }
+}

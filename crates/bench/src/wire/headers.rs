@@ -1,0 +1,152 @@
+//! The headers of a call, compressed as HPACK wants it.
+//!
+//! The first call of a method on a connection writes its headers out and puts them into the
+//! table that both sides keep; every later one is a handful of indexes, as with any client.
+
+use bytes::{BufMut, BytesMut};
+
+/// What is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// Reads.
+    Range,
+    /// Writes one key.
+    Put,
+    /// Compares, then reads and writes.
+    Txn,
+    /// Watches; many messages both ways.
+    Watch,
+    /// Makes a lease.
+    LeaseGrant,
+    /// Renews leases; many messages both ways.
+    LeaseKeepAlive,
+}
+
+const METHODS: usize = 6;
+
+impl Method {
+    fn path(self) -> &'static str {
+        match self {
+            Method::Range => "/etcdserverpb.KV/Range",
+            Method::Put => "/etcdserverpb.KV/Put",
+            Method::Txn => "/etcdserverpb.KV/Txn",
+            Method::Watch => "/etcdserverpb.Watch/Watch",
+            Method::LeaseGrant => "/etcdserverpb.Lease/LeaseGrant",
+            Method::LeaseKeepAlive => "/etcdserverpb.Lease/LeaseKeepAlive",
+        }
+    }
+
+    /// Whether a call takes many messages.
+    #[must_use]
+    pub fn is_streaming(self) -> bool {
+        matches!(self, Method::Watch | Method::LeaseKeepAlive)
+    }
+}
+
+/// Places in HPACK's static table.
+mod known {
+    pub const AUTHORITY: u8 = 1;
+    pub const METHOD_POST: u8 = 3;
+    pub const PATH: u8 = 4;
+    pub const SCHEME_HTTP: u8 = 6;
+    pub const CONTENT_TYPE: u8 = 31;
+    /// The newest entry of the dynamic table.
+    pub const NEWEST: usize = 62;
+}
+
+const INDEXED: u8 = 0x80;
+const LITERAL_TO_BE_KEPT: u8 = 0x40;
+
+/// Header blocks of one connection.
+#[derive(Debug)]
+pub(super) struct HeaderBlocks {
+    authority: String,
+    /// How many entries the dynamic table has; none is ever pushed out of it.
+    entries: usize,
+    /// Which entry holds the authority, the path of each method, the type of the content and
+    /// what is said about trailers; counted from the first.
+    said: [Option<usize>; METHODS + 3],
+    block: BytesMut,
+}
+
+impl HeaderBlocks {
+    pub fn new(authority: &str) -> HeaderBlocks {
+        HeaderBlocks {
+            authority: authority.to_owned(),
+            entries: 0,
+            said: [None; METHODS + 3],
+            block: BytesMut::with_capacity(256),
+        }
+    }
+
+    /// The block of the next call of this method. Every block that is asked for must be
+    /// sent, in this order.
+    pub fn of(&mut self, method: Method) -> &[u8] {
+        self.block.clear();
+        self.block.put_u8(INDEXED | known::METHOD_POST);
+        self.block.put_u8(INDEXED | known::SCHEME_HTTP);
+        let authority = std::mem::take(&mut self.authority);
+        self.put_once(0, Some(known::AUTHORITY), "", &authority);
+        self.authority = authority;
+        // Names with a colon must all come before the others.
+        self.put_once(1 + method as usize, Some(known::PATH), "", method.path());
+        let after_paths = 1 + METHODS;
+        let content_type = "application/grpc";
+        self.put_once(after_paths, Some(known::CONTENT_TYPE), "", content_type);
+        self.put_once(after_paths + 1, None, "te", "trailers");
+        &self.block
+    }
+
+    /// Refers to the header if it was said on this connection, else says it.
+    fn put_once(&mut self, header: usize, known_name: Option<u8>, name: &str, value: &str) {
+        if let Some(entry) = self.said[header] {
+            // At most a dozen entries, so the index always fits into the seven bits.
+            let index = known::NEWEST + self.entries - 1 - entry;
+            self.block.put_u8(INDEXED | index as u8);
+            return;
+        }
+        self.said[header] = Some(self.entries);
+        self.entries += 1;
+        self.block
+            .put_u8(LITERAL_TO_BE_KEPT | known_name.unwrap_or(0));
+        if known_name.is_none() {
+            self.put_text(name);
+        }
+        self.put_text(value);
+    }
+
+    /// Shorter than 127 bytes, so that one byte is enough for the length; not Huffman-coded.
+    fn put_text(&mut self, text: &str) {
+        assert!(text.len() < 127, "{text}");
+        self.block.put_u8(text.len() as u8);
+        self.block.put_slice(text.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_call_spells_its_headers_out_and_later_ones_refer_to_them() {
+        let mut blocks = HeaderBlocks::new("127.0.0.1:1");
+        let first = blocks.of(Method::Put).to_vec();
+        let text = String::from_utf8_lossy(&first).into_owned();
+        for part in ["127.0.0.1:1", "application/grpc", "trailers", "KV/Put"] {
+            assert!(text.contains(part), "{part} in {text:?}");
+        }
+        // Four entries: the newest, 62, is about trailers, and 65 the authority.
+        assert_eq!(blocks.of(Method::Put), [0x83, 0x86, 193, 192, 191, 190]);
+    }
+
+    #[test]
+    fn another_method_adds_its_path_and_moves_all_others() {
+        let mut blocks = HeaderBlocks::new("127.0.0.1:1");
+        blocks.of(Method::Put);
+        let second = blocks.of(Method::Range).to_vec();
+        assert!(second.starts_with(&[0x83, 0x86, 193, 0x44]));
+        assert!(second.ends_with(&[192, 191]));
+        assert_eq!(blocks.of(Method::Put), [0x83, 0x86, 194, 193, 192, 191]);
+        assert_eq!(blocks.of(Method::Range), [0x83, 0x86, 194, 190, 192, 191]);
+    }
+}

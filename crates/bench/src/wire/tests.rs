@@ -1,0 +1,101 @@
+use super::*;
+
+fn grpc(message: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0];
+    bytes.extend((message.len() as u32).to_be_bytes());
+    bytes.extend(message);
+    bytes
+}
+
+/// A connection and the other end of it, as bytes.
+async fn pair() -> (Connection, TcpStream) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let connection = Connection::open(&address).await.unwrap();
+    let (mut server, _) = listener.accept().await.unwrap();
+    let mut greeting = vec![0; PREFACE.len() + 9 + 6 + 9 + 4];
+    server.read_exact(&mut greeting).await.unwrap();
+    assert!(greeting.starts_with(PREFACE));
+    (connection, server)
+}
+
+async fn answer(server: &mut TcpStream, kind: Kind, flags: u8, stream: StreamId, payload: &[u8]) {
+    let mut bytes = BytesMut::new();
+    frame::put_header(&mut bytes, payload.len(), kind, flags, stream);
+    bytes.put_slice(payload);
+    server.write_all(&bytes).await.unwrap();
+}
+
+async fn next(connection: &mut Connection) -> Event {
+    loop {
+        if let Some(event) = connection.next_event() {
+            return event;
+        }
+        connection.receive().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn messages_are_put_together_from_any_number_of_frames() {
+    let (mut connection, mut server) = pair().await;
+    let two = [grpc(b"one"), grpc(b"two")].concat();
+    for piece in [&two[..3], &two[3..9], &two[9..]] {
+        answer(&mut server, Kind::Data, 0, 1, piece).await;
+    }
+    answer(&mut server, Kind::Headers, flag::END_STREAM, 1, b"").await;
+    for expected in [&b"one"[..], b"two"] {
+        match next(&mut connection).await {
+            Event::Message(1, message) => assert_eq!(message, expected),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(matches!(next(&mut connection).await, Event::End(1)));
+}
+
+#[tokio::test]
+async fn a_ping_is_answered_with_its_own_bytes() {
+    let (mut connection, mut server) = pair().await;
+    answer(&mut server, Kind::Ping, 0, 0, b"12345678").await;
+    connection.receive().await.unwrap();
+    connection.flush().await.unwrap();
+    let mut said = [0; 17];
+    server.read_exact(&mut said).await.unwrap();
+    assert_eq!(said[3..5], [Kind::Ping as u8, flag::ACK]);
+    assert_eq!(&said[9..], b"12345678");
+}
+
+#[tokio::test]
+async fn what_the_window_does_not_hold_waits_until_more_is_granted() {
+    let (mut connection, mut server) = pair().await;
+    connection.request(Method::Put, &[0; 50_000]);
+    connection.request(Method::Put, &[0; 50_000]);
+    assert_eq!(connection.held.len(), 1);
+    let before = connection.outgoing.len();
+    let granted = 50_000_u32.to_be_bytes();
+    answer(&mut server, Kind::WindowUpdate, 0, 0, &granted).await;
+    connection.receive().await.unwrap();
+    assert!(connection.held.is_empty());
+    assert!(connection.outgoing.len() > before + 50_000);
+}
+
+#[tokio::test]
+async fn a_large_message_goes_in_several_frames_and_only_the_last_ends_the_stream() {
+    let (mut connection, _server) = pair().await;
+    connection.send_message(1, &[7; 20_000], true);
+    let first = FrameHeader::cut(&mut connection.outgoing).unwrap();
+    assert_eq!((first.length, first.flags), (FRAME_BYTES_MAX, 0));
+    connection.outgoing.advance(first.length);
+    let last = FrameHeader::cut(&mut connection.outgoing).unwrap();
+    assert_eq!(last.length, 20_000 + 5 - FRAME_BYTES_MAX);
+    assert_eq!(last.flags, flag::END_STREAM);
+}
+
+#[tokio::test]
+async fn a_server_that_goes_away_is_an_error() {
+    let (mut connection, server) = pair().await;
+    drop(server);
+    assert!(matches!(
+        connection.receive().await,
+        Err(WireError::Closed | WireError::Socket(_))
+    ));
+}
