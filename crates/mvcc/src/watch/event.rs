@@ -55,19 +55,14 @@ impl Event {
         }
     }
 
-    /// A put read from history without its predecessor.
+    /// A put read from history without its predecessor. A put that created the key may
+    /// have one too: its transaction may have deleted the key first.
     #[must_use]
     pub fn put_without_prev(kv: KeyValue) -> Self {
-        let created = kv.create_revision == kv.mod_revision;
-        let prev = if created {
-            OnceLock::from(None)
-        } else {
-            OnceLock::new()
-        };
         Self {
             kind: EventKind::Put,
             kv,
-            prev,
+            prev: OnceLock::new(),
         }
     }
 
@@ -235,4 +230,29 @@ pub trait History {
     /// The version of `key` just before `mod_revision`; `None` if it did not
     /// exist then or that is compacted.
     fn prev_kv(&self, key: &[u8], mod_revision: i64) -> Option<KeyValue>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::revision::Revision;
+
+    #[test]
+    fn a_predecessor_that_left_memory_is_looked_up_even_for_a_put_that_created_the_key() {
+        let deleted_before_in_the_same_transaction = Version {
+            revision: Revision::first_of(4),
+            create_revision: 4,
+            version: 1,
+            lease: 0,
+            value: Value::InBackend,
+        };
+        let created = KeyValue {
+            create_revision: 5,
+            mod_revision: 5,
+            version: 1,
+            ..KeyValue::default()
+        };
+        let event = Event::after_put(created, Some(&deleted_before_in_the_same_transaction));
+        assert_eq!(event.known_prev(), None);
+    }
 }
