@@ -11,7 +11,10 @@ use bytes::Bytes;
 use portunus_proto::mvccpb::{self, KeyValue};
 use thiserror::Error;
 
-use crate::version::{Value, Version};
+use crate::{
+    rules::Copies,
+    version::{Value, Version},
+};
 
 /// What an event did to its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -82,7 +85,7 @@ impl Event {
         match prev.map(|prev| (prev, &prev.value)) {
             None => Self::put(kv, None),
             Some((prev, Value::Resident(value))) => {
-                let prev = prev.with_value(&kv.key, value.clone());
+                let prev = prev.with_value(kv.key.clone(), value.to_bytes(&mut Copies::default()));
                 Self::put(kv, Some(prev))
             }
             Some(_) => Self::put_without_prev(kv),
@@ -94,7 +97,7 @@ impl Event {
         match prev.map(|prev| (prev, &prev.value)) {
             None => Self::delete(key.clone(), revision, None),
             Some((prev, Value::Resident(value))) => {
-                let prev = prev.with_value(key, value.clone());
+                let prev = prev.with_value(key.clone(), value.to_bytes(&mut Copies::default()));
                 Self::delete(key.clone(), revision, Some(prev))
             }
             Some(_) => Self::delete_without_prev(key.clone(), revision),

@@ -348,7 +348,7 @@ pub const FLAGS: &[Flag] = &[
     works(
         "resident-value-bytes",
         Number,
-        "0",
+        "134217728",
         "values kept in memory, oldest leave first (0: all)",
     ),
     later("corrupt-check-time", Duration, "0s", PEERS),
