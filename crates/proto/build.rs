@@ -37,6 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     tonic_prost_build::configure()
         // No `connect`/transport helpers, so this crate pulls in no HTTP stack.
         .build_transport(false)
+        .codec_path("crate::codec::SizedCodec")
         .compile_fds_with_config(descriptors, config)?;
     Ok(())
 }

@@ -26,7 +26,7 @@ impl Default for Config {
             commit_interval: Duration::from_millis(100),
             commit_records: 10_000,
             pending_records_max: 200_000,
-            pending_bytes_max: 256 << 20,
+            pending_bytes_max: 64 << 20,
             resident_value_bytes_max: 0,
             compaction_batch_limit: 1000,
         }

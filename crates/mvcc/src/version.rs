@@ -1,30 +1,75 @@
 //! One version of one key, as held in memory.
 //!
 //! Plain data: the slots hold it, the rules read it, the backend never sees it.
-//! What is stored is the canonical `KeyValue` that [`Version::record`] makes.
+//! What is stored is the canonical `KeyValue` that [`Version::with_value`] makes.
 
 use bytes::Bytes;
+use triomphe::ThinArc;
+
 use portunus_proto::mvccpb::KeyValue;
 
-use crate::revision::{RecordKey, Revision};
+use crate::{
+    revision::{RecordKey, Revision},
+    rules::Copies,
+};
 
 /// Where the value of a version is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
     /// In memory. Always so until the backend has committed it.
-    Resident(Bytes),
+    Resident(ResidentValue),
     /// Only in the backend, under the version's revision.
     InBackend,
     /// Nowhere: this version is a delete.
     Tombstone,
 }
 
+/// A value in memory: one pointer, and one allocation that holds nothing else.
+/// A slice of the request would be less work, but keep all of it alive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResidentValue(ThinArc<(), u8>);
+
+impl AsRef<[u8]> for ResidentValue {
+    fn as_ref(&self) -> &[u8] {
+        &self.0.slice
+    }
+}
+
+impl ResidentValue {
+    /// Sharing costs an allocation, so only values above this are shared.
+    const COPIED_BYTES_MAX: usize = 512;
+
+    /// The value for a message: copied if it is small, else shared.
+    #[must_use]
+    pub fn to_bytes(&self, copies: &mut Copies) -> Bytes {
+        match self.copied_bytes() {
+            0 if !self.as_ref().is_empty() => Bytes::from_owner(self.clone()),
+            _ => copies.copy(self.as_ref()),
+        }
+    }
+
+    /// What [`Self::to_bytes`] will copy.
+    #[must_use]
+    pub fn copied_bytes(&self) -> usize {
+        match self.as_ref().len() {
+            length @ ..=Self::COPIED_BYTES_MAX => length,
+            _ => 0,
+        }
+    }
+}
+
 impl Value {
+    /// A value in memory.
+    #[must_use]
+    pub fn resident(value: &[u8]) -> Self {
+        Self::Resident(ResidentValue(ThinArc::from_header_and_slice((), value)))
+    }
+
     /// Bytes of value this holds in memory.
     #[must_use]
     pub fn resident_bytes(&self) -> usize {
         match self {
-            Self::Resident(value) => value.len(),
+            Self::Resident(value) => value.as_ref().len(),
             Self::InBackend | Self::Tombstone => 0,
         }
     }
@@ -75,33 +120,14 @@ impl Version {
 
     /// The message with the given value.
     #[must_use]
-    pub fn with_value(&self, key: &Bytes, value: Bytes) -> KeyValue {
+    pub fn with_value(&self, key: Bytes, value: Bytes) -> KeyValue {
         KeyValue {
-            key: key.clone(),
+            key,
             create_revision: self.create_revision,
             mod_revision: self.revision.main,
             version: self.version,
             value,
             lease: self.lease,
-        }
-    }
-
-    /// The message without its value.
-    #[must_use]
-    pub fn without_value(&self, key: &Bytes) -> KeyValue {
-        self.with_value(key, Bytes::new())
-    }
-
-    /// What is stored for this version. A tombstone's record holds only the key.
-    #[must_use]
-    pub fn record(&self, key: &Bytes) -> KeyValue {
-        match &self.value {
-            Value::Resident(value) => self.with_value(key, value.clone()),
-            Value::InBackend => self.without_value(key),
-            Value::Tombstone => KeyValue {
-                key: key.clone(),
-                ..KeyValue::default()
-            },
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Everything that has to look to a client, a peer or a disk tool exactly like etcd.
 //!
-//! Three things live here because they change together and every other crate
+//! Four things live here because they change together and every other crate
 //! needs them: the messages and services (from `proto/`, compiled at build
-//! time), the table of error texts and codes ([`EtcdError`]), and the constants
-//! of the wire ([`wire`]). Every crate above calls it; it calls nobody.
+//! time), how they are put on the wire ([`codec`]), the table of error texts and
+//! codes ([`EtcdError`]), and the constants of the wire ([`wire`]). Every crate
+//! above calls it; it calls nobody.
 //!
 //! It never decides anything: no validation, no defaults, no behaviour by
 //! version beyond "which code did that version send for this text".
@@ -12,6 +13,7 @@
 //! left out. `bytes` fields are [`bytes::Bytes`], so decoding from a `Bytes`
 //! shares the buffer instead of copying keys and values.
 
+pub mod codec;
 mod error;
 pub mod wire;
 

@@ -1,4 +1,7 @@
-//! The log as the engine sees it: every entry since the last compaction, in memory.
+//! The log as the engine sees it: entries since the last compaction, in memory.
+//!
+//! Applied entries are kept for peers that are behind, but no more of them than
+//! [`KEPT_BYTES_MAX`]; a peer further behind is sent a snapshot.
 //!
 //! Entries come in before they are on disk; the engine knows how far the disk
 //! is and never commits beyond it. Nothing here is durable: that is the
@@ -14,6 +17,9 @@ use raft::{
 /// What an entry costs on the wire besides its payload, at most.
 const ENTRY_HEAD_BYTES: u64 = 32;
 
+/// Payload of applied entries kept for peers that are behind.
+const KEPT_BYTES_MAX: usize = 32 << 20;
+
 /// Entries after `base_index`, which is the last one that was let go.
 pub(super) struct MemoryLog {
     hard_state: HardState,
@@ -21,6 +27,11 @@ pub(super) struct MemoryLog {
     base_index: u64,
     base_term: u64,
     entries: VecDeque<Entry>,
+    /// Payload of the entries.
+    entry_bytes: usize,
+    /// Where terms began, oldest first, among entries that were let go and that the
+    /// log on disk may still be asked to forget.
+    past_terms: VecDeque<(u64, u64)>,
     applied_index: u64,
 }
 
@@ -37,7 +48,9 @@ impl MemoryLog {
             conf_state,
             base_index,
             base_term,
+            entry_bytes: payload_bytes(&entries),
             entries,
+            past_terms: VecDeque::from([(base_index, base_term)]),
             applied_index: base_index,
         }
     }
@@ -46,6 +59,27 @@ impl MemoryLog {
     /// it, or of something later.
     pub(super) fn set_applied(&mut self, index: u64) {
         self.applied_index = index;
+        let mut bytes_left = self.entry_bytes;
+        let applied = self.entries.iter().take_while(|entry| entry.index < index);
+        let gone = applied.take_while(|entry| {
+            let is_too_much = bytes_left > KEPT_BYTES_MAX;
+            bytes_left -= entry.data.len();
+            is_too_much
+        });
+        if let Some(last_gone) = gone.last().map(|entry| entry.index) {
+            self.let_go(last_gone);
+        }
+    }
+
+    /// Term of the entry at this index, whether it is still here or was let go since the
+    /// last compaction.
+    pub(super) fn known_term(&self, index: u64) -> Option<u64> {
+        if index > self.base_index {
+            return self.term(index).ok();
+        }
+        let began = |(first_index, _): &(u64, u64)| *first_index <= index;
+        let place = self.past_terms.partition_point(began).checked_sub(1)?;
+        self.past_terms.get(place).map(|(_, term)| *term)
     }
 
     /// The members after a change of membership.
@@ -56,6 +90,8 @@ impl MemoryLog {
     /// A snapshot takes the place of everything that was here.
     pub(super) fn restart_from(&mut self, snapshot: &SnapshotMetadata) {
         self.entries = VecDeque::new();
+        self.entry_bytes = 0;
+        self.past_terms = VecDeque::from([(snapshot.index, snapshot.term)]);
         self.base_index = snapshot.index;
         self.base_term = snapshot.term;
         // Until it is installed there is nothing to give away.
@@ -75,17 +111,36 @@ impl MemoryLog {
     pub(super) fn append(&mut self, entries: Vec<Entry>) {
         if let Some(first) = entries.first() {
             let kept = first.index.saturating_sub(self.base_index + 1);
-            self.entries
-                .truncate(usize::try_from(kept).unwrap_or(usize::MAX));
+            let kept = usize::try_from(kept).unwrap_or(usize::MAX);
+            if kept < self.entries.len() {
+                self.entry_bytes -= payload_bytes(self.entries.range(kept..));
+                self.entries.truncate(kept);
+            }
         }
+        self.entry_bytes += payload_bytes(&entries);
         self.entries.extend(entries);
     }
 
-    /// Lets go of everything up to `index`, which must be in the log.
+    /// Lets go of everything up to `index`, terms included.
     pub(super) fn compact(&mut self, index: u64) {
+        self.let_go(index);
+        while let Some((next_begins, _)) = self.past_terms.get(1)
+            && *next_begins <= index
+        {
+            self.past_terms.pop_front();
+        }
+    }
+
+    /// Lets go of the entries up to `index`, if they are in the log.
+    fn let_go(&mut self, index: u64) {
         let Ok(term) = self.term(index) else { return };
         let gone = usize::try_from(index - self.base_index).unwrap_or(usize::MAX);
-        self.entries.drain(..gone.min(self.entries.len()));
+        for entry in self.entries.drain(..gone.min(self.entries.len())) {
+            self.entry_bytes -= entry.data.len();
+            if self.past_terms.back().map(|(_, term)| *term) != Some(entry.term) {
+                self.past_terms.push_back((entry.index, entry.term));
+            }
+        }
         self.base_index = index;
         self.base_term = term;
         // Or the memory of a burst is never given back.
@@ -101,6 +156,10 @@ impl MemoryLog {
         usize::try_from(index - self.base_index - 1)
             .map_err(|_| Error::Store(StorageError::Unavailable))
     }
+}
+
+fn payload_bytes<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> usize {
+    entries.into_iter().map(|entry| entry.data.len()).sum()
 }
 
 impl Storage for MemoryLog {
@@ -172,5 +231,58 @@ impl Storage for MemoryLog {
             metadata: Some(metadata).into(),
             ..Default::default()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(index: u64, term: u64) -> Entry {
+        Entry {
+            index,
+            term,
+            data: vec![0; KEPT_BYTES_MAX / 4].into(),
+            ..Entry::default()
+        }
+    }
+
+    #[test]
+    fn applied_entries_beyond_the_limit_go_but_their_terms_are_known_until_compaction() {
+        let mut log = MemoryLog::new(
+            HardState::default(),
+            ConfState::default(),
+            5,
+            1,
+            VecDeque::new(),
+        );
+        log.append((6..=20).map(|index| entry(index, index / 8 + 1)).collect());
+        assert_eq!(log.base_index(), 5, "nothing is applied");
+        log.set_applied(12);
+        assert_eq!(log.base_index(), 11, "what is applied last stays");
+        log.set_applied(20);
+        assert_eq!(log.base_index(), 16);
+        assert!(log.term(10).is_err());
+        let terms: Vec<_> = (5..=21).map(|index| log.known_term(index)).collect();
+        let expected = (5..=20).map(|index| Some(index / 8 + 1)).chain([None]);
+        assert_eq!(terms, expected.collect::<Vec<_>>());
+        log.compact(9);
+        assert_eq!((log.base_index(), log.known_term(9)), (16, Some(2)));
+        assert_eq!(log.known_term(7), None);
+    }
+
+    #[test]
+    fn replaced_entries_no_longer_count() {
+        let mut log = MemoryLog::new(
+            HardState::default(),
+            ConfState::default(),
+            0,
+            0,
+            VecDeque::new(),
+        );
+        log.append((1..=8).map(|index| entry(index, 1)).collect());
+        log.append(vec![entry(3, 2)]);
+        log.set_applied(3);
+        assert_eq!((log.base_index(), log.last()), (0, 3));
     }
 }

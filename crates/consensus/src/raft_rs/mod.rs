@@ -14,7 +14,7 @@ mod translate;
 use bytes::Bytes;
 use portunus_proto::raftpb;
 use prost::Message as _;
-use raft::{Config, RawNode, SnapshotStatus, StateRole, Storage as _, eraftpb};
+use raft::{Config, RawNode, SnapshotStatus, StateRole, eraftpb};
 
 use self::{check::check, memory_log::MemoryLog, translate::*};
 use crate::core::{
@@ -411,10 +411,10 @@ impl Core {
         self.node.store().base_index()
     }
 
-    /// Term of the entry at this index, while the log has it.
+    /// Term of the entry at this index, until the log is compacted beyond it.
     #[must_use]
     pub fn term_of(&self, index: u64) -> Option<u64> {
-        self.node.store().term(index).ok()
+        self.node.store().known_term(index)
     }
 
     /// The member.

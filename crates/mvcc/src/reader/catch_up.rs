@@ -2,15 +2,14 @@
 
 use std::{ops::Not, sync::Arc};
 
-use bytes::Bytes;
 use portunus_proto::EtcdError;
 
 use super::Reader;
 use crate::{
     error::ReadError,
     revision::Revision,
-    rules::Entry,
-    store::shared::StoredValues,
+    rules::{Copies, Entry},
+    store::{shared::StoredValues, slot::Slot},
     version::Version,
     watch::{Event, RevisionEvents},
 };
@@ -60,7 +59,7 @@ impl Reader {
             let versions = entry.slot.versions();
             // Gone only if compacted, which the caller notices.
             if let Some((version, prev)) = versions.exactly(entry.revision) {
-                events.push(event(entry.slot.key(), version, prev, &values)?);
+                events.push(event(&entry.slot, version, prev, &values)?);
             }
         }
         if revisions.len() < revisions_max {
@@ -80,19 +79,26 @@ fn whole(revision: i64, events: &mut Vec<Event>) -> Option<Arc<RevisionEvents>> 
 }
 
 fn event(
-    key: &Bytes,
+    slot: &Slot,
     version: &Version,
     prev: Option<&Version>,
     values: &StoredValues<'_>,
 ) -> Result<Event, ReadError> {
     let prev = prev.filter(|prev| !prev.is_tombstone());
     if version.is_tombstone() {
-        return Ok(Event::after_delete(key, version.revision.main, prev));
+        return Ok(Event::after_delete(
+            &slot.key_bytes(),
+            version.revision.main,
+            prev,
+        ));
     }
     let entry = Entry {
-        key,
+        key: slot.key(),
         version,
         values,
     };
-    Ok(Event::after_put(entry.key_value(true)?, prev))
+    Ok(Event::after_put(
+        entry.key_value(true, &mut Copies::default())?,
+        prev,
+    ))
 }

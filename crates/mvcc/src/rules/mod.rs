@@ -14,4 +14,4 @@ pub mod txn;
 pub mod validate;
 mod view;
 
-pub use view::{Entry, KeyView, ValueSource};
+pub use view::{Copies, Entry, KeyView, ValueSource};

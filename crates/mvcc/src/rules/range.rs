@@ -15,7 +15,7 @@ use portunus_proto::{
     mvccpb::KeyValue,
 };
 
-use super::view::{Entry, KeyView};
+use super::view::{Copies, Entry, KeyView};
 use crate::error::ReadError;
 
 /// The `range_end` that means "every key from here on".
@@ -124,13 +124,14 @@ pub fn evaluate(
     let range = KeyRange::new(&request.key, &request.range_end);
     let plan = Plan::of(request);
     let mut kvs = Vec::new();
+    let mut copies = Copies::default();
     let mut visited = 0;
     let mut reached_end = !plan.count_only;
     if !plan.count_only {
         view.visit(&range, revision, |entry| {
             visited += 1;
             if plan.passes(&entry) {
-                kvs.push(entry.key_value(plan.with_values)?);
+                kvs.push(entry.key_value(plan.with_values, &mut copies)?);
             }
             reached_end = kvs.len() < plan.collect_max;
             Ok(match reached_end {

@@ -23,7 +23,7 @@ use portunus_proto::{
 use super::{
     lease::{LeaseLookup, NO_LEASE},
     range::{self, Counting, KeyRange},
-    view::KeyView,
+    view::{Copies, KeyView},
 };
 use crate::error::ReadError;
 
@@ -199,8 +199,9 @@ pub fn execute_delete(
     let range = KeyRange::new(&delete.key, &delete.range_end);
     let mut prev_kvs = Vec::new();
     if delete.prev_kv {
+        let mut copies = Copies::default();
         view.visit(&range, view.revision(), |entry| {
-            prev_kvs.push(entry.key_value(true)?);
+            prev_kvs.push(entry.key_value(true, &mut copies)?);
             Ok(ControlFlow::Continue(()))
         })?;
     }
@@ -283,9 +284,10 @@ fn holds(view: &impl KeyView, compare: &Compare) -> Result<bool, ReadError> {
     let needs_value = compare.target == CompareTarget::Value as i32;
     let mut any = false;
     let mut all_hold = true;
+    let mut copies = Copies::default();
     view.visit(&range, view.revision(), |entry| {
         any = true;
-        all_hold = compare_holds(compare, &entry.key_value(needs_value)?);
+        all_hold = compare_holds(compare, &entry.key_value(needs_value, &mut copies)?);
         Ok(match all_hold {
             true => ControlFlow::Continue(()),
             false => ControlFlow::Break(()),

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use portunus_proto::mvccpb::KeyValue;
 
 use crate::{
@@ -35,7 +35,7 @@ pub trait KeyView {
     fn get(&self, key: &Bytes, with_value: bool) -> Result<Option<KeyValue>, ReadError> {
         let mut found = None;
         self.visit(&KeyRange::single(key.clone()), self.revision(), |entry| {
-            found = Some(entry.key_value(with_value)?);
+            found = Some(entry.key_value(with_value, &mut Copies::default())?);
             Ok(ControlFlow::Break(()))
         })?;
         Ok(found)
@@ -52,7 +52,7 @@ pub trait ValueSource {
 #[derive(Clone, Copy)]
 pub struct Entry<'a> {
     /// The key.
-    pub key: &'a Bytes,
+    pub key: &'a [u8],
     /// The version; never a tombstone.
     pub version: &'a Version,
     /// Where its value comes from if it is not resident.
@@ -60,22 +60,46 @@ pub struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// The value, fetched if need be.
-    pub fn value(&self) -> Result<Bytes, ReadError> {
-        match &self.version.value {
-            Value::Resident(value) => Ok(value.clone()),
-            Value::InBackend => self.values.load(self.version),
-            Value::Tombstone => Ok(Bytes::new()),
-        }
+    /// The message, with its value only if asked for.
+    pub fn key_value(&self, with_value: bool, copies: &mut Copies) -> Result<KeyValue, ReadError> {
+        let value = match &self.version.value {
+            Value::Resident(value) if with_value => {
+                copies.make_room(self.key.len() + value.copied_bytes());
+                value.to_bytes(copies)
+            }
+            Value::InBackend if with_value => self.values.load(self.version)?,
+            _ => Bytes::new(),
+        };
+        Ok(self.version.with_value(copies.copy(self.key), value))
+    }
+}
+
+/// Keys and small values of one answer, copied into few buffers: an allocation for
+/// each would cost more than the copy.
+#[derive(Debug, Default)]
+pub struct Copies {
+    buffer: BytesMut,
+    /// Of the newest buffer.
+    buffer_bytes: usize,
+}
+
+impl Copies {
+    /// Buffers double up to this, so that a single key takes only what it needs.
+    const BUFFER_BYTES_MAX: usize = 64 * 1024;
+
+    /// The same bytes, in a buffer of this answer.
+    pub fn copy(&mut self, bytes: &[u8]) -> Bytes {
+        self.make_room(bytes.len());
+        self.buffer.extend_from_slice(bytes);
+        self.buffer.split().freeze()
     }
 
-    /// The message, with its value only if asked for.
-    pub fn key_value(&self, with_value: bool) -> Result<KeyValue, ReadError> {
-        let value = if with_value {
-            self.value()?
-        } else {
-            Bytes::new()
-        };
-        Ok(self.version.with_value(self.key, value))
+    /// Makes sure that the next so many bytes come to lie in one buffer.
+    pub fn make_room(&mut self, bytes: usize) {
+        if self.buffer.capacity() < bytes {
+            let doubled = (self.buffer_bytes * 2).min(Self::BUFFER_BYTES_MAX);
+            self.buffer_bytes = doubled.max(bytes);
+            self.buffer = BytesMut::with_capacity(self.buffer_bytes);
+        }
     }
 }

@@ -182,7 +182,7 @@ impl Store {
         Ok(step)
     }
 
-    fn trim(&mut self, slot: &Arc<Slot>, revision: i64) {
+    fn trim(&mut self, slot: &Slot, revision: i64) {
         let Some(trimmed) = slot.trim(revision) else {
             return;
         };
@@ -194,7 +194,7 @@ impl Store {
             let is_indexed = self
                 .index
                 .get(slot.key())
-                .is_some_and(|indexed| Arc::ptr_eq(&indexed.slot, slot));
+                .is_some_and(|indexed| indexed.slot.address() == slot.address());
             if is_indexed {
                 self.index.remove(slot.key());
                 self.index_changed = true;

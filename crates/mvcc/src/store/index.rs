@@ -13,8 +13,6 @@ use std::{
     sync::Arc,
 };
 
-use bytes::Bytes;
-
 use super::slot::Slot;
 use crate::rules::range::KeyRange;
 
@@ -33,7 +31,7 @@ pub(crate) struct Index {
     changed_at: i64,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 enum Node {
     Leaf(Vec<Indexed>),
     Branch(Vec<Child>),
@@ -42,16 +40,16 @@ enum Node {
 /// A key in a leaf.
 #[derive(Debug, Clone)]
 pub(crate) struct Indexed {
-    pub(crate) key: Bytes,
-    pub(crate) slot: Arc<Slot>,
+    pub(crate) slot: Slot,
     /// Whether the key exists at [`Index::changed_at`] and until the next change.
     pub(crate) exists: bool,
 }
 
 #[derive(Debug, Clone)]
 struct Child {
-    /// No key of a later child is below its own; keys of the first child may be.
-    first: Bytes,
+    /// No key of a later child is below this one's; keys of the first child may
+    /// be. The slot itself may be gone from the tree.
+    first: Slot,
     existing: usize,
     node: Arc<Node>,
 }
@@ -78,7 +76,7 @@ impl Index {
         loop {
             match node {
                 Node::Leaf(entries) => {
-                    let place = entries.binary_search_by(|entry| (*entry.key).cmp(key));
+                    let place = entries.binary_search_by(|entry| entry.slot.key().cmp(key));
                     return place.ok().and_then(|place| entries.get(place));
                 }
                 Node::Branch(children) => node = &*children.get(child_for(children, key))?.node,
@@ -87,14 +85,14 @@ impl Index {
     }
 
     /// Adds a key that is not there, as existing or not.
-    pub(crate) fn insert(&mut self, key: Bytes, slot: Arc<Slot>, exists: bool, revision: i64) {
-        let entry = Indexed { key, slot, exists };
+    pub(crate) fn insert(&mut self, slot: Slot, exists: bool, revision: i64) {
+        let entry = Indexed { slot, exists };
         self.existing += usize::from(exists);
         self.changed_at = revision;
         if let Some(right) = Arc::make_mut(&mut self.root).insert(entry) {
             let left = std::mem::replace(&mut self.root, Arc::new(Node::Leaf(Vec::new())));
-            let left = Child::of(left);
-            self.root = Arc::new(Node::Branch(vec![left, right]));
+            let halves = Child::of(left).into_iter().chain([right]);
+            self.root = Arc::new(Node::Branch(halves.collect()));
         }
     }
 
@@ -143,7 +141,7 @@ impl Index {
         loop {
             match node {
                 Node::Leaf(entries) => {
-                    let smaller = entries.iter().take_while(|entry| *entry.key < *key);
+                    let smaller = entries.iter().take_while(|entry| entry.slot.key() < key);
                     return below + smaller.filter(|entry| entry.exists).count();
                 }
                 Node::Branch(children) => {
@@ -184,7 +182,7 @@ impl Index {
     }
 
     /// Every slot, in key order.
-    pub(crate) fn slots(&self) -> impl Iterator<Item = &Arc<Slot>> {
+    pub(crate) fn slots(&self) -> impl Iterator<Item = &Slot> {
         let mut pending = vec![&*self.root];
         let mut leaf: std::slice::Iter<'_, Indexed> = [].iter();
         std::iter::from_fn(move || {
@@ -222,11 +220,13 @@ impl Node {
     fn insert(&mut self, entry: Indexed) -> Option<Child> {
         match self {
             Self::Leaf(entries) => {
-                let place = entries.partition_point(|other| other.key < entry.key);
+                let place = entries.partition_point(|other| other.slot.key() < entry.slot.key());
+                // Half of a store's leaves would else be room never used.
+                entries.reserve_exact(1);
                 entries.insert(place, entry);
             }
             Self::Branch(children) => {
-                let place = child_for(children, &entry.key);
+                let place = child_for(children, entry.slot.key());
                 let child = children.get_mut(place)?;
                 child.existing += usize::from(entry.exists);
                 if let Some(right) = Arc::make_mut(&mut child.node).insert(entry) {
@@ -235,13 +235,20 @@ impl Node {
                 }
             }
         }
-        (self.len() > NODE_ENTRIES_MAX).then(|| self.split())
+        match self.len() {
+            ..=NODE_ENTRIES_MAX => None,
+            _ => self.split(),
+        }
     }
 
-    fn split(&mut self) -> Child {
+    fn split(&mut self) -> Option<Child> {
         let half = self.len() / 2;
         let right = match self {
-            Self::Leaf(entries) => Self::Leaf(entries.split_off(half)),
+            Self::Leaf(entries) => {
+                let right = entries.split_off(half);
+                entries.shrink_to_fit();
+                Self::Leaf(right)
+            }
             Self::Branch(children) => Self::Branch(children.split_off(half)),
         };
         Child::of(Arc::new(right))
@@ -252,7 +259,7 @@ impl Node {
         match self {
             Self::Leaf(entries) => {
                 let place = entries
-                    .binary_search_by(|entry| (*entry.key).cmp(key))
+                    .binary_search_by(|entry| entry.slot.key().cmp(key))
                     .ok()?;
                 let before = std::mem::replace(&mut entries[place].exists, exists);
                 Some(before != exists)
@@ -275,7 +282,7 @@ impl Node {
         match self {
             Self::Leaf(entries) => {
                 let place = entries
-                    .binary_search_by(|entry| (*entry.key).cmp(key))
+                    .binary_search_by(|entry| entry.slot.key().cmp(key))
                     .ok()?;
                 Some(entries.remove(place))
             }
@@ -302,9 +309,9 @@ impl Node {
     ) -> ControlFlow<()> {
         match self {
             Self::Leaf(entries) => {
-                let from = entries.partition_point(|entry| *entry.key < *start);
+                let from = entries.partition_point(|entry| entry.slot.key() < start);
                 for entry in &entries[from..] {
-                    if is_beyond(&entry.key) {
+                    if is_beyond(entry.slot.key()) {
                         return ControlFlow::Break(());
                     }
                     visit(entry)?;
@@ -313,7 +320,7 @@ impl Node {
             Self::Branch(children) => {
                 let from = child_for(children, start);
                 for (offset, child) in children.iter().skip(from).enumerate() {
-                    if offset > 0 && is_beyond(&child.first) {
+                    if offset > 0 && is_beyond(child.first.key()) {
                         return ControlFlow::Break(());
                     }
                     child.node.visit(start, is_beyond, visit)?;
@@ -324,24 +331,40 @@ impl Node {
     }
 }
 
+impl Clone for Node {
+    /// With room for one more, which is what most copies are made for.
+    fn clone(&self) -> Self {
+        fn with_room<T: Clone>(items: &[T]) -> Vec<T> {
+            let mut copy = Vec::with_capacity(items.len() + 1);
+            copy.extend_from_slice(items);
+            copy
+        }
+        match self {
+            Self::Leaf(entries) => Self::Leaf(with_room(entries)),
+            Self::Branch(children) => Self::Branch(with_room(children)),
+        }
+    }
+}
+
 impl Child {
-    fn of(node: Arc<Node>) -> Self {
+    /// `None` if the node is empty.
+    fn of(node: Arc<Node>) -> Option<Self> {
         let first = match &*node {
-            Node::Leaf(entries) => entries.first().map(|entry| &entry.key),
-            Node::Branch(children) => children.first().map(|child| &child.first),
+            Node::Leaf(entries) => &entries.first()?.slot,
+            Node::Branch(children) => &children.first()?.first,
         };
-        Self {
-            first: first.cloned().unwrap_or_default(),
+        Some(Self {
+            first: first.clone(),
             existing: node.existing(),
             node,
-        }
+        })
     }
 }
 
 /// The child whose keys are around the given one.
 fn child_for(children: &[Child], key: &[u8]) -> usize {
     children
-        .partition_point(|child| *child.first <= *key)
+        .partition_point(|child| child.first.key() <= key)
         .saturating_sub(1)
 }
 
@@ -375,6 +398,7 @@ fn merge_with_neighbour(children: &mut Vec<Child>, place: usize) {
 mod tests {
     use std::collections::BTreeMap;
 
+    use bytes::Bytes;
     use proptest::prelude::*;
 
     use super::*;
@@ -386,7 +410,7 @@ mod tests {
     fn indexed(index: &Index, range: &KeyRange) -> Vec<(Bytes, bool)> {
         let mut found = Vec::new();
         let _ = index.visit(range, &mut |entry| {
-            found.push((entry.key.clone(), entry.exists));
+            found.push((entry.slot.key_bytes(), entry.exists));
             ControlFlow::Continue(())
         });
         found
@@ -442,8 +466,7 @@ mod tests {
                 }
                 match change {
                     Change::Insert(n, exists) if !model.contains_key(&key(n)) => {
-                        let slot = Arc::new(Slot::new(key(n)));
-                        index.insert(key(n), slot, exists, 1);
+                        index.insert(Slot::new(&key(n)), exists, 1);
                         model.insert(key(n), exists);
                     }
                     Change::Insert(..) => {}

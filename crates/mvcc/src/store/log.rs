@@ -34,7 +34,7 @@ struct Block {
 #[derive(Debug, Clone)]
 pub(crate) struct LogEntry {
     pub(crate) revision: Revision,
-    pub(crate) slot: Arc<Slot>,
+    pub(crate) slot: Slot,
 }
 
 impl RevisionLog {
@@ -150,17 +150,15 @@ impl Iterator for LogWalk {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
 
     fn log(mains: std::ops::Range<i64>) -> RevisionLog {
         let log = RevisionLog::default();
-        let slot = Arc::new(Slot::new(Bytes::from_static(b"key")));
+        let slot = Slot::new(b"key");
         for main in mains {
             log.push(LogEntry {
                 revision: Revision::first_of(main),
-                slot: Arc::clone(&slot),
+                slot: slot.clone(),
             });
         }
         log

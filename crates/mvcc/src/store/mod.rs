@@ -8,6 +8,7 @@ mod compaction;
 pub(crate) mod index;
 mod log;
 mod raw;
+mod record;
 mod residency;
 mod restore;
 pub(crate) mod shared;
@@ -78,7 +79,7 @@ pub struct Store {
     residency: Residency,
     compactions: Compactions,
     /// Slots an earlier store left untrimmed; the next compaction trims them.
-    untrimmed: VecDeque<Arc<Slot>>,
+    untrimmed: VecDeque<Slot>,
     /// The newest entry ended, or the one the backend was at.
     applied: Option<EntryId>,
     /// The entry begun and not ended.
@@ -193,7 +194,7 @@ impl Store {
     pub fn revoke_lease(&mut self, lease: i64) -> Result<Option<Arc<RevisionEvents>>, ApplyError> {
         let slots: Vec<_> = self
             .keys_of(lease)
-            .filter_map(|key| Some(Arc::clone(&self.index.get(key)?.slot)))
+            .filter_map(|key| Some(self.index.get(key)?.slot.clone()))
             .collect();
         let applied = self.transaction(|txn| {
             slots.iter().for_each(|slot| txn.delete_slot(slot));

@@ -4,7 +4,7 @@
 //! of newest versions, oldest writes first. What is not committed stays. A value
 //! that left is read from the backend each time; it does not come back.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::collections::VecDeque;
 
 use super::slot::Slot;
 use crate::{revision::Revision, version::Version};
@@ -23,7 +23,7 @@ pub(crate) struct Residency {
 /// Versions in the order they may leave. Some have left or vanished since.
 #[derive(Default)]
 struct Candidates {
-    queue: VecDeque<(Arc<Slot>, Revision)>,
+    queue: VecDeque<(Slot, Revision)>,
     sweep_at: usize,
 }
 
@@ -40,7 +40,7 @@ impl Residency {
     /// A version was added above `previous`.
     pub(crate) fn added(
         &mut self,
-        slot: &Arc<Slot>,
+        slot: &Slot,
         version_bytes: usize,
         revision: Revision,
         previous: Option<&Version>,
@@ -84,7 +84,7 @@ impl Residency {
 }
 
 impl Candidates {
-    fn push(&mut self, slot: &Arc<Slot>, revision: Revision) {
+    fn push(&mut self, slot: &Slot, revision: Revision) {
         const SWEEP_AT_MIN: usize = 1024;
         // Without this a store below its budget would remember every write.
         if self.queue.len() > self.sweep_at.max(SWEEP_AT_MIN) {
@@ -92,10 +92,10 @@ impl Candidates {
                 .retain(|(slot, revision)| is_resident(slot, *revision));
             self.sweep_at = self.queue.len() * 2;
         }
-        self.queue.push_back((Arc::clone(slot), revision));
+        self.queue.push_back((slot.clone(), revision));
     }
 
-    fn pop_committed(&mut self, committed: i64) -> Option<(Arc<Slot>, Revision)> {
+    fn pop_committed(&mut self, committed: i64) -> Option<(Slot, Revision)> {
         self.queue
             .pop_front_if(|(_, revision)| revision.main <= committed)
     }

@@ -7,8 +7,6 @@
 use std::{collections::VecDeque, fmt, ops::ControlFlow, sync::Arc};
 
 use bytes::Bytes;
-use portunus_proto::mvccpb::KeyValue;
-use prost::Message;
 
 use super::{
     EntryId, Store,
@@ -16,6 +14,7 @@ use super::{
     index::Index,
     log::{LogEntry, RevisionLog},
     raw::RawBuckets,
+    record::Record,
     residency::Residency,
     shared::{LeasedKeys, Shared},
     slot::Slot,
@@ -106,7 +105,11 @@ impl Store {
         let scheduled = compaction_mark(&raw, meta::SCHEDULED_COMPACT)?;
         let applied = applied_entry(&raw)?;
 
-        let mut memory = Memory::new(finished.unwrap_or(NEVER_COMPACTED), &config);
+        let mut memory = Memory::new(
+            finished.unwrap_or(NEVER_COMPACTED),
+            &config,
+            backend.sizes().in_use_bytes,
+        );
         let mut on_progress = hooks.on_progress.unwrap_or_else(|| Box::new(|_| {}));
         let mut failed = None;
         snapshot.scan(
@@ -186,16 +189,23 @@ struct Memory {
     index: Index,
     log: RevisionLog,
     residency: Residency,
+    /// Bytes of records that come before those whose values stay in memory.
+    passed_bytes_left: u64,
     /// Slots that hold what the finished compaction should have removed.
-    untrimmed: VecDeque<Arc<Slot>>,
+    untrimmed: VecDeque<Slot>,
     compacted: i64,
     revision: i64,
     records: u64,
 }
 
 impl Memory {
-    fn new(compacted: i64, config: &Config) -> Self {
+    fn new(compacted: i64, config: &Config, stored_bytes: u64) -> Self {
+        let resident_bytes_max = match config.resident_value_bytes_max {
+            0 => u64::MAX,
+            bytes_max => bytes_max as u64,
+        };
         Self {
+            passed_bytes_left: stored_bytes.saturating_sub(resident_bytes_max),
             index: Index::default(),
             log: RevisionLog::default(),
             residency: Residency::new(config.resident_value_bytes_max),
@@ -220,7 +230,8 @@ impl Memory {
         } = RecordKey::decode(key).ok_or_else(|| OpenError::ForeignRecord { key: key.to_vec() })?;
         // A store whose revision was raised by a restore has one record without
         // content. It decodes to an empty key, which no request can name.
-        let record = KeyValue::decode(record)
+        let value_stays = self.value_stays(record.len());
+        let record = Record::decode(record)
             .map_err(|source| OpenError::DamagedRecord { revision, source })?;
         let version = match tombstone {
             true => Version::tombstone(revision),
@@ -229,7 +240,10 @@ impl Memory {
                 create_revision: record.create_revision,
                 version: record.version,
                 lease: record.lease,
-                value: Value::Resident(record.value),
+                value: match value_stays {
+                    true => Value::resident(record.value),
+                    false => Value::InBackend,
+                },
             },
         };
         let slot = self.slot_for(record.key, !tombstone, revision.main);
@@ -238,7 +252,7 @@ impl Memory {
         if revision.main <= self.compacted
             && (previous.is_some() || (tombstone && revision.main < self.compacted))
         {
-            self.untrimmed.push_back(Arc::clone(&slot));
+            self.untrimmed.push_back(slot.clone());
         }
         self.residency
             .added(&slot, version.value.resident_bytes(), revision, previous);
@@ -253,16 +267,28 @@ impl Memory {
         Ok(())
     }
 
-    fn slot_for(&mut self, key: Bytes, exists: bool, revision: i64) -> Arc<Slot> {
-        if let Some(indexed) = self.index.get(&key) {
-            let slot = Arc::clone(&indexed.slot);
+    /// Whether the value of the next record is among the newest that fit in
+    /// memory, so that it is not taken in only to leave again.
+    fn value_stays(&mut self, record_bytes: usize) -> bool {
+        match self.passed_bytes_left.checked_sub(record_bytes as u64) {
+            Some(left) if left > 0 => {
+                self.passed_bytes_left = left;
+                false
+            }
+            _ => true,
+        }
+    }
+
+    fn slot_for(&mut self, key: &[u8], exists: bool, revision: i64) -> Slot {
+        if let Some(indexed) = self.index.get(key) {
+            let slot = indexed.slot.clone();
             if indexed.exists != exists {
-                self.index.set_exists(&key, exists, revision);
+                self.index.set_exists(key, exists, revision);
             }
             return slot;
         }
-        let slot = Arc::new(Slot::new(key.clone()));
-        self.index.insert(key, Arc::clone(&slot), exists, revision);
+        let slot = Slot::new(key);
+        self.index.insert(slot.clone(), exists, revision);
         slot
     }
 
@@ -272,7 +298,7 @@ impl Memory {
             .filter_map(|slot| {
                 let versions = slot.versions();
                 let lease = versions.newest()?.lease;
-                (lease != NO_LEASE).then(|| (lease, slot.key().clone()))
+                (lease != NO_LEASE).then(|| (lease, slot.key_bytes()))
             })
             .collect()
     }

@@ -200,7 +200,7 @@ pub(crate) fn visit_index(
         let versions = indexed.slot.versions();
         let visited = match versions.at(revision) {
             Some(version) if !version.is_tombstone() => visit(Entry {
-                key: &indexed.key,
+                key: indexed.slot.key(),
                 version,
                 values,
             }),
@@ -241,7 +241,7 @@ pub(crate) fn count_index(
         .from(Revision::first_of(revision + 1))
         .take_while(|entry| entry.revision.main <= index.changed_at());
     for entry in changes.by_ref().take(newest_count.max(CHANGES_MIN)) {
-        if range.contains(entry.slot.key()) && seen.insert(Arc::as_ptr(&entry.slot)) {
+        if range.contains(entry.slot.key()) && seen.insert(entry.slot.address()) {
             let exists_now = index.get(entry.slot.key()).is_some_and(|key| key.exists);
             count += i64::from(exists_at_revision(&entry.slot)) - i64::from(exists_now);
         }

@@ -7,14 +7,21 @@
 //!
 //! Only the apply thread changes a slot. Readers name a revision and so never
 //! notice a version that is being added: it is above every published revision.
+//!
+//! Every key of the store has a slot, so it is small: one allocation with the
+//! key in it, one for the array, and a thin pointer to each.
 
-use std::sync::{
-    Arc, OnceLock,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    ffi::c_void,
+    sync::{
+        OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
-use arc_swap::{ArcSwap, Guard};
+use arc_swap::{ArcSwapAny, Guard};
 use bytes::Bytes;
+use triomphe::ThinArc;
 
 use crate::{
     revision::{RecordKey, Revision},
@@ -22,21 +29,16 @@ use crate::{
     version::{Value, Version},
 };
 
-/// One key and its versions.
-#[derive(Debug)]
-pub(crate) struct Slot {
-    key: Bytes,
-    versions: ArcSwap<Versions>,
-}
+/// One key and its versions. A clone is the same slot.
+#[derive(Debug, Clone)]
+pub(crate) struct Slot(ThinArc<ArcSwapAny<Places>, u8>);
 
-/// An array of versions, oldest first.
-#[derive(Debug)]
-pub(crate) struct Versions {
-    places: Box<[OnceLock<Version>]>,
-    /// Places below this are filled for good. Written by the apply thread,
-    /// after the place.
-    filled: AtomicUsize,
-}
+/// How many places are filled for good, counted from the first, and the places.
+/// The count is written by the apply thread, after the place.
+type Places = ThinArc<AtomicUsize, OnceLock<Version>>;
+
+/// The versions of a slot when somebody looked, oldest first.
+pub(crate) struct Versions(Guard<Places>);
 
 /// What a compaction took out of a slot.
 pub(crate) struct Trimmed {
@@ -49,38 +51,42 @@ pub(crate) struct Trimmed {
 }
 
 impl Slot {
-    pub(crate) fn new(key: Bytes) -> Self {
-        Self {
-            key,
-            versions: ArcSwap::from_pointee(Versions::with_places(1)),
-        }
+    pub(crate) fn new(key: &[u8]) -> Self {
+        let versions = ArcSwapAny::new(places(1, std::iter::empty()));
+        Self(ThinArc::from_header_and_slice(versions, key))
     }
 
-    pub(crate) fn key(&self) -> &Bytes {
-        &self.key
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.0.slice
+    }
+
+    /// The key, for a message.
+    pub(crate) fn key_bytes(&self) -> Bytes {
+        Bytes::copy_from_slice(self.key())
+    }
+
+    /// Tells slots apart, as long as they are held.
+    pub(crate) fn address(&self) -> *const c_void {
+        self.0.as_ptr()
     }
 
     /// The versions as they are now.
-    pub(crate) fn versions(&self) -> Guard<Arc<Versions>> {
-        self.versions.load()
+    pub(crate) fn versions(&self) -> Versions {
+        Versions(self.0.header.header.load())
     }
 
     /// Adds the newest version. Apply thread only.
     pub(crate) fn push(&self, version: Version) {
-        let versions = self.versions.load();
+        let versions = self.versions();
         if let Err(version) = versions.try_push(version) {
-            let grown = Versions::with_places(versions.len() * 2);
-            for old in versions.iter().cloned().chain([version]) {
-                // Twice as many places, or one where there was none.
-                let _ = grown.try_push(old);
-            }
-            self.versions.store(Arc::new(grown));
+            let old = versions.iter().cloned();
+            self.replace(places(versions.len() * 2, old.chain([version])));
         }
     }
 
     /// Removes what a compaction to the revision no longer needs. Apply thread only.
     pub(crate) fn trim(&self, revision: i64) -> Option<Trimmed> {
-        let versions = self.versions.load();
+        let versions = self.versions();
         let at_or_below = versions.count_at_or_below(revision);
         let newest = at_or_below.checked_sub(1).and_then(|i| versions.get(i));
         let removed = keep::removed_by_compaction(at_or_below, newest, revision);
@@ -88,10 +94,6 @@ impl Slot {
             return None;
         }
         let left = versions.len() - removed;
-        let kept = Versions::with_places(left);
-        for version in versions.iter().skip(removed) {
-            let _ = kept.try_push(version.clone());
-        }
         let trimmed = Trimmed {
             records: versions
                 .iter()
@@ -105,7 +107,7 @@ impl Slot {
                 .sum(),
             is_empty: left == 0,
         };
-        self.versions.store(Arc::new(kept));
+        self.replace(places(left, versions.iter().skip(removed).cloned()));
         Some(trimmed)
     }
 
@@ -113,7 +115,7 @@ impl Slot {
     /// the newest version, or of the newest too. Says how many bytes that freed.
     /// Apply thread only.
     pub(crate) fn evict(&self, committed: i64, with_newest: bool) -> usize {
-        let versions = self.versions.load();
+        let versions = self.versions();
         let evictable = match with_newest {
             true => versions.len(),
             false => versions.len().saturating_sub(1),
@@ -132,48 +134,67 @@ impl Slot {
         if freed_bytes == 0 {
             return 0;
         }
-        let lighter = Versions::with_places(versions.places.len());
-        for (index, version) in versions.iter().enumerate() {
+        let lighter = versions.iter().enumerate().map(|(index, version)| {
             let mut version = version.clone();
             if leaves(index, &version) {
                 version.value = Value::InBackend;
             }
-            let _ = lighter.try_push(version);
-        }
-        self.versions.store(Arc::new(lighter));
+            version
+        });
+        self.replace(places(versions.places().len(), lighter));
         freed_bytes
+    }
+
+    fn replace(&self, places: Places) {
+        self.0.header.header.store(places);
     }
 }
 
-impl Versions {
-    fn with_places(places: usize) -> Self {
-        Self {
-            places: (0..places.max(1)).map(|_| OnceLock::new()).collect(),
-            filled: AtomicUsize::new(0),
+/// An array of that many places, or one where that is none, the first of them
+/// filled. No more versions than places.
+fn places(number: usize, mut versions: impl Iterator<Item = Version>) -> Places {
+    let mut filled = 0;
+    let places = (0..number.max(1)).map(|_| match versions.next() {
+        Some(version) => {
+            filled += 1;
+            OnceLock::from(version)
         }
+        None => OnceLock::new(),
+    });
+    let places = ThinArc::from_header_and_iter(AtomicUsize::new(0), places);
+    places.header.header.store(filled, Ordering::Release);
+    places
+}
+
+impl Versions {
+    fn places(&self) -> &[OnceLock<Version>] {
+        &self.0.slice
     }
 
     /// Gives the version back if every place is taken.
     fn try_push(&self, version: Version) -> Result<(), Version> {
-        let filled = self.filled.load(Ordering::Relaxed);
-        let Some(place) = self.places.get(filled) else {
+        let filled = self.0.header.header.load(Ordering::Relaxed);
+        let Some(place) = self.places().get(filled) else {
             return Err(version);
         };
         place.set(version)?;
-        self.filled.store(filled + 1, Ordering::Release);
+        self.0.header.header.store(filled + 1, Ordering::Release);
         Ok(())
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.filled.load(Ordering::Acquire)
+        self.0.header.header.load(Ordering::Acquire)
     }
 
     fn get(&self, index: usize) -> Option<&Version> {
-        self.places.get(index).and_then(OnceLock::get)
+        self.places().get(index).and_then(OnceLock::get)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Version> {
-        self.places.iter().take(self.len()).map_while(OnceLock::get)
+        self.places()
+            .iter()
+            .take(self.len())
+            .map_while(OnceLock::get)
     }
 
     /// The newest version, tombstone or not.
@@ -208,7 +229,7 @@ impl Versions {
     }
 
     fn partition(&self, goes_left: impl Fn(&Version) -> bool) -> usize {
-        self.places[..self.len()].partition_point(|place| place.get().is_some_and(&goes_left))
+        self.places()[..self.len()].partition_point(|place| place.get().is_some_and(&goes_left))
     }
 }
 
@@ -222,12 +243,12 @@ mod tests {
             create_revision: 2,
             version: 1,
             lease: 0,
-            value: Value::Resident(Bytes::from_static(b"value")),
+            value: Value::resident(b"value"),
         }
     }
 
     fn slot(versions: impl IntoIterator<Item = Version>) -> Slot {
-        let slot = Slot::new(Bytes::from_static(b"key"));
+        let slot = Slot::new(b"key");
         versions.into_iter().for_each(|version| slot.push(version));
         slot
     }

@@ -3,6 +3,7 @@
 use std::{ops::ControlFlow, sync::Arc};
 
 use bytes::Bytes;
+use portunus_proto::mvccpb::KeyValue;
 
 use super::{
     Store,
@@ -57,29 +58,32 @@ impl<'a> Transaction<'a> {
     }
 
     /// Removes a key that exists.
-    pub(super) fn delete_slot(&mut self, slot: &Arc<Slot>) {
+    pub(super) fn delete_slot(&mut self, slot: &Slot) {
         let revision = self.next_revision();
-        let prev = self.record(slot, Version::tombstone(revision), NO_LEASE);
+        let key = slot.key_bytes();
+        // The record of a tombstone holds only the key.
+        let record = KeyValue {
+            key: key.clone(),
+            ..KeyValue::default()
+        };
+        let prev = self.add(slot, Version::tombstone(revision), record);
         self.store
             .index
             .set_exists(slot.key(), false, revision.main);
         self.store.index_changed = true;
-        self.events.push(Event::after_delete(
-            slot.key(),
-            revision.main,
-            prev.as_ref(),
-        ));
+        let event = Event::after_delete(&key, revision.main, prev.as_ref());
+        self.events.push(event);
     }
 
     /// Adds a version everywhere it belongs. Gives back the version that was
     /// live before this transaction.
-    fn record(&mut self, slot: &Arc<Slot>, version: Version, lease: i64) -> Option<Version> {
+    fn add(&mut self, slot: &Slot, version: Version, record: KeyValue) -> Option<Version> {
         let store = &mut *self.store;
         let versions = slot.versions();
         let previous = versions.newest();
         let old_lease = previous.map_or(NO_LEASE, |previous| previous.lease);
-        if old_lease != lease {
-            store.attach(slot.key(), old_lease, lease);
+        if old_lease != version.lease {
+            store.attach(&slot.key_bytes(), old_lease, version.lease);
         }
         let prev = versions
             .at(version.revision.main - 1)
@@ -91,35 +95,30 @@ impl<'a> Transaction<'a> {
             .added(slot, version.value.resident_bytes(), revision, previous);
         store.changes.push(Change::PutRecord {
             key: version.record_key(),
-            record: version.record(slot.key()),
+            record,
         });
         drop(versions);
         slot.push(version);
         store.shared.log.push(LogEntry {
             revision,
-            slot: Arc::clone(slot),
+            slot: slot.clone(),
         });
         prev
     }
 
     /// The slot of a key that exists from now on.
-    fn slot_for(&mut self, key: &Bytes) -> Arc<Slot> {
+    fn slot_for(&mut self, key: &Bytes) -> Slot {
         let revision = self.store.revision + 1;
         if let Some(indexed) = self.store.index.get(key) {
-            let slot = Arc::clone(&indexed.slot);
+            let slot = indexed.slot.clone();
             if !indexed.exists {
                 self.store.index.set_exists(key, true, revision);
                 self.store.index_changed = true;
             }
             return slot;
         }
-        // Copied, so that the index does not keep the whole entry alive whose
-        // value may be gone long before the key is.
-        let key = Bytes::copy_from_slice(key);
-        let slot = Arc::new(Slot::new(key.clone()));
-        self.store
-            .index
-            .insert(key, Arc::clone(&slot), true, revision);
+        let slot = Slot::new(key);
+        self.store.index.insert(slot.clone(), true, revision);
         self.store.index_changed = true;
         slot
     }
@@ -160,19 +159,19 @@ impl WriteView for Transaction<'_> {
             create_revision: live.map_or(revision.main, |live| live.create_revision),
             version: live.map_or(0, |live| live.version) + 1,
             lease,
-            value: Value::Resident(value),
+            value: Value::resident(&value),
         };
         drop(versions);
-        let kv = version.record(slot.key());
-        let prev = self.record(&slot, version, lease);
-        self.events.push(Event::after_put(kv, prev.as_ref()));
+        let record = version.with_value(key.clone(), value);
+        let prev = self.add(&slot, version, record.clone());
+        self.events.push(Event::after_put(record, prev.as_ref()));
     }
 
     fn delete(&mut self, range: &KeyRange) -> i64 {
         let mut slots = Vec::new();
         let _ = self.store.index.visit(range, &mut |indexed| {
             if indexed.exists {
-                slots.push(Arc::clone(&indexed.slot));
+                slots.push(indexed.slot.clone());
             }
             ControlFlow::Continue(())
         });

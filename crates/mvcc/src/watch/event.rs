@@ -11,7 +11,10 @@ use bytes::Bytes;
 use portunus_proto::mvccpb::{self, KeyValue};
 use thiserror::Error;
 
-use crate::version::{Value, Version};
+use crate::{
+    rules::Copies,
+    version::{Value, Version},
+};
 
 /// What an event did to its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -55,19 +58,14 @@ impl Event {
         }
     }
 
-    /// A put read from history without its predecessor.
+    /// A put read from history without its predecessor. A put that created the key may
+    /// have one too: its transaction may have deleted the key first.
     #[must_use]
     pub fn put_without_prev(kv: KeyValue) -> Self {
-        let created = kv.create_revision == kv.mod_revision;
-        let prev = if created {
-            OnceLock::from(None)
-        } else {
-            OnceLock::new()
-        };
         Self {
             kind: EventKind::Put,
             kv,
-            prev,
+            prev: OnceLock::new(),
         }
     }
 
@@ -87,7 +85,7 @@ impl Event {
         match prev.map(|prev| (prev, &prev.value)) {
             None => Self::put(kv, None),
             Some((prev, Value::Resident(value))) => {
-                let prev = prev.with_value(&kv.key, value.clone());
+                let prev = prev.with_value(kv.key.clone(), value.to_bytes(&mut Copies::default()));
                 Self::put(kv, Some(prev))
             }
             Some(_) => Self::put_without_prev(kv),
@@ -99,7 +97,7 @@ impl Event {
         match prev.map(|prev| (prev, &prev.value)) {
             None => Self::delete(key.clone(), revision, None),
             Some((prev, Value::Resident(value))) => {
-                let prev = prev.with_value(key, value.clone());
+                let prev = prev.with_value(key.clone(), value.to_bytes(&mut Copies::default()));
                 Self::delete(key.clone(), revision, Some(prev))
             }
             Some(_) => Self::delete_without_prev(key.clone(), revision),
@@ -235,4 +233,29 @@ pub trait History {
     /// The version of `key` just before `mod_revision`; `None` if it did not
     /// exist then or that is compacted.
     fn prev_kv(&self, key: &[u8], mod_revision: i64) -> Option<KeyValue>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::revision::Revision;
+
+    #[test]
+    fn a_predecessor_that_left_memory_is_looked_up_even_for_a_put_that_created_the_key() {
+        let deleted_before_in_the_same_transaction = Version {
+            revision: Revision::first_of(4),
+            create_revision: 4,
+            version: 1,
+            lease: 0,
+            value: Value::InBackend,
+        };
+        let created = KeyValue {
+            create_revision: 5,
+            mod_revision: 5,
+            version: 1,
+            ..KeyValue::default()
+        };
+        let event = Event::after_put(created, Some(&deleted_before_in_the_same_transaction));
+        assert_eq!(event.known_prev(), None);
+    }
 }

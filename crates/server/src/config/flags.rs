@@ -363,7 +363,7 @@ pub const FLAGS: &[Flag] = &[
     works(
         "resident-value-bytes",
         Number,
-        "0",
+        "134217728",
         "values kept in memory, oldest leave first (0: all)",
     ),
     works(

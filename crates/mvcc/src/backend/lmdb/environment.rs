@@ -17,6 +17,7 @@ use super::{
     LmdbConfig,
     gate::Gate,
     long_keys::{self, LongEntry},
+    passed::PassedPages,
 };
 use crate::backend::{BackendError, Bucket, Change, Sizes, Snapshot, Visit};
 
@@ -298,6 +299,7 @@ impl LmdbSnapshot {
             from => Bound::Included(from),
         };
         let bounds = (start, Bound::Unbounded);
+        let mut passed_pages = PassedPages::none();
         for entry in table.range(&self.txn, &bounds)? {
             let (key, value) = entry?;
             while let Some(long) = long_entries.next_if(|long| *long.key < *key) {
@@ -308,6 +310,9 @@ impl LmdbSnapshot {
             if visit(key, value) == ControlFlow::Break(()) {
                 return Ok(());
             }
+            // SAFETY: a read transaction's entries are in the map, which stays
+            // while the transaction is open. `WRITEMAP` is off.
+            unsafe { passed_pages.passed(value) };
         }
         for long in long_entries {
             if visit(&long.key, &long.value) == ControlFlow::Break(()) {

@@ -12,6 +12,7 @@ mod defragment;
 mod environment;
 mod gate;
 mod long_keys;
+mod passed;
 
 use std::{
     fs,
