@@ -129,6 +129,9 @@ impl MemoryLog {
         {
             self.past_terms.pop_front();
         }
+        if let Some((known_from, _)) = self.past_terms.front_mut() {
+            *known_from = index.min(self.base_index).max(*known_from);
+        }
     }
 
     /// Lets go of the entries up to `index`, if they are in the log.
@@ -268,7 +271,7 @@ mod tests {
         assert_eq!(terms, expected.collect::<Vec<_>>());
         log.compact(9);
         assert_eq!((log.base_index(), log.known_term(9)), (16, Some(2)));
-        assert_eq!(log.known_term(7), None);
+        assert_eq!(log.known_term(8), None);
     }
 
     #[test]

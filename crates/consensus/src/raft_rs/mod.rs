@@ -405,9 +405,7 @@ impl Core {
     /// is less. Returns the index the log starts after.
     pub fn compact(&mut self, index: u64) -> u64 {
         let index = index.min(self.applied_index());
-        if index > self.node.store().base_index() {
-            self.node.mut_store().compact(index);
-        }
+        self.node.mut_store().compact(index);
         self.node.store().base_index()
     }
 
