@@ -49,6 +49,9 @@ struct Arguments {
     /// How many ticks of faults, instead of what the seed says.
     #[arg(long)]
     ticks: Option<u64>,
+    /// How many founders, instead of what the seed says.
+    #[arg(long)]
+    members: Option<u64>,
 }
 
 impl Arguments {
@@ -56,6 +59,9 @@ impl Arguments {
         let mut scenario = Scenario::from_seed(seed).without(&self.without);
         if let Some(ticks) = self.ticks {
             scenario.fault_ticks = ticks;
+        }
+        if let Some(members) = self.members {
+            scenario.members = members;
         }
         scenario
     }
@@ -168,7 +174,10 @@ fn explain(arguments: &Arguments, seed: u64) {
         command.push_str(" --without ");
         command.push_str(&without.join(","));
     }
-    eprintln!("simulate: repeat with `simulate --seed {seed}`");
+    if let Some(members) = arguments.members {
+        command.push_str(&format!(" --members {members}"));
+    }
+    eprintln!("simulate: the whole run: the same options, with --seed {seed} for the range");
     eprintln!("simulate: simpler, with some rule still broken: `{command}`");
 }
 

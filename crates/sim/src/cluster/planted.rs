@@ -25,7 +25,7 @@ pub enum PlantedBug {
     AnswersReadsAlone,
     /// The log is compacted beyond what the state machine has durably.
     CompactsTooFar,
-    /// A membership change takes effect only sometimes.
+    /// Some members leave out some membership changes.
     SkipsConfChange,
 }
 
