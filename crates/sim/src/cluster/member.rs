@@ -633,7 +633,7 @@ impl Running {
             let change = ConfChange::decode(entry.data.clone()).unwrap_or_default();
             let change = self.image.judge(&change);
             let is_skipped =
-                around.bug == Some(PlantedBug::SkipsConfChange) && (index ^ id) % 3 == 0;
+                around.bug == Some(PlantedBug::SkipsConfChange) && (index ^ id).is_multiple_of(3);
             // As the handle does: the engine is turned before and after.
             self.turn(shadow, around)?;
             if !is_skipped {
