@@ -1,5 +1,10 @@
 //! Simulated clusters in every test run, and the proof that they find what they are for.
-#![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::result_large_err
+)]
 
 use std::panic::catch_unwind;
 use std::process::Command;
