@@ -16,6 +16,7 @@ const PROTO_FILES: &[&str] = &[
     "leasepb/lease.proto",
     "membershippb/membership.proto",
     "mvccpb/kv.proto",
+    "portunuspb/gates.proto",
     "raftpb/raft.proto",
     "snappb/snap.proto",
     "v3electionpb/v3election.proto",

@@ -100,6 +100,11 @@ error_table! {
         ClusterVersionUnavailable = "etcdserver: cluster version not found during downgrade",
         DowngradeInProcess = "etcdserver: cluster has a downgrade job in progress",
         NoInflightDowngrade = "etcdserver: no inflight downgrade job",
+        /// This project's own.
+        RequiredFeatureOff = "etcdserver: the request requires a cluster feature that is off",
+        /// This project's own.
+        RequiredFeatureUncertain =
+            "etcdserver: the request requires a cluster feature, which cannot be promised while a member does not know cluster features",
     }
     Cancelled {
         WatchCanceled = "etcdserver: watch canceled",

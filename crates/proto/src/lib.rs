@@ -55,6 +55,10 @@ generated! {
     mvccpb
 }
 generated! {
+    /// This project's own service.
+    portunuspb
+}
+generated! {
     /// Raft messages, entries and states with the numbers Go members use.
     raftpb
 }

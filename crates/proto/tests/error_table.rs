@@ -45,7 +45,9 @@ const PREFIXED: &[(Code, &str)] = &[
          permission is not granted to the role · authentication is not enabled · not leader · \
          not capable · rpc not supported for learner · bad leader transferee · \
          cluster version not found during downgrade · cluster has a downgrade job in progress · \
-         no inflight downgrade job",
+         no inflight downgrade job · the request requires a cluster feature that is off · \
+         the request requires a cluster feature, which cannot be promised while a member \
+         does not know cluster features",
     ),
     (Code::Cancelled, "watch canceled · request canceled"),
     (Code::PermissionDenied, "permission denied"),

@@ -15,6 +15,11 @@ use prost_types::{
 /// `message: field number type, ...`. Types: b bytes, s string, i/u 64 bit,
 /// u32, bool, otherwise the short name of a message or enum; `*` repeated.
 const MESSAGES: &str = "
+portunuspb.HistoryRequest: serializable 1 bool
+portunuspb.HistoryResponse: header 1 ResponseHeader, decisions 2 *ClusterParamsDecision
+portunuspb.WatchRequest: after_index 1 u
+portunuspb.WatchResponse: header 1 ResponseHeader, decision 2 ClusterParamsDecision, changed 3 *Feature
+
 mvccpb.KeyValue: key 1 b, create_revision 2 i, mod_revision 3 i, version 4 i, value 5 b, lease 6 i
 mvccpb.Event: type 1 EventType, kv 2 KeyValue, prev_kv 3 KeyValue
 
@@ -32,7 +37,9 @@ membershippb.Feature: name 1 s, enabled 2 bool
 membershippb.ClusterParams: version 1 s, feature_gates 2 *Feature
 membershippb.Attributes: name 1 s, client_urls 2 *s, proposed_cluster_params 3 ClusterParams
 membershippb.Member: ID 1 u, raft_attributes 2 RaftAttributes, member_attributes 3 Attributes
-membershippb.ClusterVersionSetRequest: ver 1 s, cluster_params 2 ClusterParams
+membershippb.ClusterVersionSetRequest: ver 1 s, cluster_params 2 ClusterParams, decided_unix_seconds 50 i, decided_by 51 u
+membershippb.ClusterParamsHistory: decisions 1 *ClusterParamsDecision
+membershippb.ClusterParamsDecision: index 1 u, cluster_version 2 s, params 3 ClusterParams, decided_unix_seconds 4 i, decided_by 5 u
 membershippb.ClusterMemberAttrSetRequest: member_ID 1 u, member_attributes 2 Attributes
 membershippb.DowngradeInfoSetRequest: enabled 1 bool, ver 2 s
 
@@ -70,7 +77,8 @@ etcdserverpb.Request: ID 1 u, Method 2 s, Path 3 s, Val 4 s, Dir 5 bool, PrevVal
 etcdserverpb.RequestHeader: ID 1 u, username 2 s, auth_revision 3 u
 etcdserverpb.EmptyResponse:
 etcdserverpb.InternalAuthenticateRequest: name 1 s, password 2 s, simple_token 3 s
-etcdserverpb.InternalRaftRequest: ID 1 u, v2 2 Request, range 3 RangeRequest, put 4 PutRequest, delete_range 5 DeleteRangeRequest, txn 6 TxnRequest, compaction 7 CompactionRequest, lease_grant 8 LeaseGrantRequest, lease_revoke 9 LeaseRevokeRequest, alarm 10 AlarmRequest, lease_checkpoint 11 LeaseCheckpointRequest, header 100 RequestHeader, auth_enable 1000 AuthEnableRequest, auth_disable 1011 AuthDisableRequest, authenticate 1012 InternalAuthenticateRequest, auth_status 1013 AuthStatusRequest, auth_user_add 1100 AuthUserAddRequest, auth_user_delete 1101 AuthUserDeleteRequest, auth_user_get 1102 AuthUserGetRequest, auth_user_change_password 1103 AuthUserChangePasswordRequest, auth_user_grant_role 1104 AuthUserGrantRoleRequest, auth_user_revoke_role 1105 AuthUserRevokeRoleRequest, auth_user_list 1106 AuthUserListRequest, auth_role_list 1107 AuthRoleListRequest, auth_role_add 1200 AuthRoleAddRequest, auth_role_delete 1201 AuthRoleDeleteRequest, auth_role_get 1202 AuthRoleGetRequest, auth_role_grant_permission 1203 AuthRoleGrantPermissionRequest, auth_role_revoke_permission 1204 AuthRoleRevokePermissionRequest, cluster_version_set 1300 ClusterVersionSetRequest, cluster_member_attr_set 1301 ClusterMemberAttrSetRequest, downgrade_info_set 1302 DowngradeInfoSetRequest, downgrade_version_test 9900 DowngradeVersionTestRequest
+etcdserverpb.WrappedRequest: packing 1 Packing, raw_bytes 2 u, data 3 b, required_features 4 *s
+etcdserverpb.InternalRaftRequest: ID 1 u, v2 2 Request, range 3 RangeRequest, put 4 PutRequest, delete_range 5 DeleteRangeRequest, txn 6 TxnRequest, compaction 7 CompactionRequest, lease_grant 8 LeaseGrantRequest, lease_revoke 9 LeaseRevokeRequest, alarm 10 AlarmRequest, lease_checkpoint 11 LeaseCheckpointRequest, header 100 RequestHeader, auth_enable 1000 AuthEnableRequest, auth_disable 1011 AuthDisableRequest, authenticate 1012 InternalAuthenticateRequest, auth_status 1013 AuthStatusRequest, auth_user_add 1100 AuthUserAddRequest, auth_user_delete 1101 AuthUserDeleteRequest, auth_user_get 1102 AuthUserGetRequest, auth_user_change_password 1103 AuthUserChangePasswordRequest, auth_user_grant_role 1104 AuthUserGrantRoleRequest, auth_user_revoke_role 1105 AuthUserRevokeRoleRequest, auth_user_list 1106 AuthUserListRequest, auth_role_list 1107 AuthRoleListRequest, auth_role_add 1200 AuthRoleAddRequest, auth_role_delete 1201 AuthRoleDeleteRequest, auth_role_get 1202 AuthRoleGetRequest, auth_role_grant_permission 1203 AuthRoleGrantPermissionRequest, auth_role_revoke_permission 1204 AuthRoleRevokePermissionRequest, cluster_version_set 1300 ClusterVersionSetRequest, cluster_member_attr_set 1301 ClusterMemberAttrSetRequest, downgrade_info_set 1302 DowngradeInfoSetRequest, wrapped 5000 WrappedRequest, downgrade_version_test 9900 DowngradeVersionTestRequest
 
 etcdserverpb.ResponseHeader: cluster_id 1 u, member_id 2 u, revision 3 i, raft_term 4 u
 etcdserverpb.RangeRequest: key 1 b, range_end 2 b, limit 3 i, revision 4 i, sort_order 5 SortOrder, sort_target 6 SortTarget, serializable 7 bool, keys_only 8 bool, count_only 9 bool, min_mod_revision 10 i, max_mod_revision 11 i, min_create_revision 12 i, max_create_revision 13 i
@@ -180,6 +188,7 @@ etcdserverpb.FeatureGateVote: member_id 1 u, vote 2 s
 ";
 
 const ENUMS: &str = "
+etcdserverpb.WrappedRequest.Packing: PLAIN 0, LZ4_BLOCK 1
 mvccpb.Event.EventType: PUT 0, DELETE 1
 authpb.Permission.Type: READ 0, WRITE 1, READWRITE 2
 raftpb.EntryType: EntryNormal 0, EntryConfChange 1, EntryConfChangeV2 2
@@ -205,6 +214,7 @@ etcdserverpb.Cluster: MemberAdd, MemberRemove, MemberUpdate, MemberList, MemberP
 etcdserverpb.Maintenance: Alarm, Status, Defragment, Hash, HashKV, Snapshot>, MoveLeader, Downgrade, FeatureGateStatus
 etcdserverpb.Auth: AuthEnable, AuthDisable, AuthStatus, Authenticate, UserAdd, UserGet, UserList, UserDelete, UserChangePassword, UserGrantRole, UserRevokeRole, RoleAdd, RoleGet, RoleList, RoleDelete, RoleGrantPermission, RoleRevokePermission
 v3lockpb.Lock: Lock, Unlock
+portunuspb.FeatureGates: History, Watch>
 v3electionpb.Election: Campaign, Proclaim, Leader, Observe>, Resign
 ";
 

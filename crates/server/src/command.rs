@@ -15,8 +15,8 @@ use thiserror::Error;
 
 use crate::config::flags::{FLAGS, Support};
 use crate::config::{Config, Values};
-use crate::gates::OwnFeatures;
-use crate::version::{ETCD_VERSION, effective_version};
+use portunus_features::OwnFeatures;
+use portunus_features::version::{ETCD_VERSION, effective_version};
 
 /// What an invocation asks for.
 pub enum Invocation {

@@ -11,7 +11,7 @@ use axum::routing::get;
 use portunus_proto::etcdserverpb::{AlarmType, RangeRequest};
 
 use crate::member::Member;
-use crate::version::version_text;
+use portunus_features::version::version_text;
 
 /// All paths. Other methods than GET are answered with 405.
 pub fn router(member: &Arc<Member>) -> Router {

@@ -6,9 +6,9 @@
 
 use std::path::PathBuf;
 
+use portunus_features::version::{EMULATION_FLOOR, ETCD_VERSION};
+use portunus_features::{CompatibilityVersions, OwnFeatures};
 use portunus_gates::{Registry, Stage, Versions, known_features, lint, to_json, to_markdown};
-use portunus_server::gates::{CompatibilityVersions, OwnFeatures};
-use portunus_server::version::{EMULATION_FLOOR, ETCD_VERSION};
 
 fn docs(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))

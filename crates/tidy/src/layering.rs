@@ -14,6 +14,7 @@ const ORDER_HINT: &str = "ORDER in crates/tidy/src/layering.rs";
 /// Crates in design order; each may depend only on earlier ones.
 pub const ORDER: &[&str] = &[
     "gates",
+    "features",
     "proto",
     "bolt",
     "wal",

@@ -26,6 +26,15 @@ pub struct Compacted {
     pub memory_starts_after: u64,
 }
 
+/// What stays in memory for members that are behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Keep {
+    /// As many entries before the index as configured.
+    CatchUpEntries,
+    /// Nothing: whoever is behind gets a snapshot.
+    Nothing,
+}
+
 /// Carries out one request, or puts it back if something else is to be written.
 pub(super) fn compact(
     member: &Member,
@@ -33,6 +42,10 @@ pub(super) fn compact(
     request: CompactionRequest,
 ) -> Result<(), FatalError> {
     let index = request.index;
+    let keep = match request.keep {
+        Keep::CatchUpEntries => member.config.catch_up_entries,
+        Keep::Nothing => 0,
+    };
     let planned = member.with_engine(|engine| {
         let applied_index = engine.core.applied_index();
         if index > applied_index {
@@ -44,8 +57,14 @@ pub(super) fn compact(
         let term = engine
             .core
             .term_of(index)
-            .filter(|_| index > engine.snapshot_index)
-            .ok_or(CompactError::AlreadyCompacted { index })?;
+            .filter(|_| index > engine.snapshot_index);
+        let Some(term) = term else {
+            // The log is short enough on disk. In memory it may still be longer.
+            if request.keep == Keep::Nothing {
+                engine.core.compact(index);
+            }
+            return Err(CompactError::AlreadyCompacted { index });
+        };
         let disk = engine.claim_idle_disk();
         if disk.is_some() {
             engine.snapshot_index = index;
@@ -76,7 +95,6 @@ pub(super) fn compact(
     let released = log.release_to(index);
     let memory_starts_after = member.with_engine(|engine| {
         engine.write_in_flight = false;
-        let keep = member.config.catch_up_entries;
         engine.core.compact(index.saturating_sub(keep))
     });
     let compacted = match released {

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use portunus_proto::raftpb::{ConfChange, ConfState, Message};
 
 use super::{
-    compaction::Compacted,
+    compaction::{Compacted, Keep},
     errors::{CompactError, ProposeError},
     inbox::{CompactionRequest, Phase, Proposal},
     member::Member,
@@ -127,10 +127,29 @@ impl Handle {
         index: u64,
         conf_state: ConfState,
     ) -> Result<Compacted, CompactError> {
+        self.shorten_log(index, conf_state, Keep::CatchUpEntries)
+    }
+
+    /// The same, and keeps nothing for members that are behind: they get a snapshot and
+    /// never see an entry up to `index`.
+    ///
+    /// # Errors
+    /// As [`Handle::compact_log`].
+    pub fn forget_log(&self, index: u64, conf_state: ConfState) -> Result<Compacted, CompactError> {
+        self.shorten_log(index, conf_state, Keep::Nothing)
+    }
+
+    fn shorten_log(
+        &self,
+        index: u64,
+        conf_state: ConfState,
+        keep: Keep,
+    ) -> Result<Compacted, CompactError> {
         let (reply, answer) = mpsc::sync_channel(1);
         self.member.inbox.request_compaction(CompactionRequest {
             index,
             conf_state,
+            keep,
             reply,
         })?;
         answer.recv().unwrap_or(Err(CompactError::Stopped))

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use portunus_proto::raftpb::{ConfChange, ConfState};
 
 use super::{
-    compaction::Compacted,
+    compaction::{Compacted, Keep},
     config::Config,
     errors::{CompactError, ProposeError},
 };
@@ -40,6 +40,7 @@ impl Proposal {
 pub(super) struct CompactionRequest {
     pub(super) index: u64,
     pub(super) conf_state: ConfState,
+    pub(super) keep: Keep,
     pub(super) reply: SyncSender<Result<Compacted, CompactError>>,
 }
 

@@ -93,7 +93,10 @@ impl Applier {
             .header
             .as_ref()
             .map_or(request.id, |header| header.id);
-        self.apply_request(index, request_id, request)
+        match &request.wrapped {
+            None => self.apply_request(index, request_id, request),
+            Some(wrapped) => self.apply_wrapped(index, request_id, wrapped),
+        }
     }
 
     fn apply_conf_change(&mut self, index: u64, data: Bytes) -> Result<Outcome, ApplyFaultError> {
@@ -131,6 +134,7 @@ impl Applier {
                     .store(Arc::new(self.membership.clone()));
                 self.member.peers.follow(&planned);
                 self.member.versions_changed.notify_one();
+                self.wrapped.review();
                 self.say_change(&planned);
                 Ok(Response::Members)
             }

@@ -59,8 +59,7 @@ impl Applier {
         *member.leases.lock() = lessor;
         member.alarms.store(Arc::new(self.alarms.clone()));
         member.membership.store(Arc::new(self.membership.clone()));
-        let view = member.cluster_gates.view(self.membership.params.as_ref());
-        member.cluster_gates.publish_view(view);
+        self.take_view();
         member.watches.lock().restore(restored.revision);
         member.watches.ring();
         drop(std::mem::replace(&mut self.store, store));

@@ -10,6 +10,8 @@ pub mod alarms;
 mod entry;
 mod install;
 mod request;
+mod tag;
+mod wrapped;
 
 pub use request::LEASE_COST_BYTES;
 
@@ -28,10 +30,12 @@ use thiserror::Error;
 use tokio::sync::oneshot;
 
 use crate::member::Member;
+use crate::member::cluster_gates::View;
 use crate::member::membership::{Membership, MembershipError};
 use crate::member::waiters::Answers;
 use crate::member::watches::StoreHistory;
 use alarms::Alarms;
+use wrapped::WrappedEntries;
 
 /// What an applied request answers. Headers hold only the revision.
 #[derive(Debug)]
@@ -68,6 +72,9 @@ pub struct Applier {
     membership: Membership,
     alarms: Alarms,
     conf_state: raftpb::ConfState,
+    /// The cluster's features for the entry being applied: what entries before it decided.
+    view: Arc<View>,
+    wrapped: WrappedEntries,
     /// Whether compaction work may be left.
     is_compacting: bool,
     /// Who waits for a compaction to be finished, by its revision.
@@ -84,6 +91,8 @@ pub struct SnapshotOrder {
     pub index: u64,
     /// The configuration there.
     pub conf_state: raftpb::ConfState,
+    /// Nobody may be sent an entry up to there any more.
+    pub keeps_nothing: bool,
 }
 
 /// What goes wrong so badly that the member stops.
@@ -104,6 +113,14 @@ pub enum ApplyFaultError {
     Decode {
         index: u64,
         source: prost::DecodeError,
+    },
+    /// A wrapped request that does not open.
+    #[error(
+        "entry {index} of the log cannot be opened: the log is damaged or from a newer version"
+    )]
+    Unwrap {
+        index: u64,
+        source: crate::member::wrap::UnwrapError,
     },
     /// An entry this version does not know.
     #[error(
@@ -165,8 +182,10 @@ impl Applier {
         membership: Membership,
         alarms: Alarms,
         conf_state: raftpb::ConfState,
+        last_wrapped: u64,
         snapshots: std::sync::mpsc::Sender<SnapshotOrder>,
     ) -> Applier {
+        let view = member.cluster_gates.view(membership.params.as_ref());
         let snapshot_index = store.applied().map_or(0, |applied| applied.index);
         Applier {
             answers: Answers::new(Arc::clone(&member.waiters)),
@@ -176,6 +195,8 @@ impl Applier {
             membership,
             alarms,
             conf_state,
+            view,
+            wrapped: WrappedEntries::up_to(last_wrapped),
             // An earlier process may have left some.
             is_compacting: true,
             compactions: Vec::new(),
@@ -239,6 +260,7 @@ impl Applier {
             // Before anybody is answered: raft refuses a second change of membership until
             // it knows that the first is applied.
             self.member.consensus.applied(index);
+            self.forget_wrapped_if_unwelcome();
             self.order_snapshot(index);
         }
         self.answers.hand_out();
@@ -255,13 +277,16 @@ impl Applier {
     }
 
     fn order_snapshot(&mut self, index: u64) {
-        if index.saturating_sub(self.snapshot_index) <= self.member.config.snapshot_count {
+        let forget_to = self.wrapped.take_forget_order();
+        let is_due = index.saturating_sub(self.snapshot_index) > self.member.config.snapshot_count;
+        if !is_due && forget_to.is_none() {
             return;
         }
         self.snapshot_index = index;
         let order = SnapshotOrder {
             index,
             conf_state: self.conf_state.clone(),
+            keeps_nothing: forget_to.is_some(),
         };
         // The thread ends only with the member; then the log is not needed shorter.
         let _ = self.snapshots.send(order);

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use portunus_features::ApplyTag;
 use portunus_gates::MajorMinor;
 use portunus_mvcc::backend::Bucket;
 use portunus_mvcc::lease::{encode_record, record_key};
@@ -18,9 +19,10 @@ use portunus_proto::etcdserverpb::{
 use tokio::sync::oneshot;
 
 use super::entry::Outcome;
+use super::tag::tag;
 use super::{Applier, ApplyFaultError, Response};
-use crate::member::cluster_gates::from_message;
-use crate::member::membership::DowngradeRecord;
+use crate::member::cluster_gates::{digest, from_message};
+use crate::member::membership::{DowngradeRecord, ParamsDecision};
 
 /// Bytes a lease is reckoned to take.
 pub const LEASE_COST_BYTES: u64 = 64;
@@ -35,7 +37,7 @@ impl Applier {
         &mut self,
         index: u64,
         request_id: u64,
-        request: InternalRaftRequest,
+        mut request: InternalRaftRequest,
     ) -> Result<Outcome, ApplyFaultError> {
         // These come before every guard.
         if let Some(result) = self.apply_cluster_request(index, &request)? {
@@ -44,6 +46,9 @@ impl Applier {
                 answer: Ok(result),
                 events: None,
             });
+        }
+        if self.view.enabled(ApplyTag) {
+            tag(&mut request, index);
         }
         let is_corrupt = self.alarms.is_raised_by_any(AlarmType::Corrupt);
         let applied = if let Some(put) = &request.put {
@@ -259,11 +264,26 @@ impl Applier {
             let specs = self.member.cluster_gates.specs();
             match specs.applied(version, params) {
                 Ok(applied) => {
+                    let decision = ParamsDecision {
+                        index,
+                        cluster_version: version.to_string(),
+                        params: None,
+                        decided_unix_seconds: set.decided_unix_seconds,
+                        decided_by: set.decided_by,
+                    };
+                    let is_lower = self.membership.cluster_version > Some(version);
                     self.membership
                         .set_cluster_version(&mut self.store, version)
-                        .and_then(|()| self.membership.set_params(&mut self.store, index, applied))
+                        .and_then(|()| {
+                            self.membership
+                                .set_params(&mut self.store, applied, decision)
+                        })
                         .map_err(fault)?;
                     self.bind_params(index);
+                    if is_lower {
+                        // A member of the lower version may start from this log.
+                        self.forget_log_to(index);
+                    }
                 }
                 // The same entry has no effect on any member.
                 Err(error) => tracing::error!(%error, index, "a cluster version was not taken"),
@@ -305,16 +325,32 @@ impl Applier {
 
     /// Makes the decided values hold for every entry after this one.
     pub(super) fn bind_params(&mut self, index: u64) {
-        let view = self
-            .member
-            .cluster_gates
-            .view(self.membership.params.as_ref());
-        if let Some(params) = &self.membership.params {
-            let on = params.features.iter().filter(|(_, enabled)| **enabled);
-            let on: Vec<&str> = on.map(|(name, _)| name.as_str()).collect();
-            tracing::info!(index, version = %params.version, on = ?on, "cluster features decided");
+        if self.membership.params_since() != Some(index) {
+            return;
         }
-        self.member.cluster_gates.publish_view(view);
+        self.take_view();
+        let params = self.membership.params.as_ref();
+        let on = params.map(|params| params.features.iter().filter(|(_, enabled)| **enabled));
+        let on: Vec<&str> = on
+            .into_iter()
+            .flatten()
+            .map(|(name, _)| name.as_str())
+            .collect();
+        // Members can be compared by index and digest.
+        tracing::info!(
+            index,
+            digest = %format_args!("{:08x}", digest(params)),
+            version = params.map(|params| params.version.to_string()),
+            on = ?on,
+            "cluster features decided"
+        );
+    }
+
+    /// Reads the values for the entries that follow, and shows them to everybody else.
+    pub(super) fn take_view(&mut self) {
+        let gates = &self.member.cluster_gates;
+        self.view = gates.view(self.membership.params.as_ref());
+        gates.publish_view(Arc::clone(&self.view), self.membership.params_since());
     }
 
     fn revision_header(&self) -> ResponseHeader {

@@ -16,7 +16,7 @@ pub use cluster::ClusterConfig;
 pub use duration::parse_duration;
 pub use values::{Values, ValuesError};
 
-use crate::version::effective_version;
+use portunus_features::version::effective_version;
 
 /// The backend quota where none is given.
 pub const QUOTA_BYTES_DEFAULT: i64 = 2 * 1024 * 1024 * 1024;

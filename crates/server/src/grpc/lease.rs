@@ -17,7 +17,7 @@ use super::oversized::in_words_of_go;
 use super::{Api, Kind};
 use crate::apply;
 use crate::apply::LEASE_COST_BYTES;
-use crate::gates::FastLeaseKeepAlive;
+use portunus_features::FastLeaseKeepAlive;
 
 type KeepAlives = Pin<Box<dyn Stream<Item = Result<LeaseKeepAliveResponse, Status>> + Send>>;
 

@@ -20,7 +20,7 @@ use tonic_health::ServingStatus;
 use super::kv::unexpected;
 use super::{Api, Kind};
 use crate::apply;
-use crate::gates::StopGRPCServiceOnDefrag;
+use portunus_features::StopGRPCServiceOnDefrag;
 
 type Blobs = Pin<Box<dyn Stream<Item = Result<SnapshotResponse, Status>> + Send>>;
 
@@ -68,7 +68,7 @@ impl Maintenance for Api {
         let bytes = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         Ok(Response::new(StatusResponse {
             header: Some(member.header(member.reader().revision())),
-            version: crate::version::version_text(&member.config.version),
+            version: portunus_features::version::version_text(&member.config.version),
             db_size: bytes(sizes.total_bytes),
             leader: raft.leader,
             raft_index: raft.commit,

@@ -18,10 +18,13 @@ use portunus_gates::cluster::{
 };
 use portunus_gates::{Assignments, Features, MajorMinor};
 use portunus_proto::membershippb;
+use prost::Message as _;
 use std::sync::Arc;
 
+use tokio::sync::watch;
+
 use super::membership::{MemberRecord, Membership, ProposalRecord};
-use crate::gates::{ClusterFeatures, OwnFeatures};
+use portunus_features::{ClusterFeatures, OwnFeatures};
 
 /// One log index's values, by handle.
 pub type View = ClusterView<ClusterFeatures>;
@@ -38,6 +41,8 @@ pub struct ClusterGates {
     is_founder: bool,
     /// The values after the newest applied entry, for everything outside of apply.
     newest: ArcSwap<View>,
+    /// Which entry decided them.
+    since: watch::Sender<Option<u64>>,
 }
 
 impl ClusterGates {
@@ -63,6 +68,7 @@ impl ClusterGates {
             },
             is_founder,
             newest: ArcSwap::from_pointee(features.view(params)),
+            since: watch::Sender::new(None),
             features,
         }
     }
@@ -82,9 +88,20 @@ impl ClusterGates {
         Arc::new(self.features.view(params))
     }
 
-    /// From now on these are the newest.
-    pub fn publish_view(&self, view: Arc<View>) {
+    /// From now on these are the newest; `since` is the entry that decided them.
+    pub fn publish_view(&self, view: Arc<View>, since: Option<u64>) {
         self.newest.store(view);
+        self.since.send_replace(since);
+    }
+
+    /// Tells of every change of values from now on.
+    pub fn subscribe(&self) -> watch::Receiver<Option<u64>> {
+        self.since.subscribe()
+    }
+
+    /// Whether this member takes part at all.
+    pub fn is_on(&self) -> bool {
+        self.is_on
     }
 
     /// What this member should have published, as things are.
@@ -155,7 +172,7 @@ impl ClusterGates {
         InForce {
             params: membership.params.as_ref(),
             cluster_version: membership.cluster_version,
-            since_index: membership.params_since,
+            since_index: membership.params_since(),
         }
     }
 }
@@ -186,6 +203,12 @@ fn member(record: &MemberRecord) -> Member {
         started: has_started,
         publication,
     }
+}
+
+/// A short form of the params to compare members by.
+pub fn digest(params: Option<&ClusterParams>) -> u32 {
+    let bytes = params.map(|params| to_message(params).encode_to_vec());
+    crc32c::crc32c(&bytes.unwrap_or_default())
 }
 
 /// Params as the log carries them.

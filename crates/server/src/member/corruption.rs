@@ -17,9 +17,9 @@ use thiserror::Error;
 
 use super::Member;
 use super::membership::{Membership, hex};
-use crate::gates::CompactHashCheck;
 use crate::peers::Peers;
 use crate::peers::ask::{Asked, PeerHash};
+use portunus_features::CompactHashCheck;
 
 /// Longest wait for one member's hash; it reads all of its data for it.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);

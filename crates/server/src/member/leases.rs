@@ -11,8 +11,8 @@ use portunus_proto::etcdserverpb::{
 };
 
 use super::{Member, patience, request_timeout};
-use crate::gates::LeaseCheckpoint;
 use crate::peers::ask::Asked;
+use portunus_features::LeaseCheckpoint;
 
 /// Between two attempts to reach a leader, or looks whether a lease is revoked.
 const LEADER_RETRY: Duration = Duration::from_millis(50);

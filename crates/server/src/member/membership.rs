@@ -1,6 +1,7 @@
 //! The members of the cluster and its version, as stored in etcd's buckets.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use portunus_gates::MajorMinor;
@@ -18,6 +19,9 @@ use super::cluster_gates::{from_message, proposal_from_message, to_message};
 const CLUSTER_VERSION: &[u8] = b"clusterVersion";
 const DOWNGRADE: &[u8] = b"downgrade";
 const CLUSTER_PARAMS: &[u8] = b"clusterParams";
+const CLUSTER_PARAMS_HISTORY: &[u8] = b"clusterParamsHistory";
+/// Decisions that are kept for people to look back at.
+const DECISIONS_KEPT: usize = 128;
 const REMOVED: &[u8] = b"removed";
 /// The first version that writes down which version the data is for.
 const STORAGE_VERSION_SINCE: MajorMinor = MajorMinor::literal("3.6");
@@ -95,8 +99,11 @@ pub struct DowngradeRecord {
     pub enabled: bool,
 }
 
+/// A decision about cluster features, as it is kept and sent.
+pub type ParamsDecision = membershippb::ClusterParamsDecision;
+
 /// The members and the version of the cluster.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Membership {
     members: BTreeMap<u64, MemberRecord>,
     removed: BTreeSet<u64>,
@@ -106,8 +113,8 @@ pub struct Membership {
     pub downgrade: DowngradeRecord,
     /// What the cluster decided about its features; absent where there are none.
     pub params: Option<ClusterParams>,
-    /// The entry that decided it, if this process has seen it.
-    pub params_since: Option<u64>,
+    /// Earlier decisions and the one in force, oldest first.
+    pub history: Arc<Vec<ParamsDecision>>,
 }
 
 impl Membership {
@@ -140,6 +147,11 @@ impl Membership {
             let params = membershippb::ClusterParams::decode(bytes.clone());
             let params = params.ok().and_then(|message| from_message(&message));
             membership.params = Some(params.ok_or(MembershipError::Params)?);
+        }
+        if let Some(bytes) = store.get_raw(Bucket::Cluster, CLUSTER_PARAMS_HISTORY) {
+            let history = membershippb::ClusterParamsHistory::decode(bytes.clone());
+            let history = history.map_err(|_| MembershipError::Params)?;
+            membership.history = Arc::new(history.decisions);
         }
         if let Some(json) = store.get_raw(Bucket::Cluster, DOWNGRADE) {
             membership.downgrade =
@@ -298,12 +310,24 @@ impl Membership {
         Ok(self.members.get(&id))
     }
 
+    /// The entry that decided what is in force.
+    pub fn params_since(&self) -> Option<u64> {
+        self.history.last().map(|decision| decision.index)
+    }
+
+    /// Whether every member, learners included, takes part in deciding cluster features,
+    /// and so reads entries that only such members read.
+    pub fn all_know_gates(&self) -> bool {
+        self.iter().all(|member| member.proposal.is_some())
+    }
+
     /// Applies what was decided about cluster features, with the version it came with.
+    /// `decision` says when and by whom, and gets the rest.
     pub fn set_params(
         &mut self,
         store: &mut Store,
-        index: u64,
         applied: AppliedParams,
+        mut decision: ParamsDecision,
     ) -> Result<(), MembershipError> {
         match applied {
             AppliedParams::Keep => return Ok(()),
@@ -312,13 +336,25 @@ impl Membership {
                 store.delete_raw(Bucket::Cluster, CLUSTER_PARAMS)?;
                 self.params = None;
             }
+            AppliedParams::Replace(params) if self.params.as_ref() == Some(&params) => {
+                // A leader that had not seen the decision before it.
+                return Ok(());
+            }
             AppliedParams::Replace(params) => {
                 let bytes = Bytes::from(to_message(&params).encode_to_vec());
                 store.put_raw(Bucket::Cluster, Bytes::from_static(CLUSTER_PARAMS), bytes)?;
                 self.params = Some(params);
             }
         }
-        self.params_since = Some(index);
+        decision.params = self.params.as_ref().map(to_message);
+        let mut history = self.history.as_ref().clone();
+        history.push(decision);
+        let excess = history.len().saturating_sub(DECISIONS_KEPT);
+        history.drain(..excess);
+        let key = Bytes::from_static(CLUSTER_PARAMS_HISTORY);
+        let message = membershippb::ClusterParamsHistory { decisions: history };
+        store.put_raw(Bucket::Cluster, key, message.encode_to_vec().into())?;
+        self.history = Arc::new(message.decisions);
         Ok(())
     }
 

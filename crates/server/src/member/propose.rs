@@ -11,16 +11,26 @@ use portunus_proto::etcdserverpb::{
 };
 use prost::Message;
 
+use super::wrap::{self, Wrapping};
 use super::{Member, patience, request_timeout};
 use crate::apply::Response;
-use crate::gates::PriorityRequest;
+use portunus_features::{LogCompression, PriorityRequest};
 
 /// Committed entries that may wait to be applied before new requests are refused.
 pub const APPLY_BACKLOG_MAX: u64 = 5000;
 
 impl Member {
     /// Proposes a request and waits until it is applied here.
-    pub async fn propose(&self, mut request: InternalRaftRequest) -> Result<Response, EtcdError> {
+    pub async fn propose(&self, request: InternalRaftRequest) -> Result<Response, EtcdError> {
+        self.propose_requiring(request, &[]).await
+    }
+
+    /// The same, for a request that does nothing where one of these cluster features is off.
+    pub async fn propose_requiring(
+        &self,
+        request: InternalRaftRequest,
+        required: &[String],
+    ) -> Result<Response, EtcdError> {
         let status = self.consensus.status();
         let backlog_max = match &request.lease_revoke {
             // Under overload, what frees resources goes first.
@@ -31,15 +41,16 @@ impl Member {
             return Err(EtcdError::TooManyRequests);
         }
         let id = self.request_ids.next();
-        request.header = Some(RequestHeader {
-            id,
-            ..RequestHeader::default()
-        });
-        let bytes = request.encoded_len();
-        if bytes > self.config.max_request_bytes {
+        if request.encoded_len() > self.config.max_request_bytes {
             return Err(EtcdError::RequestTooLarge);
         }
-        let data = Bytes::from(request.encode_to_vec());
+        let packs = self.cluster_gates.newest().enabled(LogCompression);
+        let all_read = (packs || !required.is_empty()) && self.membership.load().all_know_gates();
+        if !required.is_empty() && !all_read {
+            return Err(EtcdError::RequiredFeatureUncertain);
+        }
+        let pack = packs && all_read;
+        let data = wrap::encode(id, request, Wrapping { pack, required });
         let waiting = self.waiters.register(id);
         self.metrics.proposals_pending.inc();
         let started = Instant::now();

@@ -24,15 +24,15 @@ use super::membership::{Membership, MembershipError, conf_state};
 use super::stop::{StopReason, StopSwitch};
 use super::waiters::Waiters;
 use super::watches::{StoreHistory, Watches};
-use super::{Member, corruption, leases, upkeep, versions};
+use super::{Member, corruption, leases, upkeep, versions, wrap};
 use crate::apply::Applier;
 use crate::apply::alarms::Alarms;
 use crate::config::{Config, QUOTA_BYTES_ADVISED_MAX};
 use crate::data_dir::{DataDir, DataDirError};
-use crate::gates::{ClusterFeatureGate, InitialCorruptCheck, OwnFeatures};
 use crate::metrics::{Metrics, MetricsError};
 use crate::peers::{self, Peers, PeersError};
 use crate::serve::{self, ListenError, Servers};
+use portunus_features::{ClusterFeatureGate, InitialCorruptCheck, OwnFeatures};
 
 /// Between two checkpoints of a lease, as in etcd.
 const CHECKPOINT_INTERVAL_S: u32 = 300;
@@ -213,6 +213,9 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let leadership = Arc::new(Leaders::default());
     let log = metrics.disk.measure_log(boot.wal);
     let hooks = hooks(&stop, &peers, &leadership, &metrics);
+    let entries = boot.initial.entries.iter();
+    let wrapped = entries.filter(|entry| wrap::is_wrapped(&entry.data));
+    let last_wrapped = wrapped.map(|entry| entry.index).max().unwrap_or(0);
     let (handle, committed) =
         portunus_consensus::start(raft_config(&config), log, boot.initial, hooks)?;
     let applied = store.applied().unwrap_or_default();
@@ -248,7 +251,15 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         consensus: handle,
         config,
     });
-    let threads = start_threads(&member, store, committed, membership, alarms, conf_state)?;
+    let threads = start_threads(
+        &member,
+        store,
+        committed,
+        membership,
+        alarms,
+        conf_state,
+        last_wrapped,
+    )?;
     let peer_addresses = member.peers.attach(&member, peer_listeners)?;
     member.peers.add_remotes(&remotes);
     tracing::info!(addresses = ?peer_addresses, "listening for peers");
@@ -295,7 +306,7 @@ impl Running {
 
 fn check_emulation(
     config: &Config,
-    gates: &portunus_gates::Gates<crate::gates::ServerFeatures>,
+    gates: &portunus_gates::Gates<portunus_features::ServerFeatures>,
 ) -> Result<(), StartError> {
     if !config.version.is_emulating() {
         return Ok(());
@@ -452,6 +463,7 @@ fn start_threads(
     membership: Membership,
     alarms: Alarms,
     conf_state: Option<portunus_proto::raftpb::ConfState>,
+    last_wrapped: u64,
 ) -> Result<Vec<JoinHandle<()>>, StartError> {
     let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
         std::thread::Builder::new()
@@ -467,6 +479,7 @@ fn start_threads(
         membership,
         alarms,
         conf_state.unwrap_or_default(),
+        last_wrapped,
         orders,
     );
     let upkeep_runtime = tokio::runtime::Builder::new_current_thread()

@@ -124,13 +124,19 @@ pub fn run_snapshots(member: &Arc<Member>, orders: &Receiver<SnapshotOrder>) {
             member.stop.fatal(&fault);
             return;
         }
-        match member.consensus.compact_log(order.index, order.conf_state) {
+        let shortened = match order.keeps_nothing {
+            true => member.consensus.forget_log(order.index, order.conf_state),
+            false => member.consensus.compact_log(order.index, order.conf_state),
+        };
+        match shortened {
             Ok(compacted) => tracing::info!(
                 index = order.index,
                 segments_released = compacted.segments_released,
                 "snapshot of the log taken"
             ),
             Err(CompactError::Stopped) => return,
+            // Nothing was written since the last one; what memory held is forgotten.
+            Err(CompactError::AlreadyCompacted { .. }) if order.keeps_nothing => {}
             Err(error) => tracing::warn!(%error, index = order.index, "the log was not shortened"),
         }
     }

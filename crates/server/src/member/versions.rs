@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use portunus_gates::cluster::ClusterSpecs;
 use portunus_gates::{MajorMinor, Version};
@@ -85,6 +85,9 @@ async fn raise_or_lower(member: &Arc<Member>) -> Duration {
         let request = InternalRaftRequest {
             cluster_version_set: Some(ClusterVersionSetRequest {
                 ver: format!("{version}.0"),
+                // Without cluster features the entry is the one that etcd writes.
+                decided_unix_seconds: params.as_ref().map_or(0, |_| unix_seconds()),
+                decided_by: params.as_ref().map_or(0, |_| member.identity.member_id),
                 cluster_params: params.as_ref().map(to_message),
             }),
             ..InternalRaftRequest::default()
@@ -95,6 +98,13 @@ async fn raise_or_lower(member: &Arc<Member>) -> Duration {
         }
     }
     MONITOR_INTERVAL
+}
+
+fn unix_seconds() -> i64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.ok()
+        .and_then(|since| i64::try_from(since.as_secs()).ok())
+        .unwrap_or(0)
 }
 
 /// Ends a downgrade once everybody has arrived.
@@ -212,7 +222,7 @@ mod tests {
             (Some("3.8"), Some("3.6"), Some("3.8"), None),
         ] {
             let versions = lowest.map(|lowest| BTreeMap::from([(1, version(lowest))]));
-            let specs = crate::gates::OwnFeatures::declared()
+            let specs = portunus_features::OwnFeatures::declared()
                 .unwrap()
                 .cluster_specs();
             let membership = membership(current, target);

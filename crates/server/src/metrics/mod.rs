@@ -322,7 +322,7 @@ impl Gauges {
         self.id
             .with_label_values(&[format!("{own:x}").as_str()])
             .set(1);
-        let version = crate::version::version_text(&member.config.version);
+        let version = portunus_features::version::version_text(&member.config.version);
         self.version.with_label_values(&[version.as_str()]).set(1);
         self.cluster_version.reset();
         if let Some(version) = member.membership.load().cluster_version {

@@ -31,7 +31,7 @@ use tokio::runtime::Runtime;
 use crate::config::Config;
 use crate::member::Member;
 use crate::member::membership::{MemberRecord, Membership, PlannedChange};
-use crate::version::version_text;
+use portunus_features::version::version_text;
 
 /// The oldest cluster version a peer may be fit for; the same in every version of etcd.
 pub const MIN_CLUSTER_VERSION: &str = "3.0.0";

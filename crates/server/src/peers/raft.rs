@@ -4,13 +4,14 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use portunus_proto::raftpb::Message;
+use portunus_proto::raftpb::{Message, MessageType};
 use portunus_rafthttp::{
     BoxFuture, BoxStream, OutgoingSnapshot, Raft, SnapshotRefused, StepRefused,
 };
 
 use super::snapshot;
 use crate::member::Member;
+use crate::member::wrap::is_wrapped;
 
 /// A member, as its transport sees it.
 pub struct PeerRaft {
@@ -26,6 +27,16 @@ impl PeerRaft {
 
 impl Raft for PeerRaft {
     fn step(&self, message: Message) -> Result<(), StepRefused> {
+        // Proposed by a member that does not know yet who has joined. Its client asks again.
+        let has_wrapped = || message.entries.iter().any(|entry| is_wrapped(&entry.data));
+        if message.r#type() == MessageType::MsgProp
+            && has_wrapped()
+            && !self.member.membership.load().all_know_gates()
+        {
+            return Err(StepRefused::new(
+                "a member does not know cluster features and could not read this entry",
+            ));
+        }
         self.member
             .consensus
             .step(message)

@@ -1,7 +1,12 @@
 //! The project's own feature gates: what one server decides, and what the cluster does.
+//!
+//! The server obeys them, `portctl gate plan` foresees them; both have to mean the same, so
+//! the declarations are neither's. A new feature is declared here and read where it acts;
+//! CONTRIBUTING.md walks through it.
 
 mod cluster;
 mod server;
+pub mod version;
 
 use std::sync::Arc;
 
@@ -11,7 +16,7 @@ use portunus_gates::{Features, RegisterError};
 pub use cluster::*;
 pub use server::*;
 
-use crate::version::{CLUSTER_PARAMS_SINCE, CLUSTER_VERSION_UNDECIDED};
+use version::{CLUSTER_PARAMS_SINCE, CLUSTER_VERSION_UNDECIDED};
 
 /// Both registries, each knowing the names of the other so that a feature set with the
 /// wrong flag is answered with the right one.

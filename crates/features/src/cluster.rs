@@ -1,0 +1,66 @@
+//! What all members decide together.
+
+use portunus_gates::{feature, registry};
+
+feature! {
+    /// Tells the other members how long each lease still lives, every few minutes.
+    ///
+    /// Without it a change of leader starts every lease anew.
+    pub LeaseCheckpoint {
+        level: Cluster,
+        owner: "lease",
+        touches: Log,
+        reversible: Free,
+        specs: [Spec::alpha("3.7")],
+    }
+}
+feature! {
+    /// Stores the remaining life of leases with them, so that it survives restarts.
+    pub LeaseCheckpointPersist {
+        level: Cluster,
+        owner: "lease",
+        touches: Backend,
+        reversible: Free,
+        inert: "from cluster version 3.6 on the remaining life is always stored, as in etcd",
+        specs: [Spec::alpha("3.7")],
+        depends_on: [LeaseCheckpoint],
+    }
+}
+
+feature! {
+    /// Writes large requests to the log compressed.
+    ///
+    /// Every member that can vote must be able to read them; whether it is on does not
+    /// matter for reading. So it may be turned off at any time.
+    pub LogCompression {
+        level: Cluster,
+        owner: "consensus",
+        touches: Log,
+        reversible: Free,
+        specs: [Spec::alpha("3.8")],
+    }
+}
+feature! {
+    /// For tests of this mechanism: stores values of keys below `/apply-tag/` with the log
+    /// index of their entry appended.
+    ///
+    /// It does to data what a real feature in apply might do, so that members who disagree
+    /// are found out by their hashes.
+    pub ApplyTag {
+        level: Cluster,
+        owner: "tests",
+        touches: Backend,
+        reversible: Free,
+        specs: [Spec::alpha("3.7")],
+    }
+}
+
+registry! {
+    /// What `--cluster-feature-gates` proposes.
+    pub ClusterFeatures: Cluster = [
+        ApplyTag,
+        LeaseCheckpoint,
+        LeaseCheckpointPersist,
+        LogCompression,
+    ]
+}

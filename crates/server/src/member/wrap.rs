@@ -1,0 +1,207 @@
+//! Requests wrapped for the log: packed, bound to cluster features, or both.
+//!
+//! A wrapped entry is one that a member without this code cannot apply. It stops there
+//! instead of doing something else than the others, and it is never asked to: entries are
+//! wrapped only while every member has published what it wants of cluster features
+//! ([`Membership::all_know_gates`]), and when that ends the log before is forgotten
+//! (`apply/wrapped.rs`).
+
+use bytes::Bytes;
+use portunus_proto::etcdserverpb::wrapped_request::Packing;
+use portunus_proto::etcdserverpb::{InternalRaftRequest, RequestHeader, WrappedRequest};
+use prost::Message;
+use prost::encoding::{WireType, decode_key, decode_varint};
+use thiserror::Error;
+
+#[cfg(doc)]
+use super::membership::Membership;
+
+/// Smaller requests are not worth the work.
+const PACKED_FROM_BYTES: usize = 512;
+/// What a member is willing to unpack; far above any limit on requests.
+const UNPACKED_BYTES_MAX: u64 = 1 << 30;
+
+const HEADER_FIELD: u32 = 100;
+const WRAPPED_FIELD: u32 = 5000;
+
+/// How to wrap a request.
+#[derive(Debug, Clone, Copy)]
+pub struct Wrapping<'a> {
+    /// Make it smaller if that pays.
+    pub pack: bool,
+    /// Features without which it must do nothing.
+    pub required: &'a [String],
+}
+
+/// A wrapped request that cannot be opened.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum UnwrapError {
+    /// A packing of another version.
+    #[error("it is packed in a way this version does not know")]
+    Packing,
+    /// Damaged, or made by somebody else.
+    #[error("it does not unpack")]
+    Unpack,
+    /// The request inside.
+    #[error("what is inside is no request")]
+    Decode(#[from] prost::DecodeError),
+}
+
+/// The bytes for the log.
+pub fn encode(id: u64, mut request: InternalRaftRequest, wrapping: Wrapping<'_>) -> Bytes {
+    let header = Some(RequestHeader {
+        id,
+        ..RequestHeader::default()
+    });
+    let is_packed = wrapping.pack && request.encoded_len() >= PACKED_FROM_BYTES;
+    if !is_packed && wrapping.required.is_empty() {
+        request.header = header;
+        return Bytes::from(request.encode_to_vec());
+    }
+    let raw = request.encode_to_vec();
+    let packed = is_packed
+        .then(|| lz4_flex::block::compress(&raw))
+        // An eighth is the least that pays for unpacking it on every member.
+        .filter(|packed| packed.len() <= raw.len() - raw.len() / 8);
+    if packed.is_none() && wrapping.required.is_empty() {
+        request.header = header;
+        return Bytes::from(request.encode_to_vec());
+    }
+    let (packing, raw_bytes) = match packed {
+        Some(_) => (Packing::Lz4Block, raw.len() as u64),
+        None => (Packing::Plain, raw.len() as u64),
+    };
+    let wrapped = WrappedRequest {
+        packing: packing.into(),
+        raw_bytes,
+        data: Bytes::from(packed.unwrap_or(raw)),
+        required_features: wrapping.required.to_vec(),
+    };
+    let request = InternalRaftRequest {
+        header,
+        wrapped: Some(wrapped),
+        ..InternalRaftRequest::default()
+    };
+    Bytes::from(request.encode_to_vec())
+}
+
+/// The request inside.
+pub fn open(wrapped: &WrappedRequest) -> Result<InternalRaftRequest, UnwrapError> {
+    let packing = Packing::try_from(wrapped.packing).map_err(|_| UnwrapError::Packing)?;
+    let raw = match packing {
+        Packing::Plain => wrapped.data.clone(),
+        Packing::Lz4Block => {
+            let bytes = Some(wrapped.raw_bytes).filter(|bytes| *bytes <= UNPACKED_BYTES_MAX);
+            let bytes = bytes.and_then(|bytes| usize::try_from(bytes).ok());
+            let bytes = bytes.ok_or(UnwrapError::Unpack)?;
+            let raw = lz4_flex::block::decompress(&wrapped.data, bytes);
+            Bytes::from(raw.map_err(|_| UnwrapError::Unpack)?)
+        }
+    };
+    Ok(InternalRaftRequest::decode(raw)?)
+}
+
+/// Whether an entry's data is a wrapped request, without decoding it: the header comes
+/// first and the wrapping follows.
+pub fn is_wrapped(mut data: &[u8]) -> bool {
+    let is_header = decode_key(&mut data)
+        .is_ok_and(|(field, kind)| field == HEADER_FIELD && kind == WireType::LengthDelimited);
+    if !is_header {
+        return false;
+    }
+    let Ok(header_bytes) = decode_varint(&mut data) else {
+        return false;
+    };
+    let header_bytes = usize::try_from(header_bytes).unwrap_or(usize::MAX);
+    let Some(mut rest) = data.get(header_bytes..) else {
+        return false;
+    };
+    decode_key(&mut rest).is_ok_and(|(field, _)| field == WRAPPED_FIELD)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use portunus_proto::etcdserverpb::PutRequest;
+
+    fn put(value: Vec<u8>) -> InternalRaftRequest {
+        InternalRaftRequest {
+            put: Some(PutRequest {
+                key: Bytes::from_static(b"k"),
+                value: Bytes::from(value),
+                ..PutRequest::default()
+            }),
+            ..InternalRaftRequest::default()
+        }
+    }
+
+    fn noise(bytes: usize) -> Vec<u8> {
+        let mut state = 0x9e37_79b9_u32;
+        let mut next = || {
+            state ^= state << 13;
+            state ^= state >> 17;
+            state ^= state << 5;
+            state as u8
+        };
+        (0..bytes).map(|_| next()).collect()
+    }
+
+    const PACK: Wrapping<'static> = Wrapping {
+        pack: true,
+        required: &[],
+    };
+
+    #[test]
+    fn what_is_wrapped_comes_out_as_it_went_in() {
+        let required = ["LogCompression".to_owned()];
+        for (value, pack, required, is_packed) in [
+            (b"a".repeat(10_000), true, &[][..], true),
+            (b"a".repeat(10_000), false, &required[..], false),
+            (b"a".repeat(10_000), true, &required[..], true),
+            (noise(10_000), true, &required[..], false),
+            (b"a".to_vec(), true, &required[..], false),
+        ] {
+            let request = put(value);
+            let data = encode(7, request.clone(), Wrapping { pack, required });
+            assert!(is_wrapped(&data));
+            let outer = InternalRaftRequest::decode(data).unwrap();
+            assert_eq!(outer.header.unwrap().id, 7);
+            let wrapped = outer.wrapped.unwrap();
+            assert_eq!(wrapped.required_features, required);
+            assert_eq!(wrapped.packing() == Packing::Lz4Block, is_packed);
+            assert_eq!(open(&wrapped).unwrap(), request);
+        }
+    }
+
+    #[test]
+    fn what_gains_nothing_is_written_as_ever() {
+        for value in [b"a".to_vec(), noise(10_000), Vec::new()] {
+            let data = encode(7, put(value), PACK);
+            assert!(!is_wrapped(&data));
+            let request = InternalRaftRequest::decode(data).unwrap();
+            assert!(request.put.is_some() && request.wrapped.is_none());
+        }
+        assert!(!is_wrapped(&[]));
+        assert!(!is_wrapped(&[0xa2]));
+        assert!(!is_wrapped(&[0xa2, 0x06, 0xff, 0xff, 0xff, 0xff, 0x0f]));
+    }
+
+    #[test]
+    fn a_packing_that_lies_about_its_size_is_an_error() {
+        let outer = InternalRaftRequest::decode(encode(7, put(vec![0; 5000]), PACK)).unwrap();
+        let honest = outer.wrapped.unwrap();
+        for raw_bytes in [0, honest.raw_bytes - 1, honest.raw_bytes + 1, u64::MAX] {
+            let wrapped = WrappedRequest {
+                raw_bytes,
+                ..honest.clone()
+            };
+            assert!(open(&wrapped).is_err(), "{raw_bytes}");
+        }
+        let newer = WrappedRequest {
+            packing: 9,
+            ..honest
+        };
+        assert!(matches!(open(&newer), Err(UnwrapError::Packing)));
+    }
+}
