@@ -41,8 +41,7 @@ feature! {
     }
 }
 feature! {
-    /// For tests of this mechanism: stores values of keys below `/apply-tag/` with the log
-    /// index of their entry appended.
+    /// For tests only: appends the log index to values of keys below `/apply-tag/`.
     ///
     /// It does to data what a real feature in apply might do, so that members who disagree
     /// are found out by their hashes.

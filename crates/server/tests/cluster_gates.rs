@@ -4,55 +4,21 @@
 mod common;
 
 use common::cluster::{Cluster, eventually};
-use portunus_proto::etcdserverpb::{FeatureGateDetail, FeatureGateStatusRequest};
+use common::gates::{self, MECHANISM, restart_with};
+use portunus_proto::etcdserverpb::FeatureGateDetail;
 
 const FEATURE: &str = "LeaseCheckpoint";
-const MECHANISM: &str = "--feature-gates=ClusterFeatureGate=true";
 
 fn wants(value: bool) -> String {
-    format!("--cluster-feature-gates={FEATURE}={value}")
+    gates::wants(&format!("{FEATURE}={value}"))
 }
 
 async fn detail(cluster: &Cluster, member: usize) -> FeatureGateDetail {
-    let request = FeatureGateStatusRequest {
-        features: vec![FEATURE.to_owned()],
-        all_known: true,
-        ..FeatureGateStatusRequest::default()
-    };
-    let mut clients = cluster.clients(member);
-    let answer = clients.maintenance.feature_gate_status(request).await;
-    let answer = answer.unwrap().into_inner();
-    let detail = answer.details.into_iter().next().unwrap_or_default();
-    assert_eq!(answer.features[0].enabled, detail.enabled);
-    detail
+    gates::detail(cluster, member, FEATURE).await.unwrap()
 }
 
-/// Waits until every running member says the same; returns the index that decided it.
 async fn until_feature(cluster: &Cluster, enabled: bool) -> u64 {
-    let mut indexes = Vec::new();
-    for member in cluster.running() {
-        let what = format!("{FEATURE}={enabled} on m{member}");
-        let decided = eventually(&what, async || {
-            let detail = detail(cluster, member).await;
-            (detail.enabled == enabled).then_some(detail)
-        })
-        .await;
-        indexes.push(decided.since_index);
-    }
-    // A member that was restarted since knows the value, not when it was decided.
-    indexes.retain(|index| *index != 0);
-    indexes.dedup();
-    assert!(
-        indexes.len() <= 1,
-        "decided at different indexes: {indexes:?}"
-    );
-    indexes.first().copied().unwrap_or(0)
-}
-
-async fn restart_with(cluster: &mut Cluster, member: usize, flags: &[String]) {
-    cluster.stop(member).await;
-    cluster.nodes[member].flags = flags.to_vec();
-    cluster.start_one(member).await;
+    gates::until_feature(cluster, FEATURE, enabled).await
 }
 
 /// Turning a feature on takes every voter, turning it off takes one; a member that is down
@@ -79,13 +45,13 @@ async fn a_feature_is_on_for_all_or_for_none() {
     assert!(off_at > on_at, "{off_at} after {on_at}");
     cluster.start_one(2).await;
     until_feature(&cluster, false).await;
-    // And it survives all of them.
+    // And it survives all of them, with the index that decided it.
     for member in 0..3 {
         cluster.kill(member);
     }
     cluster.start_all(&[0, 1, 2]).await;
-    until_feature(&cluster, false).await;
-    cluster.agree().await;
+    assert_eq!(until_feature(&cluster, false).await, off_at);
+    gates::agree_on_gates(&cluster).await;
 }
 
 /// A learner obeys, but does not count; once promoted it does.
@@ -118,20 +84,37 @@ async fn a_learner_obeys_and_counts_only_when_promoted() {
     until_feature(&cluster, false).await;
 }
 
-/// Members of two minor versions cannot found a cluster together: one stops before it
-/// serves, and says why.
-/// Proves: S0-21
+/// Members of two minor versions cannot found a cluster together: whoever reads of the other
+/// version stops and says why. A member is in the log before it serves, so no write is ever
+/// applied by both.
+/// Proves: S0-21, S0-A2
 #[tokio::test(flavor = "multi_thread")]
-async fn founders_of_two_versions_do_not_start() {
+async fn founders_of_two_versions_do_not_run_together() {
     let mut cluster = Cluster::places("gates-mixed", 3, &[MECHANISM]).await;
     cluster.nodes[2].flags = vec!["--emulated-version=3.7".to_owned()];
     for member in 0..3 {
         cluster.launch(member);
     }
-    let (is_well, log) = cluster.ended(0).await;
+    let ended = eventually("the end of a member", async || {
+        let nodes = cluster.nodes.iter_mut().enumerate();
+        let ended = nodes.filter_map(|(member, node)| {
+            let process = node.process.as_mut()?;
+            process.has_ended().then_some(member)
+        });
+        ended.collect::<Vec<usize>>().first().copied()
+    })
+    .await;
+    let served = |member: usize| cluster.nodes[member].log().contains(common::READY);
+    assert!(
+        !(served(2) && (served(0) || served(1))),
+        "{}",
+        cluster.logs()
+    );
+    let (is_well, log) = cluster.ended(ended).await;
     assert!(!is_well);
-    assert!(log.contains("3.7") && log.contains("3.8"), "{log}");
-    assert!(!log.contains(common::READY), "{log}");
+    let why = log.lines().last().unwrap();
+    assert!(why.contains("3.7") && why.contains("3.8"), "{log}");
+    assert!(why.contains("member m"), "{log}");
 }
 
 /// With the mechanism off, nothing is published, decided or stored.
@@ -145,10 +128,12 @@ async fn without_the_mechanism_there_is_no_trace_of_it() {
             .ask_peer_port(member, "GET", "/members", &[], &[])
             .await;
         assert!(!members.body.contains("proposedClusterParams"));
-        assert!(
-            !cluster.nodes[member]
-                .log()
-                .contains("cluster features decided")
-        );
+        let log = cluster.nodes[member].log();
+        assert!(!log.contains("cluster features decided"));
+        assert!(gates::history(&cluster, member).await.is_empty());
+        let client = cluster.nodes[member].client;
+        let metrics = common::http_at(client, "GET", "/metrics", &[], &[]);
+        assert!(!metrics.body.contains("etcd_cluster_feature"));
+        assert!(!metrics.body.contains("etcd_cluster_params"));
     }
 }

@@ -255,6 +255,7 @@ mod tests {
         bucket.get(key.as_bytes()).unwrap()
     }
 
+    /// Proves: S0-A20
     #[test]
     fn keys_stay_and_the_old_cluster_goes() {
         let history = revision_key(7);
@@ -264,6 +265,7 @@ mod tests {
                     "cluster",
                     &[
                         (b"clusterParams", b"{}"),
+                        (b"clusterParamsHistory", b"{}"),
                         (b"clusterVersion", b"3.7.0"),
                         (b"downgrade", b"{}"),
                     ],

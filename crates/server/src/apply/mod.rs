@@ -84,6 +84,18 @@ pub struct Applier {
     snapshots: std::sync::mpsc::Sender<SnapshotOrder>,
 }
 
+/// What the store and the log hold when the member starts.
+pub struct Found {
+    /// Members, versions and cluster features.
+    pub membership: Membership,
+    /// Alarms in force.
+    pub alarms: Alarms,
+    /// Raft's configuration.
+    pub conf_state: raftpb::ConfState,
+    /// The last wrapped entry of the log; 0 if there is none.
+    pub last_wrapped: u64,
+}
+
 /// "The log up to here may be forgotten once the backend has it."
 #[derive(Debug, Clone)]
 pub struct SnapshotOrder {
@@ -179,12 +191,15 @@ impl Applier {
         member: Arc<Member>,
         store: Store,
         committed: CommittedReceiver,
-        membership: Membership,
-        alarms: Alarms,
-        conf_state: raftpb::ConfState,
-        last_wrapped: u64,
+        found: Found,
         snapshots: std::sync::mpsc::Sender<SnapshotOrder>,
     ) -> Applier {
+        let Found {
+            membership,
+            alarms,
+            conf_state,
+            last_wrapped,
+        } = found;
         let view = member.cluster_gates.view(membership.params.as_ref());
         let snapshot_index = store.applied().map_or(0, |applied| applied.index);
         Applier {

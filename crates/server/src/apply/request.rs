@@ -279,7 +279,6 @@ impl Applier {
                                 .set_params(&mut self.store, applied, decision)
                         })
                         .map_err(fault)?;
-                    self.bind_params(index);
                     if is_lower {
                         // A member of the lower version may start from this log.
                         self.forget_log_to(index);
@@ -318,6 +317,8 @@ impl Applier {
         self.member
             .membership
             .store(Arc::new(self.membership.clone()));
+        self.bind_params(index);
+        self.wrapped.review();
         // What was just applied may call for another decision.
         self.member.versions_changed.notify_one();
         Ok(Some(Response::Done))

@@ -10,11 +10,12 @@ use tonic::{Code, Status};
 
 use super::Api;
 use crate::member::cluster_gates::members;
+use crate::member::membership::ParamsDecision;
 
 impl Api {
     /// Answers for the names asked for, or for everything that is on. A name nobody knows is
     /// off: new clients may ask old servers.
-    pub(super) async fn gate_status(
+    pub(crate) async fn gate_status(
         &self,
         request: FeatureGateStatusRequest,
     ) -> Result<FeatureGateStatusResponse, Status> {
@@ -52,10 +53,45 @@ impl Api {
             is_server_feature: request.is_server_feature,
             features,
             details: match request.all_known {
-                true => details.into_iter().filter(is_wanted).collect(),
+                true => {
+                    let unknown = self.unknown_details(&request, &details);
+                    let known = details.into_iter().filter(is_wanted);
+                    known.chain(unknown).collect()
+                }
                 false => Vec::new(),
             },
         })
+    }
+
+    /// A row for each name asked for that is no feature of the level at this version.
+    fn unknown_details(
+        &self,
+        request: &FeatureGateStatusRequest,
+        known: &[FeatureGateDetail],
+    ) -> Vec<FeatureGateDetail> {
+        let server = self.member.gates.registry();
+        let cluster = self.member.cluster_gates.specs().registry();
+        let is_known = |name: &str| known.iter().any(|detail| detail.name == name);
+        let names = request.features.iter().filter(|name| !is_known(name));
+        let (level, here, there, other) = match request.is_server_feature {
+            true => ("server", server, cluster, "a cluster feature"),
+            false => ("cluster", cluster, server, "a server feature"),
+        };
+        names
+            .map(|name| FeatureGateDetail {
+                name: name.clone(),
+                level: level.to_owned(),
+                source: "unknown".to_owned(),
+                reason: if there.get(name).is_some() {
+                    format!("{name} is {other}; ask for that level")
+                } else if here.get(name).is_some() {
+                    format!("{name} does not exist at this version")
+                } else {
+                    here.unknown(name).to_string()
+                },
+                ..FeatureGateDetail::default()
+            })
+            .collect()
     }
 
     fn server_details(&self) -> Vec<FeatureGateDetail> {
@@ -89,10 +125,28 @@ impl Api {
             .into_iter()
             .map(|status| {
                 let votes = votes(&status.name);
-                detail(status, "cluster", votes)
+                let since = value_since(&membership.history, &status.name, status.enabled);
+                FeatureGateDetail {
+                    since_index: since,
+                    ..detail(status, "cluster", votes)
+                }
             })
             .collect()
     }
+}
+
+/// The decision since which a feature has its value, as far back as decisions are kept.
+fn value_since(history: &[ParamsDecision], name: &str, enabled: bool) -> u64 {
+    let value = |decision: &ParamsDecision| {
+        let features = decision
+            .params
+            .iter()
+            .flat_map(|params| &params.feature_gates);
+        let mut on = features.filter(|feature| feature.enabled);
+        on.any(|feature| feature.name == name)
+    };
+    let same = history.iter().rev().take_while(|it| value(it) == enabled);
+    same.last().map_or(0, |decision| decision.index)
 }
 
 fn feature(name: &str, enabled: bool) -> Feature {

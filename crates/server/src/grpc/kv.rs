@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 
+use portunus_gates::MajorMinor;
 use portunus_mvcc::rules::txn::{is_read_only, is_serializable};
 use portunus_mvcc::rules::{quota, validate};
 use portunus_proto::EtcdError;
@@ -17,6 +18,9 @@ use tonic::{Request, Response, Status};
 use super::{Api, Kind};
 use crate::apply;
 
+const RANGE_STREAM_SINCE: MajorMinor = MajorMinor::literal("3.7");
+const KEYS_ONLY_FROM_INDEX_SINCE: MajorMinor = MajorMinor::literal("3.7");
+
 type RangePieces = Pin<Box<dyn Stream<Item = Result<RangeStreamResponse, Status>> + Send>>;
 
 #[tonic::async_trait]
@@ -25,24 +29,29 @@ impl Kv for Api {
         &self,
         request: Request<RangeRequest>,
     ) -> Result<Response<RangeResponse>, Status> {
-        if request.get_ref().serializable {
-            self.check_metadata_for_learners(Kind::Unary, request.metadata())?;
-        } else {
-            self.check_metadata(Kind::Unary, request.metadata())?;
-        }
-        let request = request.into_inner();
+        let required = match request.get_ref().serializable {
+            true => self.check_metadata_for_learners(Kind::Unary, request.metadata())?,
+            false => self.check_metadata(Kind::Unary, request.metadata())?,
+        };
+        let mut request = request.into_inner();
         validate::range(&request).map_err(|error| self.refuse(error))?;
+        let without_values = self.keeps_leases_without_values() && request.keys_only;
+        if without_values {
+            request.keys_only = false;
+        }
         if !request.serializable {
-            self.member
-                .linearizable()
-                .await
-                .map_err(|error| self.refuse(error))?;
+            self.read_barrier(&required).await?;
         }
         let mut response = self
             .member
             .reader()
             .range(&request)
             .map_err(|e| self.read_failed(e))?;
+        if without_values {
+            for kv in &mut response.kvs {
+                kv.value.clear();
+            }
+        }
         self.member.metrics.ranges.inc();
         self.member.complete(&mut response.header);
         Ok(Response::new(response))
@@ -54,7 +63,8 @@ impl Kv for Api {
         &self,
         request: Request<RangeRequest>,
     ) -> Result<Response<RangePieces>, Status> {
-        self.check_metadata(Kind::Stream, request.metadata())?;
+        self.check_method(RANGE_STREAM_SINCE, "etcdserverpb.KV", "RangeStream")?;
+        let required = self.check_metadata(Kind::Stream, request.metadata())?;
         let request = request.into_inner();
         validate::range(&request).map_err(|error| self.refuse(error))?;
         let piece_bytes = self.member.config.max_request_bytes;
@@ -64,10 +74,7 @@ impl Kv for Api {
             .range_stream(&request, piece_bytes)
             .map_err(|error| self.refuse(error))?;
         if !request.serializable {
-            self.member
-                .linearizable()
-                .await
-                .map_err(|error| self.refuse(error))?;
+            self.read_barrier(&required).await?;
         }
         let api = self.clone();
         let next = move || -> Option<Result<RangeStreamResponse, Status>> {
@@ -89,7 +96,7 @@ impl Kv for Api {
     }
 
     async fn put(&self, request: Request<PutRequest>) -> Result<Response<PutResponse>, Status> {
-        self.check_metadata(Kind::Unary, request.metadata())?;
+        let required = self.check_metadata(Kind::Unary, request.metadata())?;
         let put = request.into_inner();
         validate::put(&put).map_err(|error| self.refuse(error))?;
         self.member
@@ -99,7 +106,7 @@ impl Kv for Api {
             put: Some(put),
             ..InternalRaftRequest::default()
         };
-        match self.proposed(request).await? {
+        match self.proposed(request, &required).await? {
             apply::Response::Put(mut response) => {
                 self.member.complete(&mut response.header);
                 Ok(Response::new(response))
@@ -112,14 +119,14 @@ impl Kv for Api {
         &self,
         request: Request<DeleteRangeRequest>,
     ) -> Result<Response<DeleteRangeResponse>, Status> {
-        self.check_metadata(Kind::Unary, request.metadata())?;
+        let required = self.check_metadata(Kind::Unary, request.metadata())?;
         let delete = request.into_inner();
         validate::delete_range(&delete).map_err(|error| self.refuse(error))?;
         let request = InternalRaftRequest {
             delete_range: Some(delete),
             ..InternalRaftRequest::default()
         };
-        match self.proposed(request).await? {
+        match self.proposed(request, &required).await? {
             apply::Response::DeleteRange(mut response) => {
                 self.member.complete(&mut response.header);
                 Ok(Response::new(response))
@@ -129,15 +136,12 @@ impl Kv for Api {
     }
 
     async fn txn(&self, request: Request<TxnRequest>) -> Result<Response<TxnResponse>, Status> {
-        self.check_metadata(Kind::Unary, request.metadata())?;
+        let required = self.check_metadata(Kind::Unary, request.metadata())?;
         let txn = request.into_inner();
         validate::txn(&txn, self.member.config.max_txn_ops).map_err(|e| self.refuse(e))?;
         if is_read_only(&txn) {
             if !is_serializable(&txn) {
-                self.member
-                    .linearizable()
-                    .await
-                    .map_err(|error| self.refuse(error))?;
+                self.read_barrier(&required).await?;
             }
             let read = self.member.reader().read_txn(&txn);
             let mut response = read.map_err(|error| self.read_failed(error))?;
@@ -151,7 +155,7 @@ impl Kv for Api {
             txn: Some(txn),
             ..InternalRaftRequest::default()
         };
-        match self.proposed(request).await? {
+        match self.proposed(request, &required).await? {
             apply::Response::Txn(mut response) => {
                 self.member.complete(&mut response.header);
                 Ok(Response::new(response))
@@ -164,12 +168,12 @@ impl Kv for Api {
         &self,
         request: Request<CompactionRequest>,
     ) -> Result<Response<CompactionResponse>, Status> {
-        self.check_metadata(Kind::Unary, request.metadata())?;
+        let required = self.check_metadata(Kind::Unary, request.metadata())?;
         let request = InternalRaftRequest {
             compaction: Some(request.into_inner()),
             ..InternalRaftRequest::default()
         };
-        match self.proposed(request).await? {
+        match self.proposed(request, &required).await? {
             apply::Response::Compaction(mut response, done) => {
                 if let Some(done) = done {
                     done.await.map_err(|_| self.refuse(EtcdError::Stopped))?;
@@ -183,14 +187,9 @@ impl Kv for Api {
 }
 
 impl Api {
-    pub(super) async fn proposed(
-        &self,
-        request: InternalRaftRequest,
-    ) -> Result<apply::Response, Status> {
-        self.member
-            .propose(request)
-            .await
-            .map_err(|error| self.refuse(error))
+    /// Before 3.7 a range of keys without values still told their leases.
+    fn keeps_leases_without_values(&self) -> bool {
+        self.member.config.version.emulation() < KEYS_ONLY_FROM_INDEX_SINCE
     }
 }
 

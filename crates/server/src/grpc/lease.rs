@@ -27,7 +27,7 @@ impl Lease for Api {
         &self,
         request: Request<LeaseGrantRequest>,
     ) -> Result<Response<LeaseGrantResponse>, Status> {
-        self.check_metadata(Kind::Unary, request.metadata())?;
+        let required = self.check_metadata(Kind::Unary, request.metadata())?;
         let mut grant = request.into_inner();
         if grant.id == 0 {
             // Positive, and no id that anybody would choose by hand.
@@ -41,7 +41,7 @@ impl Lease for Api {
             lease_grant: Some(grant),
             ..InternalRaftRequest::default()
         };
-        match self.proposed(request).await? {
+        match self.proposed(request, &required).await? {
             apply::Response::LeaseGrant(mut response) => {
                 self.member.complete(&mut response.header);
                 Ok(Response::new(response))
@@ -54,12 +54,12 @@ impl Lease for Api {
         &self,
         request: Request<LeaseRevokeRequest>,
     ) -> Result<Response<LeaseRevokeResponse>, Status> {
-        self.check_metadata(Kind::Unary, request.metadata())?;
+        let required = self.check_metadata(Kind::Unary, request.metadata())?;
         let request = InternalRaftRequest {
             lease_revoke: Some(request.into_inner()),
             ..InternalRaftRequest::default()
         };
-        match self.proposed(request).await? {
+        match self.proposed(request, &required).await? {
             apply::Response::LeaseRevoke(mut response) => {
                 self.member.complete(&mut response.header);
                 Ok(Response::new(response))
@@ -74,12 +74,14 @@ impl Lease for Api {
         &self,
         request: Request<Streaming<LeaseKeepAliveRequest>>,
     ) -> Result<Response<KeepAlives>, Status> {
-        self.check_metadata(Kind::Stream, request.metadata())?;
+        let required = self.check_metadata(Kind::Stream, request.metadata())?;
         let api = self.clone();
         let answers = request.into_inner().then(move |request| {
             let api = api.clone();
+            let required = required.clone();
             async move {
                 let request = request.map_err(in_words_of_go)?;
+                api.check_required(&required)?;
                 api.keep_alive(request.id).await
             }
         });
@@ -112,11 +114,8 @@ impl Lease for Api {
         &self,
         request: Request<LeaseLeasesRequest>,
     ) -> Result<Response<LeaseLeasesResponse>, Status> {
-        self.check_metadata(Kind::Unary, request.metadata())?;
-        self.member
-            .linearizable()
-            .await
-            .map_err(|error| self.refuse(error))?;
+        let required = self.check_metadata(Kind::Unary, request.metadata())?;
+        self.read_barrier(&required).await?;
         let leases = self.member.leases.lock().list();
         Ok(Response::new(LeaseLeasesResponse {
             header: Some(self.member.header(self.member.reader().revision())),

@@ -21,6 +21,7 @@ use super::kv::unexpected;
 use super::{Api, Kind};
 use crate::apply;
 use portunus_features::StopGRPCServiceOnDefrag;
+use portunus_features::version::CLUSTER_PARAMS_SINCE;
 
 type Blobs = Pin<Box<dyn Stream<Item = Result<SnapshotResponse, Status>> + Send>>;
 
@@ -30,12 +31,12 @@ impl Maintenance for Api {
         &self,
         request: Request<AlarmRequest>,
     ) -> Result<Response<AlarmResponse>, Status> {
-        self.check_metadata(Kind::Unary, request.metadata())?;
+        let required = self.check_metadata(Kind::Unary, request.metadata())?;
         let request = InternalRaftRequest {
             alarm: Some(request.into_inner()),
             ..InternalRaftRequest::default()
         };
-        match self.proposed(request).await? {
+        match self.proposed(request, &required).await? {
             apply::Response::Alarm(mut response) => {
                 self.member.complete(&mut response.header);
                 Ok(Response::new(response))
@@ -212,6 +213,11 @@ impl Maintenance for Api {
         &self,
         request: Request<FeatureGateStatusRequest>,
     ) -> Result<Response<FeatureGateStatusResponse>, Status> {
+        self.check_method(
+            CLUSTER_PARAMS_SINCE,
+            "etcdserverpb.Maintenance",
+            "FeatureGateStatus",
+        )?;
         self.check_metadata_for_learners(Kind::Unary, request.metadata())?;
         let response = self.gate_status(request.into_inner()).await?;
         Ok(Response::new(response))

@@ -2,22 +2,26 @@
 
 mod cluster;
 mod feature_gates;
+mod gate_history;
 mod kv;
 mod lease;
 mod maintenance;
 mod oversized;
+mod required;
 mod snapshot;
 mod watch;
 mod watch_codec;
 
 use std::sync::Arc;
 
+use portunus_gates::MajorMinor;
 use portunus_mvcc::ReadError;
 use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::cluster_server::ClusterServer;
 use portunus_proto::etcdserverpb::kv_server::KvServer;
 use portunus_proto::etcdserverpb::lease_server::LeaseServer;
 use portunus_proto::etcdserverpb::maintenance_server::MaintenanceServer;
+use portunus_proto::portunuspb::feature_gates_server::FeatureGatesServer;
 use portunus_proto::wire;
 use tonic::metadata::MetadataMap;
 use tonic::service::Routes;
@@ -28,6 +32,7 @@ use tonic_health::server::HealthService;
 use crate::member::Member;
 use crate::metrics::Kind;
 pub use oversized::translate_response as translate_oversized;
+use required::Required;
 use watch_codec::WatchService;
 
 /// Every service of this version. What is not here answers UNIMPLEMENTED.
@@ -37,9 +42,7 @@ pub fn router(member: &Arc<Member>) -> axum::Router {
 
 fn routes(member: &Arc<Member>) -> Routes {
     let receive_bytes = wire::grpc_receive_bytes_max(member.config.max_request_bytes);
-    let api = Api {
-        member: Arc::clone(member),
-    };
+    let api = Api::new(Arc::clone(member));
     macro_rules! limited {
         ($server:ident) => {
             $server::new(api.clone())
@@ -52,6 +55,7 @@ fn routes(member: &Arc<Member>) -> Routes {
         .add_service(limited!(LeaseServer))
         .add_service(limited!(MaintenanceServer))
         .add_service(limited!(ClusterServer))
+        .add_service(limited!(FeatureGatesServer))
         .add_service(HealthServer::new(HealthService::from_health_reporter(
             member.health.clone(),
         )))
@@ -64,8 +68,15 @@ pub struct Api {
 }
 
 impl Api {
+    /// For this member.
+    pub fn new(member: Arc<Member>) -> Api {
+        Api { member }
+    }
+}
+
+impl Api {
     /// Checks that hold for every request, and counts it by the client's version.
-    fn check_metadata(&self, kind: Kind, metadata: &MetadataMap) -> Result<(), Status> {
+    fn check_metadata(&self, kind: Kind, metadata: &MetadataMap) -> Result<Required, Status> {
         if self.member.consensus.status().is_learner {
             return Err(self.refuse(EtcdError::NotSupportedForLearner));
         }
@@ -77,7 +88,7 @@ impl Api {
         &self,
         kind: Kind,
         metadata: &MetadataMap,
-    ) -> Result<(), Status> {
+    ) -> Result<Required, Status> {
         use wire::metadata::{CLIENT_API_VERSION, HAS_LEADER, HAS_LEADER_TRUE};
         let version = metadata
             .get(CLIENT_API_VERSION)
@@ -91,7 +102,16 @@ impl Api {
         if needs_leader && self.member.consensus.status().leader == 0 {
             return Err(self.member.status(EtcdError::NoLeader));
         }
-        Ok(())
+        self.required(metadata)
+    }
+
+    /// Refuses a method that the emulated version does not have, as that version would.
+    fn check_method(&self, since: MajorMinor, service: &str, method: &str) -> Result<(), Status> {
+        if self.member.config.version.emulation() >= since {
+            return Ok(());
+        }
+        let text = format!("unknown method {method} for service {service}");
+        Err(Status::new(Code::Unimplemented, text))
     }
 
     fn refuse(&self, error: EtcdError) -> Status {

@@ -7,12 +7,13 @@ use portunus_mvcc::watch::{Outlet, RequestError, StreamId, StreamOptions, Wake};
 use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::WatchRequest;
 use portunus_proto::etcdserverpb::watch_request::RequestUnion;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::oversized::in_words_of_go;
+use super::required::Required;
 use super::watch_codec::Outgoing;
 use super::{Api, Kind};
 use crate::member::Member;
@@ -27,7 +28,7 @@ impl Api {
         &self,
         request: Request<Streaming<WatchRequest>>,
     ) -> Result<Response<Responses>, Status> {
-        self.check_metadata(Kind::Stream, request.metadata())?;
+        let required = self.check_metadata(Kind::Stream, request.metadata())?;
         let member = Arc::clone(&self.member);
         let bells = Arc::new(Bells {
             readable: Notify::new(),
@@ -41,6 +42,9 @@ impl Api {
         let wake: Arc<dyn Wake> = Arc::<Bells>::clone(&bells);
         let (id, outlet) = member.watches.lock().open_stream(options, wake);
         let mut way_out = WayOut {
+            gates_changed: member.cluster_gates.subscribe(),
+            api: self.clone(),
+            required,
             member: Arc::clone(&member),
             id,
             outlet,
@@ -127,6 +131,10 @@ struct WayOut {
     id: StreamId,
     outlet: Outlet,
     bells: Arc<Bells>,
+    /// Without these features the stream ends.
+    required: Required,
+    gates_changed: watch::Receiver<Option<u64>>,
+    api: Api,
     /// Absent once the client has no more requests.
     requests: Option<JoinHandle<Result<(), Status>>>,
 }
@@ -145,11 +153,17 @@ impl WayOut {
     async fn next(&mut self) -> Result<Outgoing, Status> {
         loop {
             if let Some(response) = self.outlet.take() {
+                // After taking it: whatever happened later than the features went off was
+                // published later as well.
+                self.api.check_required(&self.required)?;
                 let header = self.member.header(0);
                 return Ok(Outgoing { header, response });
             }
             tokio::select! {
                 () = self.bells.readable.notified() => {}
+                _ = self.gates_changed.changed(), if !self.required.is_empty() => {
+                    self.api.check_required(&self.required)?;
+                }
                 ended = ended(&mut self.requests) => {
                     self.requests = None;
                     match ended {

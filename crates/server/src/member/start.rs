@@ -25,8 +25,8 @@ use super::stop::{StopReason, StopSwitch};
 use super::waiters::Waiters;
 use super::watches::{StoreHistory, Watches};
 use super::{Member, corruption, leases, upkeep, versions, wrap};
-use crate::apply::Applier;
 use crate::apply::alarms::Alarms;
+use crate::apply::{Applier, Found};
 use crate::config::{Config, QUOTA_BYTES_ADVISED_MAX};
 use crate::data_dir::{DataDir, DataDirError};
 use crate::metrics::{Metrics, MetricsError};
@@ -199,11 +199,14 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         &[],
     )
     .map_err(|_| StartError::MechanismOff)?;
-    check_mechanism(
-        decides,
-        membership.params.is_some(),
-        &cluster_gates::members(&membership),
-    )?;
+    // Below the version that has cluster features nobody's word means anything, also that
+    // of a member that could not take it back yet.
+    let has_params = |version| version >= specs.since();
+    let members = match membership.cluster_version.is_none_or(has_params) {
+        true => cluster_gates::members(&membership),
+        false => Vec::new(),
+    };
+    check_mechanism(decides, membership.params.is_some(), &members)?;
     let Booted { boot, remotes } = boot(&config, &store, conf_state.clone(), &runtime)?;
     let lessor = lessor(&config, &store)?;
     let peers = Peers::new(&config, boot.identity, metrics.registry(), runtime)?;
@@ -255,10 +258,12 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         &member,
         store,
         committed,
-        membership,
-        alarms,
-        conf_state,
-        last_wrapped,
+        Found {
+            membership,
+            alarms,
+            conf_state: conf_state.unwrap_or_default(),
+            last_wrapped,
+        },
     )?;
     let peer_addresses = member.peers.attach(&member, peer_listeners)?;
     member.peers.add_remotes(&remotes);
@@ -460,10 +465,7 @@ fn start_threads(
     member: &Arc<Member>,
     store: Store,
     committed: portunus_consensus::CommittedReceiver,
-    membership: Membership,
-    alarms: Alarms,
-    conf_state: Option<portunus_proto::raftpb::ConfState>,
-    last_wrapped: u64,
+    found: Found,
 ) -> Result<Vec<JoinHandle<()>>, StartError> {
     let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
         std::thread::Builder::new()
@@ -472,16 +474,7 @@ fn start_threads(
             .map_err(StartError::Thread)
     };
     let (orders, order_receiver) = std::sync::mpsc::channel();
-    let applier = Applier::new(
-        Arc::clone(member),
-        store,
-        committed,
-        membership,
-        alarms,
-        conf_state.unwrap_or_default(),
-        last_wrapped,
-        orders,
-    );
+    let applier = Applier::new(Arc::clone(member), store, committed, found, orders);
     let upkeep_runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -79,6 +79,15 @@ async fn raise_or_lower(member: &Arc<Member>) -> Duration {
     let Some(version) = next.or(membership.cluster_version) else {
         return MONITOR_INTERVAL;
     };
+    // A new cluster decides both at once, so the first version waits until everybody has
+    // said what it wants.
+    let is_new = membership
+        .cluster_version
+        .is_none_or(|known| known == LOWEST);
+    let has_silent = membership.iter().any(|record| record.name.is_empty());
+    if gates.is_on() && is_new && version > LOWEST && has_silent {
+        return FIRST_LOOK;
+    }
     // Version and features go in one entry, so that nobody sees one without the other.
     let (params, is_changed) = gates.params_for(&membership, version);
     if next.is_some() || is_changed {
@@ -92,7 +101,17 @@ async fn raise_or_lower(member: &Arc<Member>) -> Duration {
             }),
             ..InternalRaftRequest::default()
         };
-        if let Err(error) = member.propose(request).await {
+        let proposed = member.propose(request).await;
+        if is_changed {
+            let result = if proposed.is_ok() {
+                "decided"
+            } else {
+                "failed"
+            };
+            let reconciles = &member.metrics.cluster_gates.reconciles;
+            reconciles.with_label_values(&[result]).inc();
+        }
+        if let Err(error) = proposed {
             tracing::warn!(%error, %version, "the cluster version could not be set; it is tried again");
             return FIRST_LOOK;
         }

@@ -1,10 +1,12 @@
 //! What is counted, under etcd's names.
 
 mod client_requests;
+mod cluster_gates;
 mod disk;
 mod rpc;
 
 pub use client_requests::{ClientRequests, Kind};
+pub use cluster_gates::ClusterGateMetrics;
 pub use disk::{DiskMetrics, MeasuredLog};
 pub use rpc::{RpcMetrics, Running};
 
@@ -73,6 +75,8 @@ pub struct Metrics {
     pub learner_refusals: IntCounterVec,
     /// 1 while the leader's snapshot is installed.
     pub snapshots_installing: IntGauge,
+    /// Cluster features.
+    pub cluster_gates: ClusterGateMetrics,
     gauges: Gauges,
 }
 
@@ -186,6 +190,7 @@ impl Metrics {
                 "Learners not promoted while this member led.",
                 &["Reason"],
             )?,
+            cluster_gates: ClusterGateMetrics::new(r)?,
             snapshots_installing: gauge(
                 r,
                 "etcd_server_snapshot_apply_in_progress_total",
@@ -289,6 +294,7 @@ impl Metrics {
     /// The text Prometheus reads.
     pub fn render(&self, member: &Arc<Member>) -> Result<Vec<u8>, MetricsError> {
         self.gauges.read(member);
+        self.cluster_gates.read(member);
         let mut text = Vec::new();
         TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
         Ok(text)

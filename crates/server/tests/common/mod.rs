@@ -8,6 +8,7 @@
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub mod cluster;
+pub mod gates;
 pub mod load;
 pub mod network;
 pub mod random;

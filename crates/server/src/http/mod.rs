@@ -1,4 +1,6 @@
-//! Plain HTTP on the client port: health, version, metrics.
+//! Plain HTTP on the client port: health, version, metrics, feature gates.
+
+mod feature_gates;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,6 +25,7 @@ pub fn router(member: &Arc<Member>) -> Router {
         .route("/readyz/{check}", get(readyz_one))
         .route("/version", get(version))
         .route("/metrics", get(metrics))
+        .merge(feature_gates::router())
         .with_state(Arc::clone(member))
 }
 

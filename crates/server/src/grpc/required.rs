@@ -1,0 +1,99 @@
+//! Requests that cannot do without cluster features, and say so in their metadata.
+//!
+//! Checked at the door, again after the read barrier, and for writes again where the entry
+//! is applied; there the answer is the same on every member.
+
+use portunus_gates::cluster::require;
+use portunus_proto::EtcdError;
+use portunus_proto::etcdserverpb::InternalRaftRequest;
+use portunus_proto::wire::metadata::REQUIRE_FEATURE;
+use tonic::metadata::MetadataMap;
+use tonic::{Code, Status};
+
+use super::Api;
+use crate::apply;
+
+/// The names a request gave; mostly none.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Required {
+    names: Vec<String>,
+}
+
+impl Required {
+    /// From the metadata: the key may be repeated, and a value may hold several names.
+    fn of(metadata: &MetadataMap) -> Required {
+        let values = metadata.get_all(REQUIRE_FEATURE).iter();
+        let text = values.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+        let names = text.flat_map(|text| {
+            let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
+            names
+        });
+        Required {
+            names: names.collect(),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+}
+
+impl Api {
+    /// What the request requires, all of which is on as far as this member knows.
+    pub(super) fn required(&self, metadata: &MetadataMap) -> Result<Required, Status> {
+        let required = Required::of(metadata);
+        self.check_required(&required)?;
+        Ok(required)
+    }
+
+    /// Refuses if something required is off in what this member has applied.
+    pub(super) fn check_required(&self, required: &Required) -> Result<(), Status> {
+        if required.is_empty() {
+            return Ok(());
+        }
+        let membership = self.member.membership.load();
+        let registry = self.member.cluster_gates.specs().registry();
+        let names = required.names.iter().map(String::as_str);
+        require(registry, membership.params.as_ref(), names).map_err(|off| {
+            let text = format!("etcdserver: {off}");
+            Status::new(Code::FailedPrecondition, text)
+        })
+    }
+
+    /// Waits until this member has applied what was committed before, then looks again.
+    pub(super) async fn read_barrier(&self, required: &Required) -> Result<(), Status> {
+        let barrier = self.member.linearizable().await;
+        barrier.map_err(|error| self.refuse(error))?;
+        self.check_required(required)
+    }
+
+    /// Proposes a request that holds only where what it requires is on.
+    pub(super) async fn proposed(
+        &self,
+        request: InternalRaftRequest,
+        required: &Required,
+    ) -> Result<apply::Response, Status> {
+        let proposed = self.member.propose_requiring(request, &required.names);
+        proposed.await.map_err(|error| match error {
+            EtcdError::RequiredFeatureOff => Status::new(
+                error.code(),
+                format!("{}: {}", error.text(), required.names.join(", ")),
+            ),
+            error => self.refuse(error),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_from_every_value() {
+        let mut metadata = MetadataMap::new();
+        assert!(Required::of(&metadata).is_empty());
+        metadata.append(REQUIRE_FEATURE, "A, B".parse().unwrap());
+        metadata.append(REQUIRE_FEATURE, "C".parse().unwrap());
+        assert_eq!(Required::of(&metadata).names, ["A", "B", "C"]);
+    }
+}
