@@ -146,12 +146,15 @@ fn learners_obey_but_do_not_count_and_lost_members_still_do() {
     assert!(value(&with(learner(2, "3.7", "Off=false,On=false")), "Off"));
     assert!(value(&with(learner(2, "3.7", "Off=false,On=false")), "On"));
     assert!(!value(&with(voter(2, "3.7", "Off=false")), "Off"));
-    // A foreign learner is no obstacle either.
+    // A foreign learner is an obstacle all the same: it applies the log and cannot obey.
     let foreign = Member {
         voter: false,
         ..with_publication(2, Publication::Foreign)
     };
-    assert!(value(&with(foreign), "On"));
+    assert_eq!(
+        reason_of(&with(foreign), "On"),
+        Reason::Foreign(vec![MemberId(2)])
+    );
     // Whether a member is reachable is no input at all: what it published stays its word.
     let lost = voter(2, "3.7", "Off=true");
     assert!(value(&with(lost), "Off"));

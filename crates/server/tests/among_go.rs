@@ -18,8 +18,9 @@ use std::time::{Duration, Instant};
 use common::{Clients, PATIENCE, portunus};
 use portunus_peers::Tool;
 use portunus_proto::etcdserverpb::{
-    HashKvRequest, Member, MemberAddRequest, MemberListRequest, MemberPromoteRequest,
-    MemberRemoveRequest, MoveLeaderRequest, PutRequest, RangeRequest, StatusRequest,
+    FeatureGateStatusRequest, HashKvRequest, Member, MemberAddRequest, MemberListRequest,
+    MemberPromoteRequest, MemberRemoveRequest, MoveLeaderRequest, PutRequest, RangeRequest,
+    StatusRequest,
 };
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -74,6 +75,8 @@ fn free_address() -> SocketAddr {
 struct Mixed {
     etcd: PathBuf,
     emulated: String,
+    /// Further flags of Portunus members.
+    flags: Vec<String>,
     dir: tempfile::TempDir,
     nodes: BTreeMap<String, Node>,
 }
@@ -86,9 +89,26 @@ impl Mixed {
         Mixed {
             etcd,
             emulated,
+            flags: Vec::new(),
             dir: tempfile::tempdir().unwrap(),
             nodes: BTreeMap::new(),
         }
+    }
+
+    /// The end of everybody's log, for a failing test.
+    fn logs(&self) -> String {
+        let mut text = String::new();
+        for name in self.nodes.keys() {
+            let log = self.dir.path().join(format!("{name}.log"));
+            let log = std::fs::read_to_string(log).unwrap_or_default();
+            let lines = log
+                .lines()
+                .filter(|line| !line.contains("snapshot of the log"));
+            let lines: Vec<&str> = lines.collect();
+            let from = lines.len().saturating_sub(30);
+            text += &format!("--- {name}\n{}\n", lines[from..].join("\n"));
+        }
+        text
     }
 
     fn add(&mut self, name: &str, kind: Kind) {
@@ -118,6 +138,7 @@ impl Mixed {
         if node.kind == Kind::Portunus {
             // Data that Go members can take back.
             command.arg(format!("--emulated-version={}", self.emulated));
+            command.args(&self.flags);
         }
         let log = self.dir.path().join(format!("{name}.log"));
         let log = std::fs::File::options()
@@ -138,7 +159,10 @@ impl Mixed {
             .arg(format!("--initial-cluster={initial_cluster}"))
             .arg(format!("--initial-cluster-state={state}"))
             .args(["--snapshot-count=100", "--snapshot-catchup-entries=20"])
-            .arg("--log-level=warn")
+            .arg(match node.kind {
+                Kind::Go => "--log-level=warn",
+                Kind::Portunus => "--log-level=info",
+            })
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()
@@ -284,6 +308,7 @@ async fn patiently(what: &str, mut attempt: impl AsyncFnMut() -> Result<(), toni
 /// Writes all the time, wherever somebody listens, and remembers what was acknowledged.
 #[derive(Default)]
 struct Load {
+    prefix: &'static str,
     addresses: Mutex<Vec<SocketAddr>>,
     acknowledged: Mutex<BTreeMap<u64, i64>>,
     written: AtomicU64,
@@ -315,7 +340,7 @@ impl Load {
             };
             let kv = &mut connected.entry(address).or_insert(clients).kv;
             let put = PutRequest {
-                key: format!("load/{number:08}").into(),
+                key: format!("{}{number:08}", self.prefix).into(),
                 value: number.to_string().into(),
                 ..PutRequest::default()
             };
@@ -344,8 +369,8 @@ impl Load {
     /// Everything that was acknowledged is there, at its revision.
     async fn check(&self, clients: &mut Clients) {
         let all = RangeRequest {
-            key: "load/".into(),
-            range_end: "load0".into(),
+            key: self.prefix.into(),
+            range_end: format!("{}~", self.prefix).into(),
             ..RangeRequest::default()
         };
         let answer = clients.kv.range(all).await.unwrap().into_inner();
@@ -353,8 +378,10 @@ impl Load {
             .kvs
             .iter()
             .map(|kv| {
-                let number = std::str::from_utf8(&kv.value).unwrap().parse().unwrap();
-                (number, kv.mod_revision)
+                // A feature may have added something.
+                let value = std::str::from_utf8(&kv.value).unwrap();
+                let number = value.split('@').next().unwrap();
+                (number.parse().unwrap(), kv.mod_revision)
             })
             .collect();
         for (number, revision) in self.acknowledged.lock().unwrap().iter() {
@@ -363,17 +390,22 @@ impl Load {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn members_of_both_kinds_make_one_cluster() {
-    let version = std::env::var("PORTUNUS_AMONG_GO").ok();
-    let etcd = match version {
+/// Go's etcd, of the version asked for; without it the test is skipped, loudly.
+fn etcd_for(test: &str) -> Option<PathBuf> {
+    match std::env::var("PORTUNUS_AMONG_GO").ok() {
         Some(version) => Some(PathBuf::from(format!(
             "{}/../../target/go-etcd/{version}/etcd",
             env!("CARGO_MANIFEST_DIR")
         ))),
-        None => portunus_peers::find_for_test(Tool::Etcd, "members_of_both_kinds_make_one_cluster"),
+        None => portunus_peers::find_for_test(Tool::Etcd, test),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_of_both_kinds_make_one_cluster() {
+    let Some(etcd) = etcd_for("members_of_both_kinds_make_one_cluster") else {
+        return;
     };
-    let Some(etcd) = etcd else { return };
     let mut mixed = Mixed::new(etcd);
     for name in ["go1", "go2", "go3"] {
         mixed.add(name, Kind::Go);
@@ -382,7 +414,10 @@ async fn members_of_both_kinds_make_one_cluster() {
         mixed.start(name, "new");
     }
     mixed.leader().await;
-    let load = Arc::new(Load::default());
+    let load = Arc::new(Load {
+        prefix: "load/",
+        ..Load::default()
+    });
     load.aim(&mixed);
     let writing = tokio::spawn(Arc::clone(&load).run());
     load.more(50).await;
@@ -435,4 +470,117 @@ async fn members_of_both_kinds_make_one_cluster() {
     for name in ["go4", "go5", "go6"] {
         load.check(&mut mixed.clients(name).await).await;
     }
+}
+
+/// Among Go members no cluster feature is on, and nothing they cannot read is written. When
+/// the last one leaves, what the others want takes effect; when one comes, even to learn, all
+/// of it goes off before it is sent anything.
+/// Proves: S0-A11, S1-17
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cluster_features_are_off_while_a_go_member_is_there() {
+    const TAG: &str = "ApplyTag";
+    if std::env::var("PORTUNUS_AMONG_GO").is_ok_and(|version| version.starts_with("3.6")) {
+        // Below 3.7 there are no cluster features to be off.
+        return;
+    }
+    let Some(etcd) = etcd_for("cluster_features_are_off_while_a_go_member_is_there") else {
+        return;
+    };
+    let mut mixed = Mixed::new(etcd);
+    mixed.flags = vec![
+        "--feature-gates=ClusterFeatureGate=true".to_owned(),
+        "--cluster-feature-gates=ApplyTag=true,LeaseCheckpoint=true".to_owned(),
+    ];
+    for name in ["go1", "go2"] {
+        mixed.add(name, Kind::Go);
+    }
+    for name in ["go1", "go2"] {
+        mixed.start(name, "new");
+    }
+    mixed.leader().await;
+    // Keys whose values show whether the feature was on.
+    let load = Arc::new(Load {
+        prefix: "/apply-tag/",
+        ..Load::default()
+    });
+    load.aim(&mixed);
+    let writing = tokio::spawn(Arc::clone(&load).run());
+    for name in ["p1", "p2"] {
+        mixed.join(name, Kind::Portunus, "go1").await;
+    }
+    load.aim(&mixed);
+    mixed.move_leader("p1").await;
+    load.more(50).await;
+    mixed.agree("while both kinds are there").await;
+    let is_on = async |mixed: &Mixed, name: &str| {
+        let request = FeatureGateStatusRequest {
+            features: vec![TAG.to_owned()],
+            all_known: true,
+            ..FeatureGateStatusRequest::default()
+        };
+        let mut clients = mixed.clients(name).await;
+        let answer = clients.maintenance.feature_gate_status(request).await;
+        answer.unwrap().into_inner().details.remove(0)
+    };
+    let detail = is_on(&mixed, "p1").await;
+    assert!(!detail.enabled);
+    let foreign = detail.votes.iter().filter(|vote| vote.vote == "foreign");
+    assert_eq!(foreign.count(), 2, "{detail:?}");
+    mixed.leave("go1", "p1").await;
+    load.aim(&mixed);
+    load.more(20).await;
+    assert!(!is_on(&mixed, "p2").await.enabled);
+    mixed.leave("go2", "p1").await;
+    load.aim(&mixed);
+    let until = async |mixed: &Mixed, names: &[&str], enabled: bool| {
+        for name in names {
+            patiently("the feature changes", async || {
+                let detail = is_on(mixed, name).await;
+                match detail.enabled == enabled {
+                    true => Ok(()),
+                    false => Err(tonic::Status::unavailable(format!(
+                        "{name} has the old value: {detail:?}\n{}",
+                        mixed.logs()
+                    ))),
+                }
+            })
+            .await;
+        }
+    };
+    until(&mixed, &["p1", "p2"], true).await;
+    load.more(50).await;
+
+    // A Go member comes as learner: off, then it gets a snapshot from after that.
+    mixed.join("go3", Kind::Go, "p1").await;
+    until(&mixed, &["p1", "p2"], false).await;
+    load.aim(&mixed);
+    load.more(50).await;
+    mixed.agree("after a Go member came").await;
+    mixed.move_leader("go3").await;
+    load.more(20).await;
+    mixed.agree("while a Go member leads").await;
+    mixed.move_leader("p2").await;
+    mixed.leave("go3", "p1").await;
+    load.aim(&mixed);
+    until(&mixed, &["p1", "p2"], true).await;
+    load.more(20).await;
+    load.stop.store(true, Ordering::Release);
+    writing.await.unwrap();
+    mixed.agree("at the end").await;
+    for name in ["p1", "p2"] {
+        load.check(&mut mixed.clients(name).await).await;
+    }
+    let all = RangeRequest {
+        key: "/apply-tag/".into(),
+        range_end: "/apply-tag0".into(),
+        ..RangeRequest::default()
+    };
+    let found = mixed.clients("p1").await.kv.range(all).await.unwrap();
+    let found = found.into_inner().kvs;
+    let tagged = found.iter().filter(|kv| kv.value.contains(&b'@')).count();
+    assert!(
+        tagged > 50 && tagged < found.len(),
+        "{tagged} of {}",
+        found.len()
+    );
 }

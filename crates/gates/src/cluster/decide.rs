@@ -108,7 +108,7 @@ pub enum Reason {
     NotUnanimous(Vec<MemberId>),
     /// It would be on, but these that it needs are off.
     Dependency(Vec<String>),
-    /// These voters know nothing of cluster features, so none is on.
+    /// These members know nothing of cluster features, so none is on.
     Foreign(Vec<MemberId>),
     /// This leader does not know it; the earlier value stays while the version does.
     CarriedOver,
@@ -218,16 +218,14 @@ pub fn decide(
     }
     let mut members: Vec<&Member> = members.iter().collect();
     members.sort_by(|a, b| (a.id, &a.name).cmp(&(b.id, &b.name)));
-    let voters = |wanted: fn(&Member) -> bool| -> Vec<MemberId> {
-        members
-            .iter()
-            .filter(|m| m.voter && wanted(m))
-            .map(|m| m.id)
-            .collect()
+    let those = |wanted: fn(&Member) -> bool| -> Vec<MemberId> {
+        let wanted = members.iter().filter(|m| wanted(m));
+        wanted.map(|m| m.id).collect()
     };
-    let foreign = voters(|m| m.publication == Publication::Foreign);
+    // Learners as well: they apply the log, and this one could not obey.
+    let foreign = those(|m| m.publication == Publication::Foreign);
     if foreign.is_empty() && !matches!(previous, Previous::Decided(_)) {
-        let waiting = voters(|m| m.started && m.publication == Publication::Nothing);
+        let waiting = those(|m| m.voter && m.started && m.publication == Publication::Nothing);
         if !waiting.is_empty() {
             return hold(Hold::WaitingFor(waiting));
         }
@@ -300,9 +298,9 @@ fn count(registry: &Registry, version: MajorMinor, members: &[&Member]) -> Vec<F
 /// walk along the two lists does it.
 fn collect_votes(registry: &Registry, member: &Member, features: &mut [FeatureDecision]) {
     let blanket = match &member.publication {
+        Publication::Foreign => Some(Ballot::Foreign),
         _ if !member.voter => Some(Ballot::Learner),
         Publication::Nothing => Some(Ballot::Unpublished),
-        Publication::Foreign => Some(Ballot::Foreign),
         Publication::Proposal(_) => None,
     };
     let empty = BTreeMap::new();

@@ -126,15 +126,18 @@ impl Applier {
                 Err(refusal)
             }
             Ok(planned) => {
+                if let PlannedChange::Remove(id) = &planned
+                    && let Some(record) = self.membership.get(*id)
+                    && record.proposal.is_none()
+                {
+                    self.member.cluster_gates.foreign_member_left();
+                }
                 self.membership
                     .apply(&mut self.store, &planned)
                     .map_err(fault)?;
-                self.member
-                    .membership
-                    .store(Arc::new(self.membership.clone()));
+                self.show_membership();
                 self.member.peers.follow(&planned);
                 self.member.versions_changed.notify_one();
-                self.wrapped.review();
                 self.say_change(&planned);
                 Ok(Response::Members)
             }

@@ -58,7 +58,7 @@ impl Applier {
         member.replace_reader(store.reader());
         *member.leases.lock() = lessor;
         member.alarms.store(Arc::new(self.alarms.clone()));
-        member.membership.store(Arc::new(self.membership.clone()));
+        self.show_membership();
         self.take_view();
         member.watches.lock().restore(restored.revision);
         member.watches.ring();

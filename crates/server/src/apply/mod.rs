@@ -8,10 +8,10 @@
 
 pub mod alarms;
 mod entry;
+mod gated;
 mod install;
 mod request;
 mod tag;
-mod wrapped;
 
 pub use request::LEASE_COST_BYTES;
 
@@ -35,7 +35,7 @@ use crate::member::membership::{Membership, MembershipError};
 use crate::member::waiters::Answers;
 use crate::member::watches::StoreHistory;
 use alarms::Alarms;
-use wrapped::WrappedEntries;
+use gated::GatedEntries;
 
 /// What an applied request answers. Headers hold only the revision.
 #[derive(Debug)]
@@ -74,7 +74,9 @@ pub struct Applier {
     conf_state: raftpb::ConfState,
     /// The cluster's features for the entry being applied: what entries before it decided.
     view: Arc<View>,
-    wrapped: WrappedEntries,
+    /// Whether one of them is on.
+    has_feature: bool,
+    gated: GatedEntries,
     /// Whether compaction work may be left.
     is_compacting: bool,
     /// Who waits for a compaction to be finished, by its revision.
@@ -201,8 +203,9 @@ impl Applier {
             last_wrapped,
         } = found;
         let view = member.cluster_gates.view(membership.params.as_ref());
+        let gated = GatedEntries::found(&membership, last_wrapped);
         let snapshot_index = store.applied().map_or(0, |applied| applied.index);
-        Applier {
+        let mut applier = Applier {
             answers: Answers::new(Arc::clone(&member.waiters)),
             member,
             store,
@@ -211,13 +214,17 @@ impl Applier {
             alarms,
             conf_state,
             view,
-            wrapped: WrappedEntries::up_to(last_wrapped),
+            has_feature: false,
+            gated,
             // An earlier process may have left some.
             is_compacting: true,
             compactions: Vec::new(),
             snapshot_index,
             snapshots,
-        }
+        };
+        applier.review_gated();
+        applier.member.peers.strangers().review(&applier.membership);
+        applier
     }
 
     /// Applies until the log ends or something is fatally wrong. Closes the store.
@@ -275,7 +282,7 @@ impl Applier {
             // Before anybody is answered: raft refuses a second change of membership until
             // it knows that the first is applied.
             self.member.consensus.applied(index);
-            self.forget_wrapped_if_unwelcome();
+            self.forget_gated_if_unwelcome();
             self.order_snapshot(index);
         }
         self.answers.hand_out();
@@ -292,7 +299,7 @@ impl Applier {
     }
 
     fn order_snapshot(&mut self, index: u64) {
-        let forget_to = self.wrapped.take_forget_order();
+        let forget_to = self.gated.take_forget_order();
         let is_due = index.saturating_sub(self.snapshot_index) > self.member.config.snapshot_count;
         if !is_due && forget_to.is_none() {
             return;

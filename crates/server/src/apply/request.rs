@@ -47,6 +47,7 @@ impl Applier {
                 events: None,
             });
         }
+        self.note_gated(index);
         if self.view.enabled(ApplyTag) {
             tag(&mut request, index);
         }
@@ -314,11 +315,8 @@ impl Applier {
         } else {
             return Ok(None);
         }
-        self.member
-            .membership
-            .store(Arc::new(self.membership.clone()));
+        self.show_membership();
         self.bind_params(index);
-        self.wrapped.review();
         // What was just applied may call for another decision.
         self.member.versions_changed.notify_one();
         Ok(Some(Response::Done))
@@ -345,6 +343,16 @@ impl Applier {
             on = ?on,
             "cluster features decided"
         );
+    }
+
+    /// Lets everybody see the members and features as they are now.
+    pub(super) fn show_membership(&mut self) {
+        self.review_gated();
+        // Before anything is sent because of it.
+        self.member.peers.strangers().review(&self.membership);
+        self.member
+            .membership
+            .store(Arc::new(self.membership.clone()));
     }
 
     /// Reads the values for the entries that follow, and shows them to everybody else.

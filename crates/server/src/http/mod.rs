@@ -223,10 +223,14 @@ pub async fn version(State(member): Shared) -> Response {
     let cluster = member.membership.load().cluster_version;
     let decided = cluster.map(|version| format!("{version}.0"));
     let text = format!(
-        r#"{{"etcdserver":"{}","etcdcluster":"{}","storage":"{}"}}"#,
+        r#"{{"etcdserver":"{}","etcdcluster":"{}","storage":"{}"{}}}"#,
         version_text(&member.config.version),
         decided.as_deref().unwrap_or("not_decided"),
         decided.as_deref().unwrap_or("unknown"),
+        match member.cluster_gates.is_on() {
+            true => r#","clusterParams":true"#,
+            false => "",
+        },
     );
     ([(header::CONTENT_TYPE, "application/json")], text).into_response()
 }

@@ -10,6 +10,7 @@
 //! The rules are in the crate `portunus-gates`; here is only where their inputs come from.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use portunus_gates::cluster::{
@@ -39,6 +40,8 @@ pub struct ClusterGates {
     own: ProposalRecord,
     /// This member founded the cluster, rather than joining it.
     is_founder: bool,
+    /// Whether what this member wants has to be said again, although the log has it.
+    is_unheard: AtomicBool,
     /// The values after the newest applied entry, for everything outside of apply.
     newest: ArcSwap<View>,
     /// Which entry decided them.
@@ -67,6 +70,7 @@ impl ClusterGates {
                 flags: flags.collect(),
             },
             is_founder,
+            is_unheard: AtomicBool::new(false),
             newest: ArcSwap::from_pointee(features.view(params)),
             since: watch::Sender::new(None),
             features,
@@ -109,6 +113,18 @@ impl ClusterGates {
         let is_new = self.is_founder && membership.cluster_version.is_none();
         let publishes = self.specs.publishes(membership.cluster_version, is_new);
         (self.is_on && publishes).then_some(&self.own)
+    }
+
+    /// A member that does not know cluster features has left. A snapshot of such a member
+    /// lacks what the others have said about them, so whoever once got one does not know;
+    /// everybody says it again.
+    pub fn foreign_member_left(&self) {
+        self.is_unheard.store(self.is_on, Ordering::Release);
+    }
+
+    /// Whether it has to be said again; once per reason.
+    pub fn take_unheard(&self) -> bool {
+        self.is_unheard.swap(false, Ordering::AcqRel)
     }
 
     /// What the leader should make of the members' words at a cluster version.

@@ -163,6 +163,26 @@ impl Membership {
         Ok(membership)
     }
 
+    #[cfg(test)]
+    pub(crate) fn of_test(members: &[(u64, bool)]) -> Membership {
+        let record = |(id, has_proposal): &(u64, bool)| MemberRecord {
+            id: *id,
+            peer_urls: None,
+            is_learner: false,
+            name: String::new(),
+            client_urls: Vec::new(),
+            proposal: has_proposal.then(|| ProposalRecord {
+                version: "3.8".to_owned(),
+                flags: BTreeMap::new(),
+            }),
+        };
+        let members = members.iter().map(|member| (member.0, record(member)));
+        Membership {
+            members: members.collect(),
+            ..Membership::default()
+        }
+    }
+
     /// A member by id.
     pub fn get(&self, id: u64) -> Option<&MemberRecord> {
         self.members.get(&id)

@@ -504,6 +504,7 @@ fn start_threads(
                         leases::revoke_expired(Arc::clone(&for_upkeep)),
                         leases::follow_leadership(Arc::clone(&for_upkeep)),
                         upkeep::keep_announced(Arc::clone(&for_upkeep)),
+                        upkeep::meet_strangers(Arc::clone(&for_upkeep)),
                         leases::checkpoint(Arc::clone(&for_upkeep)),
                         versions::monitor(Arc::clone(&for_upkeep)),
                         versions::end_downgrades(Arc::clone(&for_upkeep)),

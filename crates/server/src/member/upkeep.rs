@@ -14,11 +14,14 @@ use super::cluster_gates::proposal_to_message;
 use super::membership::{MemberRecord, Membership};
 use crate::apply::SnapshotOrder;
 use crate::config::AutoCompaction;
+use crate::peers::ask::Asked;
 
 /// Between two attempts at what has to be said once.
 const ANNOUNCE_INTERVAL: Duration = Duration::from_millis(500);
 /// Between two looks whether what this member said still holds.
 const ANNOUNCED_CHECK_INTERVAL: Duration = Duration::from_millis(500);
+/// Between two questions to members that are not known.
+const STRANGERS_INTERVAL: Duration = Duration::from_millis(500);
 /// Between two looks whether the version of a cluster of one is decided.
 const DECISION_INTERVAL: Duration = Duration::from_millis(5);
 /// Revision mode looks this often.
@@ -105,11 +108,43 @@ pub async fn keep_announced(member: Arc<Member>) {
             continue;
         };
         // Who has not introduced itself yet does so at its start.
-        if own.name.is_empty() || is_announced(&member, &membership, own) {
+        let is_unheard = member.cluster_gates.take_unheard();
+        if own.name.is_empty() || (is_announced(&member, &membership, own) && !is_unheard) {
             continue;
         }
         if let Err(error) = member.propose(announcement(&member, &membership)).await {
+            if is_unheard {
+                member.cluster_gates.foreign_member_left();
+            }
             tracing::warn!(%error, "this member could not say anew what it wants; it tries again");
+        }
+    }
+}
+
+/// Asks members of which nothing is known whether they know cluster features, so that they
+/// can be sent the log.
+pub async fn meet_strangers(member: Arc<Member>) {
+    loop {
+        if pause(&member, STRANGERS_INTERVAL).await {
+            return;
+        }
+        for id in member.peers.strangers().held() {
+            let membership = member.membership.load_full();
+            let Some(record) = membership
+                .get(id)
+                .filter(|_| id != member.identity.member_id)
+            else {
+                continue;
+            };
+            let asked = Asked {
+                client: member.peers.client(),
+                urls: record.peer_urls.as_deref().unwrap_or_default(),
+                timeout: STRANGERS_INTERVAL,
+            };
+            if asked.versions().await.is_some_and(|it| it.knows_gates) {
+                let membership = member.membership.load();
+                member.peers.strangers().introduce(id, &membership);
+            }
         }
     }
 }

@@ -4,7 +4,7 @@
 //! instead of doing something else than the others, and it is never asked to: entries are
 //! wrapped only while every member has published what it wants of cluster features
 //! ([`Membership::all_know_gates`]), and when that ends the log before is forgotten
-//! (`apply/wrapped.rs`).
+//! (`apply/gated.rs`).
 
 use bytes::Bytes;
 use portunus_proto::etcdserverpb::wrapped_request::Packing;
@@ -96,7 +96,8 @@ pub fn open(wrapped: &WrappedRequest) -> Result<InternalRaftRequest, UnwrapError
             let bytes = bytes.and_then(|bytes| usize::try_from(bytes).ok());
             let bytes = bytes.ok_or(UnwrapError::Unpack)?;
             let raw = lz4_flex::block::decompress(&wrapped.data, bytes);
-            Bytes::from(raw.map_err(|_| UnwrapError::Unpack)?)
+            let raw = raw.ok().filter(|raw| raw.len() == bytes);
+            Bytes::from(raw.ok_or(UnwrapError::Unpack)?)
         }
     };
     Ok(InternalRaftRequest::decode(raw)?)

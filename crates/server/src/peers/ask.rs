@@ -28,6 +28,9 @@ pub struct Versions {
     pub etcdserver: String,
     /// Of the cluster, or `not_decided`.
     pub etcdcluster: String,
+    /// Whether it knows cluster features and takes part; Go's does not say.
+    #[serde(rename = "clusterParams", default)]
+    pub knows_gates: bool,
 }
 
 impl Versions {

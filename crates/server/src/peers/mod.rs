@@ -13,6 +13,7 @@ pub mod join;
 mod raft;
 pub mod routes;
 mod snapshot;
+pub mod strangers;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -22,11 +23,13 @@ use std::time::{Duration, Instant};
 
 use portunus_consensus::PeerSink;
 use portunus_consensus::bootstrap::Identity;
-use portunus_proto::raftpb::Message;
+use portunus_proto::raftpb::{Message, MessageType};
 use portunus_rafthttp::{Local, PeerClient, Transport};
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
+
+use strangers::Strangers;
 
 use crate::config::Config;
 use crate::member::Member;
@@ -43,6 +46,7 @@ pub struct Peers {
     runtime: Runtime,
     own_id: u64,
     known: Mutex<BTreeSet<u64>>,
+    strangers: Arc<Strangers>,
 }
 
 /// The peers' side could not be set up.
@@ -97,18 +101,31 @@ impl Peers {
             runtime,
             own_id: identity.member_id,
             known: Mutex::default(),
+            strangers: Arc::default(),
         })
     }
 
     /// Where consensus puts its messages.
     pub fn sink(&self) -> Box<dyn PeerSink> {
-        struct Sink(Arc<Transport>);
+        struct Sink(Arc<Transport>, Arc<Strangers>);
         impl PeerSink for Sink {
-            fn send(&self, messages: Vec<Message>) {
+            fn send(&self, mut messages: Vec<Message>) {
+                // Snapshots fail when they are opened, so that raft hears of it.
+                messages.retain(|message| {
+                    message.r#type() == MessageType::MsgSnap || !self.1.holds_back(message)
+                });
                 self.0.send(messages);
             }
         }
-        Box::new(Sink(Arc::clone(&self.transport)))
+        Box::new(Sink(
+            Arc::clone(&self.transport),
+            Arc::clone(&self.strangers),
+        ))
+    }
+
+    /// Members that must not be sent the log yet.
+    pub fn strangers(&self) -> &Strangers {
+        &self.strangers
     }
 
     /// From now on messages go and come, and peers' questions are answered.

@@ -56,7 +56,15 @@ impl Raft for PeerRaft {
     }
 
     fn open_snapshot(&self, message: Message) -> BoxFuture<'static, io::Result<OutgoingSnapshot>> {
-        Box::pin(snapshot::open(Arc::clone(&self.member), message))
+        let member = Arc::clone(&self.member);
+        Box::pin(async move {
+            if member.peers.strangers().holds_back(&message) {
+                return Err(io::Error::other(
+                    "it is not known yet whether the member knows cluster features",
+                ));
+            }
+            snapshot::open(member, message).await
+        })
     }
 
     fn receive_snapshot(
