@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use portunus_features::OwnFeatures;
 use portunus_features::version::{CLUSTER_PARAMS_SINCE, ETCD_VERSION, effective_version};
 use portunus_gates::cluster::{self, ClusterSpecs, MemberId, Previous, Publication};
-use portunus_gates::plan::{Change, FleetMember, Plan, plan};
-use portunus_gates::{Assignments, MajorMinor};
+use portunus_gates::plan::{Change, FleetMember, Plan, PlanRow, plan};
+use portunus_gates::{Assignments, Level, MajorMinor};
 
 use super::picture::{MECHANISM, Picture, has_mechanism};
 
@@ -25,11 +25,21 @@ pub struct Foresight {
     pub plan: Plan,
     /// Names for the ids in it.
     pub names: Vec<(MemberId, String)>,
+    /// Who is new.
+    pub added: Option<MemberId>,
     /// What was taken for granted.
     pub assumptions: Vec<String>,
 }
 
 impl Foresight {
+    /// The rows whose value changes or that block. Everything about a new member would be a
+    /// change; of its own features only those that block are worth a line.
+    pub fn notable(&self) -> impl Iterator<Item = &PlanRow> {
+        let is_new = |row: &PlanRow| row.level == Level::Server && row.member == self.added;
+        let rows = self.plan.notable();
+        rows.filter(move |row| row.block.is_some() || !is_new(row))
+    }
+
     /// A member's name, or its id if it has none.
     pub fn name_of(&self, id: MemberId) -> String {
         let found = self.names.iter().find(|(other, _)| *other == id);
@@ -64,6 +74,7 @@ pub fn foresee(mut picture: Picture, own: &OwnFeatures, change: &Change) -> Fore
         change: in_words(&change, &picture),
         cluster_version_before: before,
         plan,
+        added: added.map(|member| member.member.id),
         names,
         assumptions: picture.assumptions,
     }
@@ -149,7 +160,9 @@ fn start_obstacles(
         if let Err(error) = version.validate() {
             obstacles.push(format!("{shown} would not start: {error}"));
         }
-        let is_stored = after.previous != Previous::Absent;
+        // A new member has no data yet.
+        let is_new = matches!(change, Change::Add(_));
+        let is_stored = !is_new && after.previous != Previous::Absent;
         let is_on = has_mechanism(member, own);
         if !is_on && !member.cluster_flags.is_empty() {
             obstacles.push(format!(
@@ -157,10 +170,10 @@ fn start_obstacles(
                  --feature-gates={MECHANISM}=true"
             ));
         } else if let Err(error) = cluster::check_mechanism(is_on, is_stored, &peers) {
-            // A new member learns of it only once it has joined.
-            let what = match change {
-                Change::Add(_) => "keep the cluster's features off, and not start a second time",
-                _ => "not start",
+            // It learns of it only once it has joined.
+            let what = match is_new {
+                true => "keep the cluster's features off, and not start a second time",
+                false => "not start",
             };
             obstacles.push(format!("{shown} would {what}: {error}"));
         }

@@ -56,9 +56,7 @@ pub async fn survey(globals: &Globals, serializable: bool) -> Result<Survey, Fai
         let client = globals.connect_to(&endpoint);
         asked.spawn(async move {
             let words = match client {
-                Ok(client) => ask(&client, serializable)
-                    .await
-                    .map_err(|error| error.to_string()),
+                Ok(client) => ask(&client, serializable).await.map_err(why),
                 Err(failure) => Err(failure.message.unwrap_or_default()),
             };
             (endpoint, words)
@@ -113,6 +111,12 @@ fn why_silent(member: &Member, silence_at: &BTreeMap<String, String>) -> String 
         None if member.name.is_empty() => "it has not started".to_owned(),
         None => "none of its endpoints leads to it".to_owned(),
     }
+}
+
+/// What the last attempt died of says more than that time was up.
+fn why(error: ClientError) -> String {
+    let failure = Failure::from(error);
+    failure.note.or(failure.message).unwrap_or_default()
 }
 
 async fn ask(client: &Client, serializable: bool) -> Result<Words, ClientError> {

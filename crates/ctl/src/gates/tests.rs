@@ -219,7 +219,7 @@ fn added(server: &str, cluster: &str, voter: bool) -> Change {
 type Row<'f> = (&'f str, Option<bool>, Option<bool>, Option<Block>);
 
 fn rows(foresight: &Foresight) -> Vec<Row<'_>> {
-    let rows = foresight.plan.notable();
+    let rows = foresight.notable();
     rows.map(|row| (row.feature.as_str(), row.before, row.after, row.block))
         .collect()
 }

@@ -37,7 +37,7 @@ pub fn render(lines: &mut Lines, answer: GateAnswer<'_>) {
             let names = [
                 "Feature", "Level", "Member", "Before", "After", "Block", "Why",
             ];
-            for row in foresight.plan.notable() {
+            for row in foresight.notable() {
                 for (name, cell) in names.iter().zip(rows::plan_cells(foresight, row)) {
                     lines.field(name, text(&cell));
                 }

@@ -137,7 +137,7 @@ impl Ids {
             Some(version) => string(&format!("{version}")),
             None => "null".to_owned(),
         };
-        let rows = plan.notable().map(|row| self.plan_row(foresight, row));
+        let rows = foresight.notable().map(|row| self.plan_row(foresight, row));
         Object::default()
             .text("change", &foresight.change)
             .raw("blocked", plan.is_blocked())

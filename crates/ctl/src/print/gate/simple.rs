@@ -34,7 +34,7 @@ pub fn render(out: &mut Vec<u8>, answer: GateAnswer<'_>) {
             }
         }
         GateAnswer::Plan(foresight) => {
-            for row in foresight.plan.notable() {
+            for row in foresight.notable() {
                 line!(out, "{}", in_one_line(&rows::plan_cells(foresight, row)));
             }
             for text in around(foresight) {
@@ -145,7 +145,7 @@ pub fn around(foresight: &Foresight) -> Vec<String> {
     lines.extend(obstacles.map(|obstacle| format!("obstacle: {obstacle}")));
     let assumptions = foresight.assumptions.iter();
     lines.extend(assumptions.map(|assumption| format!("assumed: {assumption}")));
-    let verdict = match (plan.is_blocked(), plan.notable().next().is_some()) {
+    let verdict = match (plan.is_blocked(), foresight.notable().next().is_some()) {
         (true, _) => "blocked",
         (false, true) => "nothing stands in the way",
         (false, false) => "no feature changes, nothing stands in the way",

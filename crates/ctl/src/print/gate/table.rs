@@ -85,7 +85,6 @@ pub fn contents(answer: GateAnswer<'_>) -> Option<Contents> {
                 "FEATURE", "LEVEL", "MEMBER", "BEFORE", "AFTER", "BLOCK", "WHY",
             ],
             rows: foresight
-                .plan
                 .notable()
                 .map(|row| rows::plan_cells(foresight, row))
                 .collect(),
