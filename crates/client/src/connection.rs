@@ -135,7 +135,9 @@ impl Client {
     ) -> Result<Self, RequireError> {
         let mut required = self.required.to_vec();
         for name in features {
-            let value = name.parse().ok().filter(|_| !name.is_empty());
+            let is_visible = name.bytes().all(|byte| byte.is_ascii_graphic());
+            let value = name.parse().ok();
+            let value = value.filter(|_| is_visible && !name.is_empty());
             required.push(value.ok_or_else(|| RequireError::Name {
                 name: name.to_owned(),
             })?);

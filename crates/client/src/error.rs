@@ -23,7 +23,7 @@ pub enum ConnectError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequireError {
-    /// Nothing but visible ASCII characters and blanks can be sent, and a name is not empty.
+    /// Nothing but visible ASCII characters can be sent, and a name is not empty.
     #[error("{name:?} cannot be the name of a feature: use visible ASCII characters")]
     Name {
         /// As given.

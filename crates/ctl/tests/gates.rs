@@ -3,6 +3,8 @@
 
 mod support;
 
+use portunus_client::{Client, Options};
+use portunus_proto::etcdserverpb::PutRequest;
 use support::Server;
 use support::gated::{Gated, MECHANISM, WANTS_IT};
 
@@ -334,6 +336,34 @@ fn a_watch_tells_what_holds_then_what_changes_and_survives_its_server() {
     let (index, _) = now.split_once(',').unwrap();
     let mut again = Following::start(&cluster, &["gate", "watch", "--after-index", index]);
     assert_eq!([again.line(), again.line()], [off, on]);
+}
+
+/// What a client requires is refused until it is on, and only that client's calls are.
+///
+/// Proves: S0-45
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_requires_features_of_its_calls() {
+    let mut cluster = Gated::start(&[&[MECHANISM]]);
+    until_on(&cluster, "LeaseCheckpoint", false);
+    let options = Options {
+        endpoints: vec![cluster.nodes[0].endpoint()],
+        ..Options::default()
+    };
+    let client = Client::connect(options).unwrap();
+    let demanding = client.requiring(["LeaseCheckpoint"]).unwrap();
+    let put = || PutRequest {
+        key: "k".into(),
+        ..PutRequest::default()
+    };
+    client.put(put()).await.unwrap();
+    let refused = demanding.put(put()).await.unwrap_err();
+    assert!(refused.to_string().contains("LeaseCheckpoint"), "{refused}");
+    assert!(!refused.is_unavailable(), "{refused}");
+    cluster.restart(0, &[MECHANISM, WANTS_IT]);
+    until_on(&cluster, "LeaseCheckpoint", true);
+    // The connection broke with the restart, and writes are not repeated by the client.
+    demanding.status().await.unwrap();
+    demanding.put(put()).await.unwrap();
 }
 
 /// A `portctl` that goes on printing; ended when dropped.

@@ -13,6 +13,7 @@ use portunus_gates::plan::{Change, FleetMember, Plan, PlanRow, plan};
 use portunus_gates::{Assignments, Level, MajorMinor};
 
 use super::picture::{MECHANISM, Picture, has_mechanism};
+use super::votes::flag_text;
 
 /// A plan with what it rests on.
 #[derive(Debug)]
@@ -215,14 +216,6 @@ fn in_words(change: &Change, picture: &Picture) -> String {
         Change::Remove(id) => format!("remove {}", picture.name_of(*id)),
         Change::Promote(id) => format!("promote {}", picture.name_of(*id)),
     }
-}
-
-/// Flags as one writes them.
-pub fn flag_text(flags: &Assignments) -> String {
-    let pairs = flags
-        .iter()
-        .map(|(name, value, _)| format!("{name}={value}"));
-    pairs.collect::<Vec<_>>().join(",")
 }
 
 /// The versions this program can speak about end with its own.

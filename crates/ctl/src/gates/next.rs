@@ -4,13 +4,12 @@
 //! So what it says to type is the plan of that change, with the flags spelled out; the plan says
 //! what would happen, and the flags go into the member's settings.
 
-use std::collections::BTreeMap;
-
 use portunus_gates::cluster::{Decision, FeatureDecision, Hold, MemberId, Outcome, Reason};
 use portunus_gates::plan::FleetMember;
-use portunus_gates::{Level, MajorMinor, Registered, Versions};
+use portunus_gates::{Assignments, Level, MajorMinor, Origin, Registered, Versions};
 
 use super::picture::{MECHANISM, Picture};
+use super::votes::flag_text;
 
 /// The next command about one of the cluster's features.
 pub fn for_cluster(
@@ -71,8 +70,8 @@ pub fn for_server(member: &FleetMember, feature: &Registered, enabled: bool) -> 
             None => "portctl gate list".to_owned(),
         };
     }
-    let mut flags = member.server_flags.to_map();
-    flags.insert(name.to_owned(), !enabled);
+    let mut flags = member.server_flags.clone();
+    flags.set(Origin::Flag, name, !enabled);
     format!(
         "portctl gate plan restart {who} {}",
         flag(Level::Server, &flags)
@@ -80,10 +79,10 @@ pub fn for_server(member: &FleetMember, feature: &Registered, enabled: bool) -> 
 }
 
 /// Restarts a member so that it wants the feature to have this value. What it wants otherwise
-/// stays; a value that is the default anyway is not spelled out.
+/// stays.
 fn propose(member: &FleetMember, name: &str, value: bool) -> String {
-    let mut flags = member.cluster_flags.to_map();
-    flags.insert(name.to_owned(), value);
+    let mut flags = member.cluster_flags.clone();
+    flags.set(Origin::Flag, name, value);
     let who = member.member.shown();
     format!(
         "portctl gate plan restart {who} {}",
@@ -102,9 +101,9 @@ fn take_part(picture: &Picture, ids: &[MemberId], name: &str) -> Option<String> 
         ));
     };
     let member = picture.member(*id)?;
-    let mut server = member.server_flags.to_map();
-    server.insert(MECHANISM.to_owned(), true);
-    let cluster = BTreeMap::from([(name.to_owned(), true)]);
+    let mut server = member.server_flags.clone();
+    server.set(Origin::Flag, MECHANISM, true);
+    let cluster = Assignments::from_map(Origin::Flag, [(name, true)]);
     Some(format!(
         "portctl gate plan restart {} {} {}",
         member.member.shown(),
@@ -129,7 +128,6 @@ fn other_version(feature: &Registered, current: MajorMinor, wanted: bool) -> Opt
     allows(target).then(|| format!("portctl gate plan downgrade {target}"))
 }
 
-fn flag(level: Level, flags: &BTreeMap<String, bool>) -> String {
-    let pairs = flags.iter().map(|(name, value)| format!("{name}={value}"));
-    format!("{}={}", level.flag(), pairs.collect::<Vec<_>>().join(","))
+fn flag(level: Level, flags: &Assignments) -> String {
+    format!("{}={}", level.flag(), flag_text(flags))
 }

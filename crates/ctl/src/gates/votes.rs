@@ -1,8 +1,9 @@
-//! From what a member is known to have said back to the flags it was started with.
+//! Flags: from what a member is known to have said back to what it was started with, and as
+//! text.
 
 use std::collections::BTreeMap;
 
-use portunus_gates::{ALL_ALPHA, ALL_BETA};
+use portunus_gates::{ALL_ALPHA, ALL_BETA, Assignments};
 use portunus_proto::etcdserverpb::{FeatureGateDetail, FeatureGateStatusResponse};
 
 /// What a member published about the cluster's features.
@@ -58,4 +59,12 @@ fn server_flag(detail: &FeatureGateDetail) -> Option<(String, bool)> {
     let all = [ALL_ALPHA, ALL_BETA];
     let name = all.iter().find(|name| detail.source.starts_with(**name))?;
     Some(((*name).to_owned(), detail.enabled))
+}
+
+/// Flags as one writes them.
+pub fn flag_text(flags: &Assignments) -> String {
+    let pairs = flags
+        .iter()
+        .map(|(name, value, _)| format!("{name}={value}"));
+    pairs.collect::<Vec<_>>().join(",")
 }

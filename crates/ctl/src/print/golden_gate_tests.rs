@@ -165,7 +165,14 @@ FastLeaseKeepAlive, server, true, BETA, true, false, default, b:1
 
 #[test]
 fn a_status_is_about_the_names_asked_for_or_about_all_that_is_on() {
-    let asked = report(&["Zebra", "LeaseCheckpoint"]);
+    let mut asked = report(&["Zebra", "LeaseCheckpoint"]);
+    // A server marks what it does not know.
+    asked.cluster.details.push(FeatureGateDetail {
+        name: "Zebra".to_owned(),
+        level: "cluster".to_owned(),
+        source: "unknown".to_owned(),
+        ..FeatureGateDetail::default()
+    });
     assert_eq!(
         printed(Format::Simple, GateAnswer::Status(&asked)),
         "\
@@ -396,7 +403,12 @@ fn a_watched_decision_is_a_row_of_the_history_with_the_servers_own_changes() {
     // A frame has an end, a watch has none.
     let failure = printer.render(&Answer::Gate(answer)).unwrap_err();
     assert_eq!(failure.exit as u8, 4);
-    let response = &WatchResponse::default();
-    let answer = GateAnswer::Event { response, names };
-    assert_eq!(printed(Format::Simple, answer), "nothing was decided yet\n");
+    for decision in [None, Some(ClusterParamsDecision::default())] {
+        let response = &WatchResponse {
+            decision,
+            ..WatchResponse::default()
+        };
+        let answer = GateAnswer::Event { response, names };
+        assert_eq!(printed(Format::Simple, answer), "nothing was decided yet\n");
+    }
 }

@@ -63,7 +63,7 @@ async fn ask(
     globals: &Globals,
 ) -> Result<(GateReport, Result<(), Failure>), Failure> {
     let serializable = args.consistency.is_serializable()?;
-    let endpoints = members::endpoints(args.cluster, globals).await?;
+    let endpoints = members::endpoints_by(args.cluster, !serializable, globals).await?;
     let question = |is_server_feature| FeatureGateStatusRequest {
         is_server_feature,
         features: names.clone(),

@@ -21,14 +21,10 @@ pub struct Seen<'a> {
 
 /// Everything known, the cluster's first; of one name, the endpoints in their order.
 pub fn all(report: &GateReport) -> Vec<Seen<'_>> {
-    let cluster = report.cluster.details.iter().map(|detail| seen(detail, ""));
-    let mut servers: Vec<Seen<'_>> = (report.servers.iter())
-        .flat_map(|it| {
-            it.response
-                .details
-                .iter()
-                .map(|detail| seen(detail, &it.endpoint))
-        })
+    let cluster = known(&report.cluster).map(|detail| seen(detail, ""));
+    let servers = report.servers.iter();
+    let mut servers: Vec<Seen<'_>> = servers
+        .flat_map(|it| known(&it.response).map(|detail| seen(detail, &it.endpoint)))
         .collect();
     servers.sort_by_key(|seen| seen.name);
     cluster.chain(servers).collect()
@@ -54,6 +50,12 @@ pub fn asked(report: &GateReport) -> Vec<Seen<'_>> {
         }
     }
     rows
+}
+
+/// Names a server does not know are marked in its reply, so as not to be an error.
+fn known(response: &FeatureGateStatusResponse) -> impl Iterator<Item = &FeatureGateDetail> {
+    let details = response.details.iter();
+    details.filter(|detail| detail.source != "unknown")
 }
 
 fn seen<'a>(detail: &'a FeatureGateDetail, endpoint: &'a str) -> Seen<'a> {

@@ -42,7 +42,8 @@ pub fn render(out: &mut Vec<u8>, answer: GateAnswer<'_>) {
             }
         }
         GateAnswer::Event { response, names } => {
-            let Some(decision) = &response.decision else {
+            let decision = response.decision.as_ref().filter(|it| it.index != 0);
+            let Some(decision) = decision else {
                 return line!(out, "nothing was decided yet");
             };
             let changed = response.changed.iter();
