@@ -94,6 +94,11 @@ fn let_publish(
             continue;
         };
         starts.insert(id);
+        // Nobody gives this flag to a program that does not know it.
+        let says_so = then.server_flags.get(MECHANISM).is_some();
+        if says_so {
+            picture.gateless.remove(&id);
+        }
         let takes_part = !picture.gateless.contains(&id) && has_mechanism(&then, own);
         set_publication(&mut member.member.publication, takes_part);
     }

@@ -23,7 +23,7 @@ pub const MECHANISM: &str = "ClusterFeatureGate";
 pub struct Picture {
     /// What the rules need.
     pub fleet: Fleet,
-    /// Members whose server knows no feature gates at all; no flag of ours changes that.
+    /// Members whose server knows no feature gates: another program, or an earlier version.
     pub gateless: BTreeSet<MemberId>,
     /// What was taken for granted, one sentence each.
     pub assumptions: Vec<String>,
@@ -150,8 +150,8 @@ impl Picture {
         }
         self.gateless.insert(id);
         let note = format!(
-            "{shown} does not know feature gates: its flags cannot be seen and are taken to be \
-             none, and it keeps the cluster's features off"
+            "{shown} does not know feature gates, as etcd and versions before \
+             {CLUSTER_PARAMS_SINCE} do not: its flags cannot be seen and are taken to be none"
         );
         self.assumptions.push(note);
         (version, BTreeMap::new())

@@ -473,6 +473,27 @@ fn a_member_of_another_kind_keeps_features_off_until_it_is_gone() {
 }
 
 #[test]
+fn a_member_of_an_earlier_version_takes_part_once_it_is_started_so() {
+    let nodes = [Node {
+        version: "3.6",
+        server: "",
+        gateless: true,
+        ..node(1, "")
+    }];
+    let upgrade = foreseen("3.6", &nodes, &Change::Upgrade(version("3.7")));
+    assert!(rows(&upgrade).contains(&("LeaseCheckpoint", None, OFF, None)));
+    let restart = Change::Restart {
+        member: MemberId(1),
+        version: Some(version("3.7")),
+        server_flags: Some(flags(MECHANISM)),
+        cluster_flags: Some(flags(CHECKPOINT)),
+    };
+    let restart = foreseen("3.6", &nodes, &restart);
+    assert!(rows(&restart).contains(&("LeaseCheckpoint", None, ON, None)));
+    assert!(!restart.plan.is_blocked());
+}
+
+#[test]
 fn versions_that_no_member_could_run_are_obstacles() {
     let nodes = [node(1, "")];
     let change = Change::Restart {
