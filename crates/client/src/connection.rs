@@ -11,12 +11,12 @@ use std::time::Duration;
 use portunus_proto::wire::{self, metadata};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep, timeout_at};
-use tonic::metadata::MetadataValue;
+use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 
 use crate::endpoint::check_endpoint;
-use crate::error::{ClientError, ConnectError};
+use crate::error::{ClientError, ConnectError, RequireError};
 
 /// gRPC's own floor. A server disconnects clients that ping more often than every five
 /// seconds, so Go's library raises shorter intervals to this, and so do we.
@@ -76,6 +76,8 @@ pub(crate) enum Repeat {
 #[derive(Debug, Clone)]
 pub struct Client {
     shared: Arc<Shared>,
+    /// Names of features without which calls are to be refused.
+    required: Arc<[MetadataValue<Ascii>]>,
 }
 
 #[derive(Debug)]
@@ -116,6 +118,33 @@ impl Client {
                 targets,
                 current: Mutex::new(Current::default()),
             }),
+            required: Arc::default(),
+        })
+    }
+
+    /// A client on the same connection whose calls are refused with `FailedPrecondition` unless
+    /// all of these cluster features are on, in addition to what this one requires. A server
+    /// that does not know feature gates ignores the names; ask
+    /// [`feature_gate_status`](Self::feature_gate_status) first, which fails there.
+    ///
+    /// # Errors
+    /// If a name cannot be sent.
+    pub fn requiring<'n>(
+        &self,
+        features: impl IntoIterator<Item = &'n str>,
+    ) -> Result<Self, RequireError> {
+        let mut required = self.required.to_vec();
+        for name in features {
+            let is_visible = name.bytes().all(|byte| byte.is_ascii_graphic());
+            let value = name.parse().ok();
+            let value = value.filter(|_| is_visible && !name.is_empty());
+            required.push(value.ok_or_else(|| RequireError::Name {
+                name: name.to_owned(),
+            })?);
+        }
+        Ok(Self {
+            shared: Arc::clone(&self.shared),
+            required: required.into(),
         })
     }
 
@@ -234,6 +263,10 @@ impl Client {
             metadata::CLIENT_API_VERSION,
             MetadataValue::from_static(CLIENT_API_VERSION),
         );
+        for feature in self.required.iter() {
+            let headers = request.metadata_mut();
+            headers.append(metadata::REQUIRE_FEATURE, feature.clone());
+        }
         request
     }
 
@@ -269,4 +302,37 @@ fn unreachable_endpoint(endpoint: &str, error: &tonic::transport::Error) -> Stri
         cause = source;
     }
     format!("cannot connect to {endpoint}: {cause}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn required_features_go_with_every_request_each_under_its_own_header() {
+        let client = Client::connect(Options::default()).unwrap();
+        let both = client.requiring(["A"]).unwrap().requiring(["B"]).unwrap();
+        let names = |client: &Client| -> Vec<String> {
+            let request = client.request_with_leader(());
+            let names = request.metadata().get_all(metadata::REQUIRE_FEATURE);
+            let names = names.iter().map(|name| name.to_str().unwrap().to_owned());
+            names.collect()
+        };
+        assert_eq!(names(&both), ["A", "B"]);
+        assert!(names(&client).is_empty());
+    }
+
+    #[test]
+    fn a_name_that_cannot_be_sent_is_refused() {
+        let client = Client::connect(Options::default()).unwrap();
+        for name in ["", "a\nb", "\u{e4}"] {
+            let refused = client.requiring([name]).unwrap_err();
+            assert_eq!(
+                refused,
+                RequireError::Name {
+                    name: name.to_owned()
+                }
+            );
+        }
+    }
 }

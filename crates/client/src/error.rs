@@ -19,6 +19,18 @@ pub enum ConnectError {
     Endpoint(#[from] EndpointError),
 }
 
+/// Why a feature cannot be required.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RequireError {
+    /// Nothing but visible ASCII characters can be sent, and a name is not empty.
+    #[error("{name:?} cannot be the name of a feature: use visible ASCII characters")]
+    Name {
+        /// As given.
+        name: String,
+    },
+}
+
 /// Why a call failed. The texts are those of etcd's Go client, because people and scripts
 /// compare them.
 #[derive(Debug, thiserror::Error)]
@@ -78,6 +90,12 @@ impl ClientError {
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
         self.code() == Code::Unavailable
+    }
+
+    /// Whether the server does not know the call: it is older than the call, or another program.
+    #[must_use]
+    pub fn is_unimplemented(&self) -> bool {
+        self.code() == Code::Unimplemented
     }
 }
 

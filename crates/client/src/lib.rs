@@ -18,6 +18,7 @@ mod cluster;
 mod connection;
 mod endpoint;
 mod error;
+mod feature_gates;
 mod keep_alive;
 mod kv;
 mod lease;
@@ -26,6 +27,7 @@ mod watch;
 
 pub use connection::{Client, Options};
 pub use endpoint::{EndpointError, check_endpoint};
-pub use error::{ClientError, ConnectError};
+pub use error::{ClientError, ConnectError, RequireError};
+pub use feature_gates::GateWatcher;
 pub use keep_alive::KeepAlive;
 pub use watch::{ProgressRequester, Watcher};

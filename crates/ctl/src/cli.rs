@@ -52,8 +52,11 @@ enum PortctlCommand {
     /// Downgrades of the cluster: validate, enable, cancel
     #[command(subcommand)]
     Downgrade(command::downgrade::DowngradeCommand),
-    /// Health, status and hash of endpoints
+    /// Health, status, hash and features of endpoints
     Endpoint(command::endpoint::EndpointArgs),
+    /// Feature gates: list, status, explain, plan, history, watch
+    #[command(subcommand)]
+    Gate(command::gate::GateCommand),
     /// Alarms: list, disarm
     #[command(subcommand)]
     Alarm(command::alarm::AlarmCommand),
@@ -132,6 +135,7 @@ async fn dispatch(
         PortctlCommand::MoveLeader(args) => command::move_leader::run(args, globals).await,
         PortctlCommand::Downgrade(command) => command::downgrade::run(command, globals).await,
         PortctlCommand::Endpoint(args) => command::endpoint::run(args, globals).await,
+        PortctlCommand::Gate(command) => command::gate::run(command, globals).await,
         PortctlCommand::Alarm(command) => command::alarm::run(command, globals).await,
         PortctlCommand::Defrag(args) => command::defrag::run(args, globals).await,
         PortctlCommand::Snapshot(command) => command::snapshot::run(command, globals).await,

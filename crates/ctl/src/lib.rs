@@ -7,6 +7,8 @@
 //!                                                 ▼
 //!                                              print/* ──▶ text exactly as etcdctl prints it
 //!
+//!  the members' own words ──▶ gates/* ──▶ why a feature is as it is, what a change would do
+//!
 //!  snapshot file ──▶ restore/* ──▶ a data directory in etcd's layout (needs no server)
 //! ```
 //!
@@ -16,6 +18,7 @@
 
 mod cli;
 mod command;
+mod gates;
 mod globals;
 mod go;
 mod outcome;

@@ -20,6 +20,9 @@ pub enum ExitWith {
     BadFeature = 4,
     /// The server ended something that should have gone on.
     Interrupted = 5,
+    /// Something stands in the way of what `gate plan` was asked about. Ours: etcdctl uses no
+    /// number between 6 and 128.
+    Blocked = 7,
     /// Wrong number or kind of arguments.
     BadArgs = 128,
 }

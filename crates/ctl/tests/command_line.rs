@@ -111,6 +111,52 @@ fn bad_arguments_have_etcdctls_words_and_exit_codes() {
 }
 
 #[test]
+fn questions_about_gates_are_judged_before_anybody_is_asked() {
+    for (arguments, code, message) in [
+        (
+            &["endpoint", "featuregate"][..],
+            128,
+            "endpoint featuregate command needs one argument as feature name",
+        ),
+        (&["gate", "status", "A", ""], 128, "a feature name is empty"),
+        (
+            &["gate", "explain", "A", "B"],
+            128,
+            "gate explain command needs one argument as feature name",
+        ),
+        (
+            &["gate", "list", "--consistency=x"],
+            4,
+            "unknown consistency flag \"x\"",
+        ),
+        (&["gate", "plan", "upgrade"], 128, "VERSION not provided"),
+        (
+            &["gate", "plan", "upgrade", "soon"],
+            128,
+            "\"soon\" is not a version",
+        ),
+        (
+            &["gate", "plan", "upgrade", "99.9"],
+            128,
+            "this portctl knows features up to version 3.8: ask the portctl of 99.9",
+        ),
+        (&["gate", "plan", "remove"], 128, "MEMBER not provided"),
+        (
+            &["gate", "plan", "restart", "m1", "m2"],
+            128,
+            "too many arguments",
+        ),
+        (
+            &["gate", "plan", "add", "--cluster-feature-gates=A=perhaps"],
+            128,
+            "perhaps",
+        ),
+    ] {
+        refused(arguments, &[], code, message);
+    }
+}
+
+#[test]
 fn no_server_is_reported_as_etcdctl_reports_it_and_says_where_it_looked() {
     let endpoint = format!("127.0.0.1:{}", support::free_port());
     let mut command = portctl();
@@ -140,5 +186,6 @@ fn help_and_version_and_completion_need_no_server() {
     assert!(say(&["version"]).ends_with("API version: 3.8\n"));
     assert!(say(&["lease"]).contains("keep-alive"));
     assert!(say(&["get", "--help"]).contains("--print-value-only"));
+    assert!(say(&["gate", "plan", "--help"]).contains("exits with 7 if something stands"));
     assert!(say(&["completion", "bash"]).contains("portctl"));
 }

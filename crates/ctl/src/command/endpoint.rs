@@ -5,13 +5,17 @@ use std::time::Instant;
 use clap::{Args, Subcommand};
 use portunus_client::{Client, ClientError};
 use portunus_proto::EtcdError;
-use portunus_proto::etcdserverpb::{AlarmRequest, AlarmType, HashKvRequest, RangeRequest};
+use portunus_proto::etcdserverpb::{
+    AlarmRequest, AlarmType, FeatureGateStatusRequest, HashKvRequest, RangeRequest,
+};
 use tokio::task::JoinSet;
 
-use super::members;
+use super::{gate, members};
 use crate::globals::Globals;
 use crate::outcome::{ExitWith, Failure, write_err};
-use crate::print::{Answer, EndpointHashKv, EndpointHealth, EndpointStatus};
+use crate::print::{
+    Answer, EndpointGates, EndpointHashKv, EndpointHealth, EndpointStatus, GateAnswer,
+};
 
 /// Flags of `endpoint`.
 #[derive(Debug, Args)]
@@ -35,15 +39,36 @@ enum EndpointCommand {
         #[arg(long, default_value_t = 0)]
         rev: i64,
     },
+    /// Prints whether a feature is on: in the cluster, or on the server of each endpoint
+    Featuregate(FeaturegateArgs),
+}
+
+#[derive(Debug, Args)]
+struct FeaturegateArgs {
+    #[arg(value_name = "NAME")]
+    arguments: Vec<String>,
+    /// Ask about a feature of the servers, one line for each endpoint
+    #[arg(long)]
+    is_server_feature: bool,
 }
 
 /// Runs it.
 pub async fn run(args: EndpointArgs, globals: &Globals) -> Result<(), Failure> {
+    // One answer speaks for the whole cluster, unless each member's is asked for.
+    if let EndpointCommand::Featuregate(FeaturegateArgs {
+        arguments,
+        is_server_feature: false,
+    }) = &args.command
+        && !args.cluster
+    {
+        return cluster_feature(arguments, globals).await;
+    }
     let endpoints = members::endpoints(args.cluster, globals).await?;
     match args.command {
         EndpointCommand::Health => health(endpoints, globals).await,
         EndpointCommand::Status => status(endpoints, globals).await,
         EndpointCommand::Hashkv { rev } => hash_kv(endpoints, rev, globals).await,
+        EndpointCommand::Featuregate(args) => features(endpoints, args, globals).await,
     }
 }
 
@@ -138,4 +163,54 @@ async fn hash_kv(endpoints: Vec<String>, rev: i64, globals: &Globals) -> Result<
         Some(error) => Err(Failure::new(ExitWith::Error, error)),
         None => Ok(()),
     }
+}
+
+async fn cluster_feature(arguments: &[String], globals: &Globals) -> Result<(), Failure> {
+    let request = feature_request(arguments, false)?;
+    let response = globals.connect()?.feature_gate_status(request).await;
+    let response = response.map_err(gate::refused)?;
+    let answer = Answer::Gate(GateAnswer::Enabled(&response));
+    globals.printer.print(&answer)
+}
+
+async fn features(
+    endpoints: Vec<String>,
+    args: FeaturegateArgs,
+    globals: &Globals,
+) -> Result<(), Failure> {
+    let request = feature_request(&args.arguments, args.is_server_feature)?;
+    let mut list = Vec::new();
+    let mut last_error = None;
+    for endpoint in endpoints {
+        let client = globals.connect_to(&endpoint)?;
+        match client.feature_gate_status(request.clone()).await {
+            Ok(response) => list.push(EndpointGates { endpoint, response }),
+            Err(error) => {
+                let line = format!("Failed to get the feature of endpoint {endpoint} ({error})\n");
+                write_err(line.as_bytes());
+                last_error = Some(error);
+            }
+        }
+    }
+    let answer = Answer::Gate(GateAnswer::EndpointsEnabled(&list));
+    globals.printer.print(&answer)?;
+    last_error.map_or(Ok(()), |error| Err(gate::refused(error)))
+}
+
+fn feature_request(
+    arguments: &[String],
+    is_server_feature: bool,
+) -> Result<FeatureGateStatusRequest, Failure> {
+    let [name] = arguments else {
+        let message = "endpoint featuregate command needs one argument as feature name";
+        return Err(Failure::new(ExitWith::BadArgs, message));
+    };
+    if name.is_empty() {
+        return Err(Failure::new(ExitWith::BadArgs, "a feature name is empty"));
+    }
+    Ok(FeatureGateStatusRequest {
+        is_server_feature,
+        features: vec![name.clone()],
+        ..FeatureGateStatusRequest::default()
+    })
 }

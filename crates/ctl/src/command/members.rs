@@ -7,10 +7,19 @@ use crate::globals::Globals;
 use crate::outcome::{ExitWith, Failure};
 
 pub async fn endpoints(cluster: bool, globals: &Globals) -> Result<Vec<String>, Failure> {
+    endpoints_by(cluster, true, globals).await
+}
+
+/// The same, told by whichever member is asked if the list need not be `linearizable`.
+pub async fn endpoints_by(
+    cluster: bool,
+    linearizable: bool,
+    globals: &Globals,
+) -> Result<Vec<String>, Failure> {
     if !cluster {
         return Ok(globals.client.endpoints.clone());
     }
-    let request = MemberListRequest { linearizable: true };
+    let request = MemberListRequest { linearizable };
     let members = globals.connect()?.member_list(request).await;
     let members = members.map_err(|error| {
         let doing = "failed to fetch endpoints from etcd cluster member list";

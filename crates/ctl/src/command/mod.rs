@@ -12,6 +12,7 @@ pub mod defrag;
 pub mod del;
 pub mod downgrade;
 pub mod endpoint;
+pub mod gate;
 pub mod get;
 pub mod lease;
 pub mod member;

@@ -7,3 +7,4 @@ pub mod integer;
 pub mod json;
 pub mod quote;
 pub mod size;
+pub mod time;

@@ -11,6 +11,8 @@ use portunus_proto::etcdserverpb::{
     TxnResponse, WatchResponse,
 };
 
+use super::gate::GateAnswer;
+
 /// One answer to the user.
 #[derive(Debug)]
 pub enum Answer<'a> {
@@ -80,6 +82,8 @@ pub enum Answer<'a> {
     Status(&'a [EndpointStatus]),
     /// `endpoint hashkv`
     HashKv(&'a [EndpointHashKv]),
+    /// `gate`, `endpoint featuregate`
+    Gate(GateAnswer<'a>),
     /// `snapshot status`
     Snapshot(&'a snapshot::Status),
 }

@@ -10,7 +10,7 @@ use portunus_proto::etcdserverpb::{
 use portunus_proto::mvccpb::KeyValue;
 use portunus_proto::mvccpb::event::EventType;
 
-use super::Answer;
+use super::{Answer, gate};
 use crate::go::{duration, quote::quote};
 
 pub fn render(answer: &Answer<'_>, hex: bool) -> Option<String> {
@@ -109,6 +109,7 @@ pub fn render(answer: &Answer<'_>, hex: bool) -> Option<String> {
                 lines.blank();
             }
         }
+        Answer::Gate(answer) => gate::fields::render(&mut lines, *answer),
         Answer::Snapshot(status) => {
             lines.field("Hash", status.hash);
             lines.field("Revision", status.revision);
@@ -134,22 +135,22 @@ pub fn event_type(number: i32) -> String {
     }
 }
 
-struct Lines {
+pub(super) struct Lines {
     text: String,
     hex: bool,
 }
 
 impl Lines {
-    fn field(&mut self, name: &str, value: impl Display) {
+    pub(super) fn field(&mut self, name: &str, value: impl Display) {
         // Writing to a String cannot fail.
         let _ = writeln!(self.text, "\"{name}\" : {value}");
     }
 
-    fn blank(&mut self) {
+    pub(super) fn blank(&mut self) {
         self.text.push('\n');
     }
 
-    fn member_id(&mut self, name: &str, id: u64) {
+    pub(super) fn member_id(&mut self, name: &str, id: u64) {
         if self.hex {
             self.field(name, format_args!("{id:x}"));
         } else {
@@ -165,7 +166,7 @@ impl Lines {
         }
     }
 
-    fn header(&mut self, header: Option<&ResponseHeader>) {
+    pub(super) fn header(&mut self, header: Option<&ResponseHeader>) {
         let header = header.cloned().unwrap_or_default();
         self.member_id("ClusterID", header.cluster_id);
         self.member_id("MemberID", header.member_id);

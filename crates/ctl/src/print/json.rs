@@ -7,7 +7,7 @@ use portunus_proto::etcdserverpb::{
 };
 use portunus_proto::mvccpb::{Event, KeyValue};
 
-use super::Answer;
+use super::{Answer, gate};
 use crate::go::duration;
 use crate::go::json::{Object, array, array_or_null, base64};
 
@@ -96,6 +96,7 @@ pub fn render(answer: &Answer<'_>, hex: bool) -> String {
                 .raw("HashKV", inner)
                 .end()
         })),
+        Answer::Gate(answer) => gate::json::render(*answer, hex),
         Answer::Snapshot(status) => Object::default()
             .raw("hash", status.hash)
             .raw("revision", status.revision)
@@ -117,7 +118,7 @@ fn header_fields(header: Option<&ResponseHeader>) -> Object {
         .number_or_nothing("raft_term", header.raft_term)
 }
 
-fn with_header(header: Option<&ResponseHeader>) -> Object {
+pub(super) fn with_header(header: Option<&ResponseHeader>) -> Object {
     let header = header.map(|header| header_fields(Some(header)).end());
     Object::default().raw_or_nothing("header", header)
 }

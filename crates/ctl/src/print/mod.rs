@@ -5,6 +5,7 @@
 
 mod answer;
 mod fields;
+mod gate;
 mod json;
 mod protobuf;
 mod simple;
@@ -13,9 +14,12 @@ mod table;
 #[cfg(test)]
 mod golden_cluster_tests;
 #[cfg(test)]
+mod golden_gate_tests;
+#[cfg(test)]
 mod golden_tests;
 
 pub use answer::{Answer, EndpointHashKv, EndpointHealth, EndpointStatus};
+pub use gate::{EndpointGates, GateAnswer, GateReport, MemberNames};
 
 use crate::outcome::{ExitWith, Failure, write_err, write_out};
 

@@ -5,7 +5,7 @@
 use portunus_proto::etcdserverpb::ResponseHeader;
 use prost::Message;
 
-use super::Answer;
+use super::{Answer, GateAnswer};
 
 pub fn render(answer: &Answer<'_>) -> Option<Vec<u8>> {
     match answer {
@@ -21,6 +21,9 @@ pub fn render(answer: &Answer<'_>) -> Option<Vec<u8>> {
         Answer::MoveLeader { response, .. } => Some(response.encode_to_vec()),
         Answer::Downgrade { response, .. } => Some(response.encode_to_vec()),
         Answer::Alarms(response) => Some(response.encode_to_vec()),
+        Answer::Gate(GateAnswer::Enabled(response)) => Some(response.encode_to_vec()),
+        Answer::Gate(GateAnswer::History { response, .. }) => Some(response.encode_to_vec()),
+        Answer::Gate(GateAnswer::Event { response, .. }) => Some(response.encode_to_vec()),
         Answer::Watch(response) => {
             // What the client library does not pass on.
             let mut passed_on = (*response).clone();

@@ -9,7 +9,7 @@ use portunus_proto::etcdserverpb::{
 use portunus_proto::mvccpb::KeyValue;
 
 use super::fields::event_type;
-use super::{Answer, Printed, Printer, table};
+use super::{Answer, Printed, Printer, gate, table};
 use crate::go::{duration, quote::quote};
 
 /// Appends formatted text; writing to memory cannot fail.
@@ -106,6 +106,7 @@ pub fn render(answer: &Answer<'_>, printer: &Printer) -> Printed {
                 }
             }
         }
+        Answer::Gate(answer) => gate::simple::render(out, *answer),
         Answer::Members(_) | Answer::Status(_) | Answer::HashKv(_) | Answer::Snapshot(_) => {
             let table = table::contents(answer).unwrap_or_default();
             for row in table.rows {

@@ -2,7 +2,7 @@
 
 use portunus_proto::etcdserverpb::StatusResponse;
 
-use super::Answer;
+use super::{Answer, gate};
 use crate::go::{duration, size::humanize};
 
 /// A heading and rows of as many cells.
@@ -14,7 +14,10 @@ pub struct Contents {
 
 /// The drawn table, if the answer is a list.
 pub fn render(answer: &Answer<'_>) -> Option<String> {
-    contents(answer).map(|contents| draw(&contents))
+    match answer {
+        Answer::Gate(answer) => gate::table::render(*answer),
+        answer => contents(answer).map(|contents| draw(&contents)),
+    }
 }
 
 /// The cells, if the answer is a list.
@@ -139,7 +142,7 @@ fn status_row(endpoint: &str, status: &StatusResponse) -> Vec<String> {
     ]
 }
 
-fn draw(contents: &Contents) -> String {
+pub(super) fn draw(contents: &Contents) -> String {
     let cell = |text: &String| text.trim().to_owned();
     let rows = contents.rows.iter();
     let rows: Vec<Vec<String>> = rows.map(|row| row.iter().map(cell).collect()).collect();

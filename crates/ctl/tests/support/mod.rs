@@ -7,6 +7,7 @@
 #![allow(dead_code)]
 
 pub mod cluster;
+pub mod gated;
 
 use std::ffi::OsStr;
 use std::io::Write;

@@ -1,0 +1,95 @@
+//! `gate list` and `gate status`: what is on. The cluster's features are asked for once, those of
+//! servers at every endpoint, since each decides its own.
+
+use clap::Args;
+use portunus_proto::etcdserverpb::FeatureGateStatusRequest;
+
+use super::{ConsistencyArgs, bad, refused};
+use crate::command::members;
+use crate::globals::Globals;
+use crate::outcome::{ExitWith, Failure, write_err};
+use crate::print::{Answer, EndpointGates, GateAnswer, GateReport};
+
+/// Flags of `gate list`.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    #[command(flatten)]
+    which: WhichArgs,
+}
+
+/// Flags of `gate status`.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// Features of either level
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    #[command(flatten)]
+    which: WhichArgs,
+}
+
+#[derive(Debug, Args)]
+struct WhichArgs {
+    /// Use all endpoints from the cluster member list
+    #[arg(long)]
+    cluster: bool,
+    #[command(flatten)]
+    consistency: ConsistencyArgs,
+}
+
+/// Runs `gate list`.
+pub async fn list(args: ListArgs, globals: &Globals) -> Result<(), Failure> {
+    let (report, complete) = ask(args.which, Vec::new(), globals).await?;
+    let answer = Answer::Gate(GateAnswer::List(&report));
+    globals.printer.print(&answer)?;
+    complete
+}
+
+/// Runs `gate status`.
+pub async fn status(args: StatusArgs, globals: &Globals) -> Result<(), Failure> {
+    if args.names.iter().any(String::is_empty) {
+        return Err(bad("a feature name is empty"));
+    }
+    let (report, complete) = ask(args.which, args.names, globals).await?;
+    let answer = Answer::Gate(GateAnswer::Status(&report));
+    globals.printer.print(&answer)?;
+    complete
+}
+
+/// What is known, and whether that is everything: an endpoint that does not answer is reported
+/// and fails the command once the others have been shown.
+async fn ask(
+    args: WhichArgs,
+    names: Vec<String>,
+    globals: &Globals,
+) -> Result<(GateReport, Result<(), Failure>), Failure> {
+    let serializable = args.consistency.is_serializable()?;
+    let endpoints = members::endpoints_by(args.cluster, !serializable, globals).await?;
+    let question = |is_server_feature| FeatureGateStatusRequest {
+        is_server_feature,
+        features: names.clone(),
+        all_known: true,
+        serializable,
+    };
+    let client = globals.connect()?;
+    let cluster = client.feature_gate_status(question(false)).await;
+    let cluster = cluster.map_err(refused)?;
+    let mut servers = Vec::new();
+    let mut complete = Ok(());
+    for endpoint in endpoints {
+        let client = globals.connect_to(&endpoint)?;
+        match client.feature_gate_status(question(true)).await {
+            Ok(response) => servers.push(EndpointGates { endpoint, response }),
+            Err(error) => {
+                let line = format!("Failed to get the gates of endpoint {endpoint} ({error})\n");
+                write_err(line.as_bytes());
+                complete = Err(Failure::reported(ExitWith::Error));
+            }
+        }
+    }
+    let report = GateReport {
+        asked: names,
+        cluster,
+        servers,
+    };
+    Ok((report, complete))
+}

@@ -1,0 +1,79 @@
+//! `gate`: which features are on, why, since when, and what a change would do to them. etcdctl
+//! has nothing of it.
+
+mod explain;
+mod list;
+mod plan;
+mod record;
+
+use clap::Subcommand;
+use portunus_client::ClientError;
+use portunus_features::OwnFeatures;
+
+use super::keys::is_serializable;
+use crate::globals::Globals;
+use crate::outcome::{ExitWith, Failure, with_causes};
+
+/// What to do with feature gates.
+#[derive(Debug, Subcommand)]
+pub enum GateCommand {
+    /// Lists all known features: the cluster's, and the server's of each endpoint
+    List(list::ListArgs),
+    /// Prints whether features are on and why; without names, all that are on
+    Status(list::StatusArgs),
+    /// Explains why a feature is as it is; ends with the next command to type
+    Explain(explain::ExplainArgs),
+    /// Says what a change would do; exits with 7 if something stands in its way
+    #[command(subcommand)]
+    Plan(plan::PlanCommand),
+    /// Prints what was decided about the cluster's features, oldest first
+    History(record::HistoryArgs),
+    /// Prints changes of the cluster's features as they happen
+    Watch(record::WatchArgs),
+}
+
+/// Runs it.
+pub async fn run(command: GateCommand, globals: &Globals) -> Result<(), Failure> {
+    match command {
+        GateCommand::List(args) => list::list(args, globals).await,
+        GateCommand::Status(args) => list::status(args, globals).await,
+        GateCommand::Explain(args) => explain::run(args, globals).await,
+        GateCommand::Plan(command) => plan::run(command, globals).await,
+        GateCommand::History(args) => record::history(args, globals).await,
+        GateCommand::Watch(args) => record::watch(args, globals).await,
+    }
+}
+
+/// How fresh answers have to be.
+#[derive(Debug, clap::Args)]
+struct ConsistencyArgs {
+    /// Linearizable(l) or serializable(s), which needs no quorum
+    #[arg(long, default_value = "l")]
+    consistency: String,
+}
+
+impl ConsistencyArgs {
+    fn is_serializable(&self) -> Result<bool, Failure> {
+        is_serializable(&self.consistency)
+    }
+}
+
+/// A failure that tells servers that do not know the question from those that refuse it.
+pub fn refused(error: ClientError) -> Failure {
+    let is_unimplemented = error.is_unimplemented();
+    let mut failure = Failure::from(error);
+    if is_unimplemented {
+        let note = "this server does not know that question about feature gates";
+        failure.note = Some(note.to_owned());
+    }
+    failure
+}
+
+/// The features this program was built with.
+fn own_features() -> Result<OwnFeatures, Failure> {
+    OwnFeatures::declared().map_err(|error| Failure::new(ExitWith::Error, with_causes(&error)))
+}
+
+fn bad(message: impl std::fmt::Display) -> Failure {
+    Failure::new(ExitWith::BadArgs, message)
+}

@@ -1,0 +1,266 @@
+//! `gate plan`: what a change would do, before it is made. Nothing here changes anything.
+
+use clap::{Args, Subcommand};
+use portunus_features::version::ETCD_VERSION;
+use portunus_gates::cluster::{Member, MemberId, Publication};
+use portunus_gates::plan::{Change, FleetMember};
+use portunus_gates::{Assignments, MajorMinor, Origin, Version};
+
+use super::{bad, own_features};
+use crate::gates::foresight::{foresee, is_known};
+use crate::gates::picture::{Picture, picture};
+use crate::gates::survey;
+use crate::globals::Globals;
+use crate::outcome::{ExitWith, Failure};
+use crate::print::{Answer, GateAnswer};
+
+/// What a member is called in a plan before it has a name.
+const NEW_MEMBER: &str = "new";
+
+/// Changes to ask about.
+#[derive(Debug, Subcommand)]
+pub enum PlanCommand {
+    /// Restarts every member at a later version with its flags
+    Upgrade(VersionArgs),
+    /// Lowers the cluster version by one minor and restarts every member there
+    Downgrade(VersionArgs),
+    /// Restarts one member; flags that are not given stay as they are
+    Restart(RestartArgs),
+    /// Adds a member and starts it
+    Add(AddArgs),
+    /// Removes a member
+    Remove(MemberArgs),
+    /// Makes a learner a voting member
+    Promote(PromoteArgs),
+}
+
+/// Flags of `gate plan upgrade` and `gate plan downgrade`.
+#[derive(Debug, Args)]
+pub struct VersionArgs {
+    #[arg(value_name = "VERSION")]
+    arguments: Vec<String>,
+}
+
+/// Flags of `gate plan restart`.
+#[derive(Debug, Args)]
+pub struct RestartArgs {
+    /// Name or ID of the member
+    #[arg(value_name = "MEMBER")]
+    arguments: Vec<String>,
+    #[command(flatten)]
+    flags: MemberFlags,
+}
+
+/// Flags of `gate plan add`.
+#[derive(Debug, Args)]
+pub struct AddArgs {
+    /// Name of the new member [default: new]
+    #[arg(value_name = "NAME")]
+    arguments: Vec<String>,
+    /// Add it as a learner, which has no vote
+    #[arg(long)]
+    learner: bool,
+    #[command(flatten)]
+    flags: MemberFlags,
+}
+
+/// Flags of `gate plan remove`.
+#[derive(Debug, Args)]
+pub struct MemberArgs {
+    /// Name or ID of the member
+    #[arg(value_name = "MEMBER")]
+    arguments: Vec<String>,
+}
+
+/// Flags of `gate plan promote`.
+#[derive(Debug, Args)]
+pub struct PromoteArgs {
+    /// Name or ID of the member
+    #[arg(value_name = "MEMBER")]
+    arguments: Vec<String>,
+    /// What the learner was started with; a cluster does not tell
+    #[arg(long, value_name = "NAME=BOOL,...")]
+    cluster_feature_gates: Option<String>,
+}
+
+/// What a member is started with. A flag stands for all of its values.
+#[derive(Debug, Args)]
+struct MemberFlags {
+    /// All server features the member is started with
+    #[arg(long, value_name = "NAME=BOOL,...")]
+    feature_gates: Option<String>,
+    /// All cluster features the member is started with
+    #[arg(long, value_name = "NAME=BOOL,...")]
+    cluster_feature_gates: Option<String>,
+    /// The version the member is to behave as
+    #[arg(long, alias = "emulation-version", value_name = "VERSION")]
+    emulated_version: Option<String>,
+}
+
+/// Runs it.
+pub async fn run(command: PlanCommand, globals: &Globals) -> Result<(), Failure> {
+    let asked = Asked::read(command)?;
+    let own = own_features()?;
+    let survey = survey::survey(globals, false).await?;
+    let mut picture = picture(&survey, &own);
+    let change = asked.change(&mut picture)?;
+    let foresight = foresee(picture, &own, &change);
+    let answer = Answer::Gate(GateAnswer::Plan(&foresight));
+    globals.printer.print(&answer)?;
+    match foresight.plan.is_blocked() {
+        true => Err(Failure::reported(ExitWith::Blocked)),
+        false => Ok(()),
+    }
+}
+
+/// A change as it was asked about, before it is known who is in the cluster.
+#[derive(Debug)]
+enum Asked {
+    Upgrade(MajorMinor),
+    Downgrade(MajorMinor),
+    Restart(String, Started),
+    Add {
+        name: String,
+        learner: bool,
+        started: Started,
+    },
+    Remove(String),
+    Promote(String, Option<Assignments>),
+}
+
+#[derive(Debug)]
+struct Started {
+    server_flags: Option<Assignments>,
+    cluster_flags: Option<Assignments>,
+    version: Option<MajorMinor>,
+}
+
+impl Asked {
+    fn read(command: PlanCommand) -> Result<Self, Failure> {
+        Ok(match command {
+            PlanCommand::Upgrade(args) => Self::Upgrade(target(&args.arguments)?),
+            PlanCommand::Downgrade(args) => Self::Downgrade(target(&args.arguments)?),
+            PlanCommand::Restart(args) => {
+                Self::Restart(one_member(args.arguments)?, args.flags.read()?)
+            }
+            PlanCommand::Add(mut args) => {
+                let name = args.arguments.pop();
+                if !args.arguments.is_empty() {
+                    return Err(bad("too many arguments"));
+                }
+                Self::Add {
+                    name: name.unwrap_or_else(|| NEW_MEMBER.to_owned()),
+                    learner: args.learner,
+                    started: args.flags.read()?,
+                }
+            }
+            PlanCommand::Remove(args) => Self::Remove(one_member(args.arguments)?),
+            PlanCommand::Promote(args) => {
+                let flags = flags(args.cluster_feature_gates.as_deref())?;
+                Self::Promote(one_member(args.arguments)?, flags)
+            }
+        })
+    }
+
+    fn change(self, picture: &mut Picture) -> Result<Change, Failure> {
+        Ok(match self {
+            Self::Upgrade(target) => Change::Upgrade(target),
+            Self::Downgrade(target) => Change::Downgrade(target),
+            Self::Restart(member, started) => Change::Restart {
+                member: find(picture, &member)?,
+                version: started.version,
+                server_flags: started.server_flags,
+                cluster_flags: started.cluster_flags,
+            },
+            Self::Add {
+                name,
+                learner,
+                started,
+            } => Change::Add(FleetMember {
+                member: Member {
+                    // Nobody has this id: real ones are hashes that are never zero.
+                    id: MemberId(0),
+                    name,
+                    voter: !learner,
+                    started: true,
+                    publication: Publication::Nothing,
+                },
+                server_version: started.version.unwrap_or(ETCD_VERSION),
+                server_flags: started.server_flags.unwrap_or_default(),
+                cluster_flags: started.cluster_flags.unwrap_or_default(),
+            }),
+            Self::Remove(member) => Change::Remove(find(picture, &member)?),
+            Self::Promote(member, flags) => {
+                let id = find(picture, &member)?;
+                if let Some(flags) = flags {
+                    picture.set_cluster_flags(id, flags);
+                }
+                Change::Promote(id)
+            }
+        })
+    }
+}
+
+impl MemberFlags {
+    fn read(self) -> Result<Started, Failure> {
+        let version = self.emulated_version.as_deref();
+        Ok(Started {
+            server_flags: flags(self.feature_gates.as_deref())?,
+            cluster_flags: flags(self.cluster_feature_gates.as_deref())?,
+            version: version.map(known_version).transpose()?,
+        })
+    }
+}
+
+fn flags(text: Option<&str>) -> Result<Option<Assignments>, Failure> {
+    let parsed = text.map(|text| Assignments::parse(Origin::Flag, text));
+    parsed.transpose().map_err(bad)
+}
+
+fn target(arguments: &[String]) -> Result<MajorMinor, Failure> {
+    match arguments {
+        [] => Err(bad("VERSION not provided")),
+        [version] => known_version(version),
+        _ => Err(bad("too many arguments")),
+    }
+}
+
+/// A version whose features this program knows.
+fn known_version(text: &str) -> Result<MajorMinor, Failure> {
+    let version = Version::parse(text).map_err(bad)?.major_minor();
+    if !is_known(version) {
+        return Err(bad(format!(
+            "this portctl knows features up to version {ETCD_VERSION}: ask the portctl of {version}"
+        )));
+    }
+    Ok(version)
+}
+
+fn one_member(mut arguments: Vec<String>) -> Result<String, Failure> {
+    match (arguments.pop(), arguments.is_empty()) {
+        (None, _) => Err(bad("MEMBER not provided")),
+        (Some(member), true) => Ok(member),
+        (Some(_), false) => Err(bad("too many arguments")),
+    }
+}
+
+/// The member with this name, or else with this id in hexadecimal.
+fn find(picture: &Picture, name_or_id: &str) -> Result<MemberId, Failure> {
+    let members = || picture.fleet.members.iter().map(|it| &it.member);
+    let named: Vec<&Member> = members().filter(|it| it.name == name_or_id).collect();
+    match named.as_slice() {
+        [] => {
+            let id = u64::from_str_radix(name_or_id, 16).ok().map(MemberId);
+            let found = members().find(|it| Some(it.id) == id);
+            found.map(|it| it.id).ok_or_else(|| {
+                bad(format!(
+                    "there is no member {name_or_id}: see `portctl member list`"
+                ))
+            })
+        }
+        [one] => Ok(one.id),
+        _ => Err(bad(format!(
+            "several members are called {name_or_id}: name one by its ID"
+        ))),
+    }
+}

@@ -1,0 +1,229 @@
+//! What a change would do, asked before it is made.
+//!
+//! The rules are `portunus_gates::plan`'s. Here is what they cannot know: that a member takes
+//! part in deciding only with one particular server gate, that it does not start without it
+//! where it was used, and up to which version this program can speak.
+
+use std::collections::BTreeSet;
+
+use portunus_features::OwnFeatures;
+use portunus_features::version::{CLUSTER_PARAMS_SINCE, ETCD_VERSION, effective_version};
+use portunus_gates::cluster::{self, ClusterSpecs, MemberId, Previous, Publication};
+use portunus_gates::plan::{Change, FleetMember, Plan, PlanRow, plan};
+use portunus_gates::{Assignments, Level, MajorMinor};
+
+use super::picture::{MECHANISM, Picture, has_mechanism};
+use super::votes::flag_text;
+
+/// A plan with what it rests on.
+#[derive(Debug)]
+pub struct Foresight {
+    /// The change in words.
+    pub change: String,
+    /// The cluster version now.
+    pub cluster_version_before: Option<MajorMinor>,
+    /// What would happen.
+    pub plan: Plan,
+    /// Names for the ids in it.
+    pub names: Vec<(MemberId, String)>,
+    /// Who is new.
+    pub added: Option<MemberId>,
+    /// What was taken for granted.
+    pub assumptions: Vec<String>,
+}
+
+impl Foresight {
+    /// The rows whose value changes or that block. Everything about a new member would be a
+    /// change; of its own features only those that block are worth a line.
+    pub fn notable(&self) -> impl Iterator<Item = &PlanRow> {
+        let is_new = |row: &PlanRow| row.level == Level::Server && row.member == self.added;
+        let rows = self.plan.notable();
+        rows.filter(move |row| row.block.is_some() || !is_new(row))
+    }
+
+    /// A member's name, or its id if it has none.
+    pub fn name_of(&self, id: MemberId) -> String {
+        let found = self.names.iter().find(|(other, _)| *other == id);
+        found.map_or_else(|| id.to_string(), |(_, name)| name.clone())
+    }
+}
+
+/// Says what a change would do.
+pub fn foresee(mut picture: Picture, own: &OwnFeatures, change: &Change) -> Foresight {
+    let specs = own.cluster_specs();
+    let before = picture.fleet.cluster_version;
+    let mut change = change.clone();
+    let starts = let_publish(&mut picture, own, &mut change);
+    if let Change::Downgrade(target) = change
+        && target < CLUSTER_PARAMS_SINCE
+    {
+        // What was decided is deleted on the way, and with it what had been used.
+        picture.fleet.used.remove(MECHANISM);
+    }
+    let mut plan = plan(own.server.registry(), &specs, &picture.fleet, &change);
+    plan.obstacles
+        .extend(start_obstacles(&picture, own, &specs, &change, &starts));
+    let mut names: Vec<(MemberId, String)> = Vec::new();
+    let added = match &change {
+        Change::Add(member) => Some(member),
+        _ => None,
+    };
+    for member in picture.fleet.members.iter().chain(added) {
+        names.push((member.member.id, member.member.shown()));
+    }
+    Foresight {
+        change: in_words(&change, &picture),
+        cluster_version_before: before,
+        plan,
+        added: added.map(|member| member.member.id),
+        names,
+        assumptions: picture.assumptions,
+    }
+}
+
+/// Lets every member publish, or not, as the flags it will have make it. Returns who starts anew.
+fn let_publish(
+    picture: &mut Picture,
+    own: &OwnFeatures,
+    change: &mut Change,
+) -> BTreeSet<MemberId> {
+    let mut starts = BTreeSet::new();
+    for member in &mut picture.fleet.members {
+        let id = member.member.id;
+        let Some(then) = started_by(change, member) else {
+            continue;
+        };
+        starts.insert(id);
+        // Nobody gives this flag to a program that does not know it.
+        let says_so = then.server_flags.get(MECHANISM).is_some();
+        if says_so {
+            picture.gateless.remove(&id);
+        }
+        let takes_part = !picture.gateless.contains(&id) && has_mechanism(&then, own);
+        set_publication(&mut member.member.publication, takes_part);
+    }
+    if let Change::Add(member) = change {
+        starts.insert(member.member.id);
+        let takes_part = has_mechanism(member, own);
+        set_publication(&mut member.member.publication, takes_part);
+    }
+    starts
+}
+
+fn set_publication(publication: &mut Publication, takes_part: bool) {
+    if !takes_part {
+        *publication = Publication::Foreign;
+    } else if *publication == Publication::Foreign {
+        *publication = Publication::Nothing;
+    }
+}
+
+/// The member as a change starts it again; `None` if it does not.
+fn started_by(change: &Change, member: &FleetMember) -> Option<FleetMember> {
+    let mut then = member.clone();
+    match change {
+        Change::Upgrade(target) | Change::Downgrade(target) => then.server_version = *target,
+        Change::Restart {
+            member: id,
+            version,
+            server_flags,
+            ..
+        } if *id == member.member.id => {
+            then.server_version = version.unwrap_or(then.server_version);
+            if let Some(flags) = server_flags {
+                then.server_flags = flags.clone();
+            }
+        }
+        _ => return None,
+    }
+    Some(then)
+}
+
+/// Why members would refuse to start.
+fn start_obstacles(
+    picture: &Picture,
+    own: &OwnFeatures,
+    specs: &ClusterSpecs,
+    change: &Change,
+    starts: &BTreeSet<MemberId>,
+) -> Vec<String> {
+    let Ok(after) = picture.fleet.after(specs, change) else {
+        return Vec::new();
+    };
+    let peers: Vec<cluster::Member> = after.members.iter().map(|it| it.member.clone()).collect();
+    let mut obstacles = Vec::new();
+    for member in after
+        .members
+        .iter()
+        .filter(|it| starts.contains(&it.member.id))
+    {
+        let shown = member.member.shown();
+        if picture.gateless.contains(&member.member.id) {
+            continue;
+        }
+        let mut version = effective_version();
+        version.set_emulation(member.server_version);
+        if let Err(error) = version.validate() {
+            obstacles.push(format!("{shown} would not start: {error}"));
+        }
+        // A new member has no data yet.
+        let is_new = matches!(change, Change::Add(_));
+        let is_stored = !is_new && after.previous != Previous::Absent;
+        let is_on = has_mechanism(member, own);
+        if !is_on && !member.cluster_flags.is_empty() {
+            obstacles.push(format!(
+                "{shown} would not start: its --cluster-feature-gates need \
+                 --feature-gates={MECHANISM}=true"
+            ));
+        } else if let Err(error) = cluster::check_mechanism(is_on, is_stored, &peers) {
+            // It learns of it only once it has joined.
+            let what = match is_new {
+                true => "keep the cluster's features off, and not start a second time",
+                false => "not start",
+            };
+            obstacles.push(format!("{shown} would {what}: {error}"));
+        }
+    }
+    obstacles
+}
+
+fn in_words(change: &Change, picture: &Picture) -> String {
+    let with = |flag: &str, flags: &Option<Assignments>| {
+        let flags = flags.as_ref();
+        flags.map_or_else(String::new, |flags| format!(" {flag}={}", flag_text(flags)))
+    };
+    match change {
+        Change::Upgrade(target) => format!("upgrade to {target}"),
+        Change::Downgrade(target) => format!("downgrade to {target}"),
+        Change::Restart {
+            member,
+            version,
+            server_flags,
+            cluster_flags,
+        } => {
+            let version = version.map_or_else(String::new, |version| {
+                format!(" --emulated-version={version}")
+            });
+            format!(
+                "restart {}{}{}{version}",
+                picture.name_of(*member),
+                with("--feature-gates", server_flags),
+                with("--cluster-feature-gates", cluster_flags),
+            )
+        }
+        Change::Add(member) => {
+            let kind = match member.member.voter {
+                true => "member",
+                false => "learner",
+            };
+            format!("add {kind} {}", member.member.shown())
+        }
+        Change::Remove(id) => format!("remove {}", picture.name_of(*id)),
+        Change::Promote(id) => format!("promote {}", picture.name_of(*id)),
+    }
+}
+
+/// The versions this program can speak about end with its own.
+pub fn is_known(version: MajorMinor) -> bool {
+    version <= ETCD_VERSION
+}

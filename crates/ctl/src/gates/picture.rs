@@ -1,0 +1,291 @@
+//! The fleet as the rules see it, made from what the members said.
+//!
+//! What nobody said has to be assumed. Every assumption becomes a sentence that is printed with
+//! the answer, so that a plan is never surer than what it is made from.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use portunus_features::version::{CLUSTER_PARAMS_SINCE, ETCD_VERSION};
+use portunus_features::{ClusterFeatureGate, OwnFeatures};
+use portunus_gates::cluster::{ClusterParams, Member, MemberId, Previous, Proposal, Publication};
+use portunus_gates::plan::{Fleet, FleetMember};
+use portunus_gates::{Assignments, MajorMinor, Origin, Registry, Reversibility, Version, Versions};
+use portunus_proto::etcdserverpb::FeatureGateStatusResponse;
+
+use super::survey::{Survey, Surveyed, Words};
+use super::votes::{Published, published, server_flags};
+
+/// The server gate without which a member publishes nothing about the cluster's features.
+pub const MECHANISM: &str = "ClusterFeatureGate";
+
+/// A fleet and how sure it is.
+#[derive(Debug, Clone)]
+pub struct Picture {
+    /// What the rules need.
+    pub fleet: Fleet,
+    /// Members whose server knows no feature gates: another program, or an earlier version.
+    pub gateless: BTreeSet<MemberId>,
+    /// What was taken for granted, one sentence each.
+    pub assumptions: Vec<String>,
+}
+
+impl Picture {
+    /// The member with this id.
+    pub fn member(&self, id: MemberId) -> Option<&FleetMember> {
+        let mut members = self.fleet.members.iter();
+        members.find(|member| member.member.id == id)
+    }
+
+    /// Tells what a member's cluster flags are, where the cluster does not.
+    pub fn set_cluster_flags(&mut self, id: MemberId, flags: Assignments) {
+        let members = self.fleet.members.iter_mut();
+        for member in members.filter(|it| it.member.id == id) {
+            let hidden = hidden_flags(&member.member.shown());
+            self.assumptions.retain(|note| *note != hidden);
+            member.cluster_flags = flags.clone();
+        }
+    }
+
+    /// A member's name, or its id if it has none.
+    pub fn name_of(&self, id: MemberId) -> String {
+        let member = self.member(id);
+        member.map_or_else(|| id.to_string(), |member| member.member.shown())
+    }
+}
+
+/// Makes it.
+pub fn picture(survey: &Survey, own: &OwnFeatures) -> Picture {
+    let cluster_version = cluster_version(survey);
+    let mut picture = Picture {
+        fleet: Fleet {
+            cluster_version,
+            previous: in_force(survey.cluster.as_ref(), cluster_version),
+            members: Vec::new(),
+            used: BTreeSet::new(),
+        },
+        gateless: BTreeSet::new(),
+        assumptions: Vec::new(),
+    };
+    picture.fleet.used = taken_as_used(&picture.fleet.previous, own);
+    for surveyed in &survey.members {
+        let member = picture.add(surveyed, survey.cluster.as_ref(), own);
+        picture.fleet.members.push(member);
+    }
+    picture.note_what_this_program_cannot_know(survey, own);
+    picture
+}
+
+impl Picture {
+    fn add(
+        &mut self,
+        surveyed: &Surveyed,
+        cluster: Option<&FeatureGateStatusResponse>,
+        own: &OwnFeatures,
+    ) -> FleetMember {
+        let id = MemberId(surveyed.member.id);
+        let name = &surveyed.member.name;
+        let shown = match name.is_empty() {
+            true => id.to_string(),
+            false => name.clone(),
+        };
+        let published = cluster.and_then(|cluster| published(cluster, id.0));
+        let (server_version, server_flags) = match &surveyed.said {
+            Ok(words) => self.said(&shown, id, words),
+            Err(why) => self.unsaid(&shown, why, published.as_ref()),
+        };
+        let cluster_flags = match &published {
+            Some(Published::Flags(flags)) => flags.clone(),
+            Some(Published::Hidden) => {
+                self.assumptions.push(hidden_flags(&shown));
+                BTreeMap::new()
+            }
+            Some(Published::Nothing | Published::Foreign) | None => BTreeMap::new(),
+        };
+        let mut member = FleetMember {
+            member: Member {
+                id,
+                name: name.clone(),
+                voter: !surveyed.member.is_learner,
+                started: !name.is_empty(),
+                publication: Publication::Nothing,
+            },
+            server_version,
+            server_flags: Assignments::from_map(Origin::Flag, server_flags),
+            cluster_flags: Assignments::from_map(Origin::Flag, cluster_flags),
+        };
+        let takes_part = !self.gateless.contains(&id) && has_mechanism(&member, own);
+        let tells = matches!(published, Some(Published::Flags(_) | Published::Hidden));
+        if takes_part && member.member.started && !tells {
+            let note = format!("{shown} has not published its cluster flags: taken to have none");
+            self.assumptions.push(note);
+        }
+        member.member.publication = match published {
+            _ if !member.member.started => Publication::Nothing,
+            _ if !takes_part => Publication::Foreign,
+            Some(Published::Flags(_) | Published::Hidden) => Publication::Proposal(Proposal {
+                version: server_version,
+                flags: member.cluster_flags.to_map(),
+            }),
+            Some(Published::Nothing | Published::Foreign) | None => Publication::Nothing,
+        };
+        member
+    }
+
+    /// The version and the flags of a member that answered.
+    fn said(
+        &mut self,
+        shown: &str,
+        id: MemberId,
+        words: &Words,
+    ) -> (MajorMinor, BTreeMap<String, bool>) {
+        let version = major_minor(&words.status.version).unwrap_or_else(|| {
+            let assumed = self.usual_version();
+            let said = &words.status.version;
+            let note = format!("{shown} calls its version {said:?}: taken for {assumed}");
+            self.assumptions.push(note);
+            assumed
+        });
+        if let Some(server) = &words.server {
+            return (version, server_flags(server));
+        }
+        self.gateless.insert(id);
+        let note = format!(
+            "{shown} does not know feature gates, as etcd and versions before \
+             {CLUSTER_PARAMS_SINCE} do not: its flags cannot be seen and are taken to be none"
+        );
+        self.assumptions.push(note);
+        (version, BTreeMap::new())
+    }
+
+    /// The version and the flags of a member that did not answer.
+    fn unsaid(
+        &mut self,
+        shown: &str,
+        why: &str,
+        published: Option<&Published>,
+    ) -> (MajorMinor, BTreeMap<String, bool>) {
+        let version = self.usual_version();
+        // Nobody publishes without it.
+        let publishes = matches!(published, Some(Published::Flags(_) | Published::Hidden));
+        let (flags, taken) = match publishes {
+            true => (
+                BTreeMap::from([(MECHANISM.to_owned(), true)]),
+                format!("{MECHANISM}=true as its only server flag"),
+            ),
+            false => (BTreeMap::new(), "no server flags".to_owned()),
+        };
+        let note =
+            format!("{shown} does not answer ({why}): taken to run version {version} with {taken}");
+        self.assumptions.push(note);
+        (version, flags)
+    }
+
+    fn usual_version(&self) -> MajorMinor {
+        self.fleet.cluster_version.unwrap_or(ETCD_VERSION)
+    }
+
+    fn note_what_this_program_cannot_know(&mut self, survey: &Survey, own: &OwnFeatures) {
+        let servers = survey.members.iter().filter_map(|it| it.said.as_ref().ok());
+        let servers = servers.filter_map(|words| words.server.as_ref());
+        let known = [(survey.cluster.as_ref(), own.cluster.registry())];
+        let known = known.into_iter();
+        let known = known.chain(servers.map(|reply| (Some(reply), own.server.registry())));
+        let mut foreign_names = BTreeSet::new();
+        for (reply, registry) in known {
+            let details = reply.iter().flat_map(|reply| &reply.details);
+            let unknown = details.filter(|detail| registry.get(&detail.name).is_none());
+            foreign_names.extend(unknown.map(|detail| detail.name.clone()));
+        }
+        for name in foreign_names {
+            let note = format!(
+                "{name} is not known to this portctl ({ETCD_VERSION}): what is said about it \
+                 may be wrong; use the portctl of the cluster's version"
+            );
+            self.assumptions.push(note);
+        }
+        let Some(current) = self.fleet.cluster_version else {
+            return;
+        };
+        let members = self.fleet.members.iter();
+        let newest = members.map(|member| member.server_version).max();
+        let newest = newest.unwrap_or(current);
+        if hides_flags(own.cluster.registry(), current, newest) {
+            let note = format!(
+                "the cluster is at {current} while a member runs {newest}: flags for cluster \
+                 features that came after {current} cannot be seen and are taken not to be set"
+            );
+            self.assumptions.push(note);
+        }
+    }
+}
+
+fn hidden_flags(shown: &str) -> String {
+    format!("{shown} is a learner, whose cluster flags nobody tells: taken to have none")
+}
+
+/// Whether there are cluster features that a member of the newer version could have a flag for,
+/// but no votes are counted on at the current one.
+fn hides_flags(registry: &Registry, current: MajorMinor, newest: MajorMinor) -> bool {
+    let exists = |version: MajorMinor, name: &str| {
+        let feature = registry.get(name);
+        feature.is_some_and(|it| it.at(Versions::exactly(version)).spec.stage.exists())
+    };
+    let mut features = registry.features().iter();
+    features.any(|it| exists(newest, &it.name) && !exists(current, &it.name))
+}
+
+/// Whether a member takes part in deciding cluster features, as it was started. Flags it could
+/// not start with count as what they say, because that is what they were meant to be.
+pub fn has_mechanism(member: &FleetMember, own: &OwnFeatures) -> bool {
+    let versions = Versions::emulating(member.server_version);
+    match own.server.gates(versions, &member.server_flags) {
+        Ok(gates) => gates.enabled(ClusterFeatureGate),
+        Err(_) => {
+            let said = member.server_flags.get(MECHANISM);
+            said.is_some_and(|(value, _)| value)
+        }
+    }
+}
+
+/// Features that cannot be turned off once data of them exists. Whether it does, nobody tells,
+/// except of the mechanism: what it decided is there to see.
+fn taken_as_used(previous: &Previous, own: &OwnFeatures) -> BTreeSet<String> {
+    let registries = [own.server.registry(), own.cluster.registry()];
+    let features = registries.into_iter().flat_map(|it| it.features());
+    let until_used = features.filter(|it| it.reversible == Reversibility::UntilUsed);
+    let is_used = |name: &str| name != MECHANISM || *previous != Previous::Absent;
+    let names = until_used.map(|it| it.name.clone());
+    names.filter(|name| is_used(name)).collect()
+}
+
+/// The values that hold now.
+fn in_force(cluster: Option<&FeatureGateStatusResponse>, version: Option<MajorMinor>) -> Previous {
+    let (Some(cluster), Some(version)) = (cluster, version) else {
+        return Previous::Absent;
+    };
+    let details = &cluster.details;
+    let is_decided = details.iter().any(|it| it.since_index != 0 || it.enabled);
+    if version < CLUSTER_PARAMS_SINCE || !is_decided {
+        return Previous::Absent;
+    }
+    let values = details.iter().map(|it| (it.name.clone(), it.enabled));
+    Previous::Decided(ClusterParams {
+        version,
+        features: values.collect(),
+    })
+}
+
+/// The version that the cluster's features are decided at; without such features, the one that
+/// the members store their data for, which follows it.
+fn cluster_version(survey: &Survey) -> Option<MajorMinor> {
+    let details = survey.cluster.iter().flat_map(|cluster| &cluster.details);
+    let mut used = details.filter_map(|detail| major_minor(&detail.version_used));
+    let words = survey.members.iter().filter_map(|it| it.said.as_ref().ok());
+    let stored = words.filter_map(|words| major_minor(&words.status.storage_version));
+    used.next().or_else(|| stored.max())
+}
+
+fn major_minor(text: &str) -> Option<MajorMinor> {
+    let version = Version::parse(text).ok()?;
+    Some(version.major_minor())
+}

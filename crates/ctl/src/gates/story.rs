@@ -1,0 +1,243 @@
+//! Why a feature is as it is, who wants what, and what to type next.
+//!
+//! What holds is told in the servers' own words. What they do not send, such as what the feature
+//! does and what it needs, comes from this program's declarations.
+
+use portunus_features::OwnFeatures;
+use portunus_gates::cluster::{InForce, Member, MemberId, decide};
+use portunus_gates::{Explanation, Registered, UnknownFeature, Versions};
+use portunus_proto::etcdserverpb::FeatureGateDetail;
+
+use super::next;
+use super::picture::Picture;
+use super::survey::Survey;
+
+/// A feature, explained.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Story {
+    /// What is in force. Of a server feature, as the first member has it.
+    pub detail: FeatureGateDetail,
+    /// Whether it is on: everywhere, nowhere, or `None` where members differ.
+    pub enabled: Option<bool>,
+    /// What it does; empty if this program does not know it.
+    pub what: String,
+    /// Which entry of its history applies.
+    pub spec: String,
+    /// Why it has no effect, if so.
+    pub inert: Option<String>,
+    /// What each member wants of a cluster feature, or has of a server feature.
+    pub members: Vec<Word>,
+    /// What it needs, and whether that is on.
+    pub needs: Vec<(String, bool)>,
+    /// What a person could do to change it, the likeliest first.
+    pub to_change: Vec<String>,
+    /// What was taken for granted.
+    pub assumptions: Vec<String>,
+    /// The next command to type.
+    pub next: String,
+}
+
+/// One member's word.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Word {
+    /// Who.
+    pub member_id: u64,
+    /// Its name.
+    pub name: String,
+    /// What.
+    pub word: String,
+}
+
+/// Explains a feature of either level.
+pub fn tell(
+    survey: &Survey,
+    picture: &Picture,
+    own: &OwnFeatures,
+    name: &str,
+) -> Result<Story, UnknownFeature> {
+    let details = survey.cluster.iter().flat_map(|cluster| &cluster.details);
+    let detail = details.into_iter().find(|detail| detail.name == name);
+    let feature = own.cluster.registry().get(name);
+    if detail.is_some() || feature.is_some() {
+        return of_cluster(picture, own, name, detail);
+    }
+    of_servers(survey, picture, own, name)
+}
+
+fn of_cluster(
+    picture: &Picture,
+    own: &OwnFeatures,
+    name: &str,
+    detail: Option<&FeatureGateDetail>,
+) -> Result<Story, UnknownFeature> {
+    let specs = own.cluster_specs();
+    let fleet = &picture.fleet;
+    let members = fleet.members.iter().map(|it| it.member.clone());
+    let members: Vec<Member> = members.collect();
+    let in_force = InForce {
+        params: fleet.previous.params(),
+        cluster_version: fleet.cluster_version,
+        since_index: None,
+    };
+    let decision = decide(&specs, fleet.cluster_version, &members, &fleet.previous);
+    let explained = specs.explain(name, in_force, &decision, &members);
+    let (explained, feature) = match (explained, specs.registry().get(name)) {
+        (Ok(explained), Some(feature)) => (explained, feature),
+        (Err(unknown), _) => return unknown_here(picture, detail, unknown),
+        (Ok(_), None) => return Err(specs.registry().unknown(name)),
+    };
+    let mut story = known(explained, detail);
+    story.members = words(picture, &story.detail);
+    let decided = decision.features.iter().find(|it| it.name == name);
+    let enabled = story.detail.enabled;
+    story.next = next::for_cluster(picture, feature, &decision, decided, enabled);
+    story.assumptions = picture.assumptions.clone();
+    Ok(story)
+}
+
+/// The servers know it, this program does not: it is older than they are.
+fn unknown_here(
+    picture: &Picture,
+    detail: Option<&FeatureGateDetail>,
+    unknown: UnknownFeature,
+) -> Result<Story, UnknownFeature> {
+    let detail = detail.ok_or(unknown)?;
+    Ok(Story {
+        enabled: Some(detail.enabled),
+        members: words(picture, detail),
+        assumptions: picture.assumptions.clone(),
+        next: "portctl version".to_owned(),
+        detail: detail.clone(),
+        ..Story::default()
+    })
+}
+
+fn of_servers(
+    survey: &Survey,
+    picture: &Picture,
+    own: &OwnFeatures,
+    name: &str,
+) -> Result<Story, UnknownFeature> {
+    let registry = own.server.registry();
+    let feature = registry.get(name);
+    let mut stories: Vec<(MemberId, Story)> = Vec::new();
+    for surveyed in &survey.members {
+        let id = MemberId(surveyed.member.id);
+        let reply = surveyed
+            .said
+            .as_ref()
+            .ok()
+            .and_then(|it| it.server.as_ref());
+        let (Some(reply), Some(member)) = (reply, picture.member(id)) else {
+            continue;
+        };
+        let detail = reply.details.iter().find(|detail| detail.name == name);
+        let versions = Versions::emulating(member.server_version);
+        let gates = own.server.gates(versions, &member.server_flags);
+        let explained = gates.ok().and_then(|gates| gates.explain(name).ok());
+        let story = match (explained, detail) {
+            (Some(explained), detail) => known(explained, detail),
+            (None, Some(detail)) => unknown_here(picture, Some(detail), registry.unknown(name))?,
+            (None, None) => continue,
+        };
+        stories.push((id, story));
+    }
+    let Some((_, first)) = stories.first() else {
+        return Err(either_unknown(own, name, feature));
+    };
+    let mut story = first.clone();
+    let differ = stories
+        .iter()
+        .any(|(_, other)| other.enabled != story.enabled);
+    story.enabled = story.enabled.filter(|_| !differ);
+    story.members = stories
+        .iter()
+        .map(|(id, story)| word_of(picture, *id, story))
+        .collect();
+    // Where members differ, the one that has it off is the one to change.
+    let to_change = stories
+        .iter()
+        .find(|(_, it)| !differ || it.enabled == Some(false));
+    let to_change = to_change.and_then(|(id, it)| Some((picture.member(*id)?, it)));
+    if let (Some((member, it)), Some(feature)) = (to_change, feature) {
+        story.next = next::for_server(member, feature, it.detail.enabled);
+        story.to_change = it.to_change.clone();
+    }
+    story.assumptions = picture.assumptions.clone();
+    Ok(story)
+}
+
+fn word_of(picture: &Picture, id: MemberId, story: &Story) -> Word {
+    let on = if story.detail.enabled { "on" } else { "off" };
+    Word {
+        member_id: id.0,
+        name: picture.name_of(id),
+        word: format!("{on}: {}", story.detail.reason),
+    }
+}
+
+/// No member tells of it. If we know it, that is because none could be asked.
+fn either_unknown(own: &OwnFeatures, name: &str, feature: Option<&Registered>) -> UnknownFeature {
+    let mut unknown = own.server.registry().unknown(name);
+    if feature.is_some() {
+        unknown.hint = "it is a server feature, and no member that knows it answers".to_owned();
+    } else if !unknown.hint.starts_with("did you mean") {
+        let other = own.cluster.registry().unknown(name);
+        unknown.hint = match other.hint.starts_with("did you mean") {
+            true => other.hint,
+            false => "see `portctl gate list`".to_owned(),
+        };
+    }
+    unknown
+}
+
+/// The servers' words where they sent some, ours where they did not.
+fn known(explained: Explanation, detail: Option<&FeatureGateDetail>) -> Story {
+    let status = explained.status;
+    let detail = detail.cloned().unwrap_or_else(|| FeatureGateDetail {
+        name: status.name.clone(),
+        level: status.level.text().to_owned(),
+        enabled: status.enabled,
+        stage: status.stage.to_string(),
+        default: status.default,
+        locked: status.locked,
+        explicit: status.explicit,
+        source: status.source.to_string(),
+        reason: status.reason.clone(),
+        version_used: status.version_used.to_string(),
+        since_index: 0,
+        votes: Vec::new(),
+    });
+    let spec = match explained.spec_entry {
+        Some(entry) => format!(
+            "entry {} of {}: {} since {}",
+            entry + 1,
+            explained.history.len(),
+            detail.stage,
+            explained.spec.version
+        ),
+        None => "none applies yet".to_owned(),
+    };
+    let needs = explained.needs.into_iter();
+    Story {
+        enabled: Some(detail.enabled),
+        what: explained.doc.lines().next().unwrap_or_default().to_owned(),
+        spec,
+        inert: status.inert,
+        needs: needs.map(|need| (need.name, need.enabled)).collect(),
+        to_change: explained.to_change,
+        detail,
+        ..Story::default()
+    }
+}
+
+fn words(picture: &Picture, detail: &FeatureGateDetail) -> Vec<Word> {
+    let votes = detail.votes.iter();
+    votes
+        .map(|vote| Word {
+            member_id: vote.member_id,
+            name: picture.name_of(MemberId(vote.member_id)),
+            word: vote.vote.clone(),
+        })
+        .collect()
+}

@@ -1,0 +1,70 @@
+//! Flags: from what a member is known to have said back to what it was started with, and as
+//! text.
+
+use std::collections::BTreeMap;
+
+use portunus_gates::{ALL_ALPHA, ALL_BETA, Assignments};
+use portunus_proto::etcdserverpb::{FeatureGateDetail, FeatureGateStatusResponse};
+
+/// What a member published about the cluster's features.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Published {
+    /// These flags.
+    Flags(BTreeMap<String, bool>),
+    /// Something, but nobody tells what: it is a learner.
+    Hidden,
+    /// Nothing yet.
+    Nothing,
+    /// Nothing ever: it knows nothing of cluster features, or has them switched off.
+    Foreign,
+}
+
+/// What one member published, from its votes; `None` where nobody counted votes.
+pub fn published(cluster: &FeatureGateStatusResponse, member_id: u64) -> Option<Published> {
+    let mut flags = BTreeMap::new();
+    let mut voted = false;
+    for detail in &cluster.details {
+        let mut votes = detail.votes.iter();
+        let Some(vote) = votes.find(|vote| vote.member_id == member_id) else {
+            continue;
+        };
+        voted = true;
+        match vote.vote.as_str() {
+            "learner" => return Some(Published::Hidden),
+            "unpublished" => return Some(Published::Nothing),
+            "foreign" => return Some(Published::Foreign),
+            word => flags.extend(flag(&detail.name, word)),
+        }
+    }
+    voted.then_some(Published::Flags(flags))
+}
+
+/// A vote that comes from a flag is the flag's value, with the flag's name if that is not the
+/// feature's. Anything else means that there is none.
+fn flag(feature: &str, word: &str) -> Option<(String, bool)> {
+    let (name, value) = word.split_once('=').unwrap_or((feature, word));
+    Some((name.to_owned(), value.parse().ok()?))
+}
+
+/// The flags that made a member's server features what they are.
+pub fn server_flags(server: &FeatureGateStatusResponse) -> BTreeMap<String, bool> {
+    let details = server.details.iter();
+    details.filter_map(server_flag).collect()
+}
+
+fn server_flag(detail: &FeatureGateDetail) -> Option<(String, bool)> {
+    if detail.explicit {
+        return Some((detail.name.clone(), detail.enabled));
+    }
+    let all = [ALL_ALPHA, ALL_BETA];
+    let name = all.iter().find(|name| detail.source.starts_with(**name))?;
+    Some(((*name).to_owned(), detail.enabled))
+}
+
+/// Flags as one writes them.
+pub fn flag_text(flags: &Assignments) -> String {
+    let pairs = flags
+        .iter()
+        .map(|(name, value, _)| format!("{name}={value}"));
+    pairs.collect::<Vec<_>>().join(",")
+}

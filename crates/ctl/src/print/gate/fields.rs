@@ -1,0 +1,123 @@
+//! `"Name" : value` lines.
+
+use super::super::fields::Lines;
+use super::{GateAnswer, MemberNames, rows, simple};
+use crate::go::quote::quote;
+
+pub fn render(lines: &mut Lines, answer: GateAnswer<'_>) {
+    let text = |text: &str| quote(text.as_bytes());
+    match answer {
+        GateAnswer::Enabled(response) => {
+            lines.header(response.header.as_ref());
+            for feature in &response.features {
+                lines.field("Feature", text(&feature.name));
+                lines.field("Enabled", feature.enabled);
+            }
+        }
+        GateAnswer::EndpointsEnabled(list) => {
+            for it in list {
+                lines.header(it.response.header.as_ref());
+                for feature in &it.response.features {
+                    lines.field("Feature", text(&feature.name));
+                    lines.field("Enabled", feature.enabled);
+                }
+                lines.field("Endpoint", text(&it.endpoint));
+                lines.blank();
+            }
+        }
+        GateAnswer::List(report) => seen(lines, rows::all(report)),
+        GateAnswer::Status(report) => seen(lines, rows::asked(report)),
+        GateAnswer::Story(story) => {
+            lines.field("Feature", text(&story.detail.name));
+            for (name, value) in simple::story(story).into_iter().skip(1) {
+                lines.field(&capitalised(name), text(&value));
+            }
+        }
+        GateAnswer::Plan(foresight) => {
+            let names = [
+                "Feature", "Level", "Member", "Before", "After", "Block", "Why",
+            ];
+            for row in foresight.notable() {
+                for (name, cell) in names.iter().zip(rows::plan_cells(foresight, row)) {
+                    lines.field(name, text(&cell));
+                }
+                lines.blank();
+            }
+            for obstacle in &foresight.plan.obstacles {
+                lines.field("Obstacle", text(obstacle));
+            }
+            for assumption in &foresight.assumptions {
+                lines.field("Assumed", text(assumption));
+            }
+            let version = foresight.plan.cluster_version;
+            let version = version.map_or_else(String::new, |version| version.to_string());
+            lines.field("ClusterVersion", text(&version));
+            lines.field("Blocked", foresight.plan.is_blocked());
+        }
+        GateAnswer::History { response, names } => {
+            lines.header(response.header.as_ref());
+            for it in rows::decisions(&response.decisions) {
+                decision(lines, &it, names);
+            }
+        }
+        GateAnswer::Event { response, names } => {
+            lines.header(response.header.as_ref());
+            if let Some(it) = &response.decision {
+                let changed = response.changed.iter();
+                let decided = rows::Decided {
+                    decision: it,
+                    changed: changed.map(|it| (it.name.clone(), it.enabled)).collect(),
+                };
+                decision(lines, &decided, names);
+            }
+        }
+    }
+}
+
+fn seen(lines: &mut Lines, list: Vec<rows::Seen<'_>>) {
+    let text = |text: &str| quote(text.as_bytes());
+    for seen in list {
+        lines.field("Name", text(seen.name));
+        lines.field("Level", text(seen.level()));
+        lines.field("Enabled", seen.enabled);
+        if let Some(detail) = seen.detail {
+            lines.field("Stage", text(&detail.stage));
+            lines.field("Default", detail.default);
+            lines.field("Locked", detail.locked);
+            lines.field("Explicit", detail.explicit);
+            lines.field("Source", text(&detail.source));
+            lines.field("VersionUsed", text(&detail.version_used));
+            if detail.since_index != 0 {
+                lines.field("SinceIndex", detail.since_index);
+            }
+        }
+        lines.field("Reason", text(seen.reason()));
+        if !seen.endpoint.is_empty() {
+            lines.field("Endpoint", text(seen.endpoint));
+        }
+        lines.blank();
+    }
+}
+
+fn decision(lines: &mut Lines, decided: &rows::Decided<'_>, names: &MemberNames) {
+    let it = decided.decision;
+    lines.field("Index", it.index);
+    lines.field("DecidedUnixSeconds", it.decided_unix_seconds);
+    lines.field("ClusterVersion", quote(it.cluster_version.as_bytes()));
+    lines.member_id("DecidedBy", it.decided_by);
+    lines.field(
+        "DecidedByName",
+        quote(names.shown(it.decided_by).as_bytes()),
+    );
+    for (name, value) in &decided.changed {
+        let changed = format!("{name}={value}");
+        lines.field("Changed", quote(changed.as_bytes()));
+    }
+    lines.blank();
+}
+
+fn capitalised(word: &str) -> String {
+    let mut chars = word.chars();
+    let first = chars.next().map(|first| first.to_ascii_uppercase());
+    first.into_iter().chain(chars).collect()
+}

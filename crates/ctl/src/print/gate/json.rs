@@ -1,0 +1,209 @@
+//! For programs: everything that is known, with truth values and empty lists spelled out.
+
+use portunus_gates::plan::PlanRow;
+use portunus_proto::etcdserverpb::{
+    Feature, FeatureGateDetail, FeatureGateStatusResponse, FeatureGateVote,
+};
+use portunus_proto::membershippb::ClusterParamsDecision;
+
+use super::super::json::with_header;
+use super::{EndpointGates, GateAnswer, GateReport, MemberNames, rows};
+use crate::gates::foresight::Foresight;
+use crate::gates::story::Story;
+use crate::go::json::{Object, array, string};
+
+pub fn render(answer: GateAnswer<'_>, hex: bool) -> String {
+    let ids = Ids { hex };
+    match answer {
+        GateAnswer::Enabled(response) => ids.response(response),
+        GateAnswer::EndpointsEnabled(list) => ids.endpoints(list),
+        GateAnswer::List(report) | GateAnswer::Status(report) => ids.report(report),
+        GateAnswer::Story(story) => ids.story(story),
+        GateAnswer::Plan(foresight) => ids.plan(foresight),
+        GateAnswer::History { response, names } => {
+            let decisions = rows::decisions(&response.decisions);
+            let decisions = decisions
+                .iter()
+                .map(|it| ids.decision(it.decision, &it.changed, names));
+            with_header(response.header.as_ref())
+                .raw("decisions", array(decisions))
+                .end()
+        }
+        GateAnswer::Event { response, names } => {
+            let changed = response.changed.iter();
+            let changed: Vec<_> = changed.map(|it| (it.name.clone(), it.enabled)).collect();
+            let decision = response.decision.as_ref();
+            let decision = decision.map(|it| ids.decision(it, &changed, names));
+            with_header(response.header.as_ref())
+                .raw("decision", decision.unwrap_or_else(|| "null".to_owned()))
+                .end()
+        }
+    }
+}
+
+/// How member ids are written.
+#[derive(Clone, Copy)]
+struct Ids {
+    hex: bool,
+}
+
+impl Ids {
+    fn id(self, object: Object, name: &str, id: u64) -> Object {
+        match self.hex {
+            true => object.text(name, &format!("{id:x}")),
+            false => object.raw(name, id),
+        }
+    }
+
+    fn response(self, response: &FeatureGateStatusResponse) -> String {
+        let details = response.details.iter().map(|detail| self.detail(detail));
+        with_header(response.header.as_ref())
+            .raw("is_server_feature", response.is_server_feature)
+            .raw("features", array(response.features.iter().map(feature)))
+            .list_or_nothing("details", details)
+            .end()
+    }
+
+    fn detail(self, detail: &FeatureGateDetail) -> String {
+        let votes = detail.votes.iter().map(|vote| self.vote(vote));
+        Object::default()
+            .text("name", &detail.name)
+            .text("level", &detail.level)
+            .raw("enabled", detail.enabled)
+            .text("stage", &detail.stage)
+            .raw("default", detail.default)
+            .raw("locked", detail.locked)
+            .raw("explicit", detail.explicit)
+            .text("source", &detail.source)
+            .text("reason", &detail.reason)
+            .text("version_used", &detail.version_used)
+            .number_or_nothing("since_index", detail.since_index)
+            .list_or_nothing("votes", votes)
+            .end()
+    }
+
+    fn vote(self, vote: &FeatureGateVote) -> String {
+        self.id(Object::default(), "member_id", vote.member_id)
+            .text("vote", &vote.vote)
+            .end()
+    }
+
+    fn endpoints(self, list: &[EndpointGates]) -> String {
+        array(list.iter().map(|it| {
+            Object::default()
+                .text("Endpoint", &it.endpoint)
+                .raw("FeatureGate", self.response(&it.response))
+                .end()
+        }))
+    }
+
+    fn report(self, report: &GateReport) -> String {
+        Object::default()
+            .raw("cluster", self.response(&report.cluster))
+            .raw("servers", self.endpoints(&report.servers))
+            .end()
+    }
+
+    fn story(self, story: &Story) -> String {
+        let members = story.members.iter().map(|it| {
+            self.id(Object::default(), "member_id", it.member_id)
+                .text("name", &it.name)
+                .text("word", &it.word)
+                .end()
+        });
+        let needs = story.needs.iter().map(|(name, enabled)| {
+            let need = Object::default().text("name", name);
+            need.raw("enabled", enabled).end()
+        });
+        let enabled = story.enabled.map(|value| value.to_string());
+        Object::default()
+            .text("name", &story.detail.name)
+            .raw("enabled", enabled.unwrap_or_else(|| "null".to_owned()))
+            .raw("detail", self.detail(&story.detail))
+            .text_or_nothing("what", &story.what)
+            .text_or_nothing("spec", &story.spec)
+            .text_or_nothing("inert", story.inert.as_deref().unwrap_or_default())
+            .raw("members", array(members))
+            .raw("needs", array(needs))
+            .raw("assumptions", texts(&story.assumptions))
+            .raw("to_change", texts(&story.to_change))
+            .text("next", &story.next)
+            .end()
+    }
+
+    fn plan(self, foresight: &Foresight) -> String {
+        let plan = &foresight.plan;
+        let version = |version: Option<_>| match version {
+            Some(version) => string(&format!("{version}")),
+            None => "null".to_owned(),
+        };
+        let rows = foresight.notable().map(|row| self.plan_row(foresight, row));
+        Object::default()
+            .text("change", &foresight.change)
+            .raw("blocked", plan.is_blocked())
+            .raw(
+                "cluster_version_before",
+                version(foresight.cluster_version_before),
+            )
+            .raw("cluster_version", version(plan.cluster_version))
+            .raw("rows", array(rows))
+            .raw("obstacles", texts(&plan.obstacles))
+            .raw("assumptions", texts(&foresight.assumptions))
+            .end()
+    }
+
+    fn plan_row(self, foresight: &Foresight, row: &PlanRow) -> String {
+        let mut object = Object::default()
+            .text("feature", &row.feature)
+            .text("level", row.level.text());
+        if let Some(id) = row.member {
+            object = self.id(object, "member_id", id.0);
+            object = object.text("member", &foresight.name_of(id));
+        }
+        let value = |value: Option<bool>| match value {
+            Some(value) => value.to_string(),
+            None => "null".to_owned(),
+        };
+        object
+            .raw("before", value(row.before))
+            .raw("after", value(row.after))
+            .text_or_nothing("block", row.block.map_or("", rows::block))
+            .text("why", &row.why)
+            .end()
+    }
+
+    fn decision(
+        self,
+        decision: &ClusterParamsDecision,
+        changed: &[(String, bool)],
+        names: &MemberNames,
+    ) -> String {
+        let params = decision.params.as_ref().map(|params| {
+            let features = params.feature_gates.iter();
+            array(features.map(|it| named(&it.name, it.enabled)))
+        });
+        let changed = changed.iter().map(|(name, value)| named(name, *value));
+        let object = Object::default()
+            .raw("index", decision.index)
+            .raw("decided_unix_seconds", decision.decided_unix_seconds)
+            .text("cluster_version", &decision.cluster_version);
+        self.id(object, "decided_by", decision.decided_by)
+            .text("decided_by_name", &names.shown(decision.decided_by))
+            .raw("features", params.unwrap_or_else(|| "null".to_owned()))
+            .raw("changed", array(changed))
+            .end()
+    }
+}
+
+fn feature(feature: &Feature) -> String {
+    named(&feature.name, feature.enabled)
+}
+
+fn named(name: &str, enabled: bool) -> String {
+    let object = Object::default().text("name", name);
+    object.raw("enabled", enabled).end()
+}
+
+fn texts(list: &[String]) -> String {
+    array(list.iter().map(|text| string(text)))
+}

@@ -1,0 +1,80 @@
+//! Answers about feature gates, in every format. etcdctl has none of these commands, so the
+//! shapes are ours: lists are rows as everywhere, what tells a story is lines.
+
+pub mod fields;
+pub mod json;
+pub mod simple;
+pub mod table;
+
+mod rows;
+
+use std::collections::BTreeMap;
+
+use portunus_proto::etcdserverpb::FeatureGateStatusResponse;
+use portunus_proto::portunuspb::{HistoryResponse, WatchResponse};
+
+use crate::gates::foresight::Foresight;
+use crate::gates::story::Story;
+
+/// One answer about feature gates.
+#[derive(Debug, Clone, Copy)]
+pub enum GateAnswer<'a> {
+    /// `endpoint featuregate`
+    Enabled(&'a FeatureGateStatusResponse),
+    /// `endpoint featuregate --is-server-feature`
+    EndpointsEnabled(&'a [EndpointGates]),
+    /// `gate list`
+    List(&'a GateReport),
+    /// `gate status`
+    Status(&'a GateReport),
+    /// `gate explain`
+    Story(&'a Story),
+    /// `gate plan`
+    Plan(&'a Foresight),
+    /// `gate history`
+    History {
+        /// What the server said.
+        response: &'a HistoryResponse,
+        /// Who is meant.
+        names: &'a MemberNames,
+    },
+    /// `gate watch`
+    Event {
+        /// What the server said.
+        response: &'a WatchResponse,
+        /// Who is meant.
+        names: &'a MemberNames,
+    },
+}
+
+/// Features of the member behind an endpoint.
+#[derive(Debug)]
+pub struct EndpointGates {
+    /// As given by the user or the member.
+    pub endpoint: String,
+    /// What it said.
+    pub response: FeatureGateStatusResponse,
+}
+
+/// Features of both levels.
+#[derive(Debug)]
+pub struct GateReport {
+    /// Names the user asked for; none means all.
+    pub asked: Vec<String>,
+    /// The cluster's.
+    pub cluster: FeatureGateStatusResponse,
+    /// Those of single servers.
+    pub servers: Vec<EndpointGates>,
+}
+
+/// What members are called.
+#[derive(Debug, Default)]
+pub struct MemberNames(pub BTreeMap<u64, String>);
+
+impl MemberNames {
+    /// The name, or the id if there is none.
+    fn shown(&self, id: u64) -> String {
+        let name = self.0.get(&id);
+        name.map_or_else(|| format!("{id:x}"), String::clone)
+    }
+}

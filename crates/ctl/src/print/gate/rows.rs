@@ -1,0 +1,200 @@
+//! What is in the rows of lists, whatever they are drawn as.
+
+use portunus_gates::plan::{Block, PlanRow};
+use portunus_proto::etcdserverpb::{Feature, FeatureGateDetail, FeatureGateStatusResponse};
+use portunus_proto::membershippb;
+use portunus_proto::membershippb::ClusterParamsDecision;
+
+use super::{EndpointGates, GateReport, MemberNames};
+use crate::gates::foresight::Foresight;
+use crate::go::time;
+
+/// A feature and where it was seen.
+pub struct Seen<'a> {
+    pub name: &'a str,
+    pub enabled: bool,
+    /// Absent if nobody knows the feature.
+    pub detail: Option<&'a FeatureGateDetail>,
+    /// The endpoint, for a server feature.
+    pub endpoint: &'a str,
+}
+
+/// Everything known, the cluster's first; of one name, the endpoints in their order.
+pub fn all(report: &GateReport) -> Vec<Seen<'_>> {
+    let cluster = known(&report.cluster).map(|detail| seen(detail, ""));
+    let servers = report.servers.iter();
+    let mut servers: Vec<Seen<'_>> = servers
+        .flat_map(|it| known(&it.response).map(|detail| seen(detail, &it.endpoint)))
+        .collect();
+    servers.sort_by_key(|seen| seen.name);
+    cluster.chain(servers).collect()
+}
+
+/// What was asked for, in that order; without names, all that is on.
+pub fn asked(report: &GateReport) -> Vec<Seen<'_>> {
+    let everything = || all(report).into_iter();
+    if report.asked.is_empty() {
+        return everything().filter(|seen| seen.enabled).collect();
+    }
+    let mut rows = Vec::new();
+    for name in &report.asked {
+        let found: Vec<Seen<'_>> = everything().filter(|seen| seen.name == name).collect();
+        match found.is_empty() {
+            true => rows.push(Seen {
+                name,
+                enabled: false,
+                detail: None,
+                endpoint: "",
+            }),
+            false => rows.extend(found),
+        }
+    }
+    rows
+}
+
+/// Names a server does not know are marked in its reply, so as not to be an error.
+fn known(response: &FeatureGateStatusResponse) -> impl Iterator<Item = &FeatureGateDetail> {
+    let details = response.details.iter();
+    details.filter(|detail| detail.source != "unknown")
+}
+
+fn seen<'a>(detail: &'a FeatureGateDetail, endpoint: &'a str) -> Seen<'a> {
+    Seen {
+        name: &detail.name,
+        enabled: detail.enabled,
+        detail: Some(detail),
+        endpoint,
+    }
+}
+
+impl Seen<'_> {
+    pub fn level(&self) -> &str {
+        self.detail.map_or("unknown", |detail| &detail.level)
+    }
+
+    pub fn reason(&self) -> &str {
+        let unknown = "no server that was asked knows it";
+        self.detail.map_or(unknown, |detail| &detail.reason)
+    }
+
+    /// Where it was seen; the cluster is not a place.
+    pub fn place(&self) -> &str {
+        if self.endpoint.is_empty() {
+            "-"
+        } else {
+            self.endpoint
+        }
+    }
+}
+
+/// Whether the one feature asked for is on.
+pub fn single(response: &FeatureGateStatusResponse) -> Option<&Feature> {
+    response.features.first()
+}
+
+/// One row per endpoint.
+pub fn endpoints(list: &[EndpointGates]) -> impl Iterator<Item = (&str, &Feature)> {
+    list.iter()
+        .filter_map(|it| Some((it.endpoint.as_str(), single(&it.response)?)))
+}
+
+/// A decision, compared with the one before.
+pub struct Decided<'a> {
+    pub decision: &'a ClusterParamsDecision,
+    pub changed: Vec<(String, bool)>,
+}
+
+/// All decisions, each compared with the one before; the first one with nothing.
+pub fn decisions(list: &[ClusterParamsDecision]) -> Vec<Decided<'_>> {
+    let earlier = std::iter::once(None).chain(list.iter().map(Some));
+    let pairs = list.iter().zip(earlier);
+    pairs
+        .map(|(decision, before)| Decided {
+            decision,
+            changed: changed(before, decision),
+        })
+        .collect()
+}
+
+fn changed(
+    before: Option<&ClusterParamsDecision>,
+    after: &ClusterParamsDecision,
+) -> Vec<(String, bool)> {
+    let (before, after) = (values(before), values(Some(after)));
+    let is_on = |list: &[membershippb::Feature], name: &str| {
+        list.iter().any(|it| it.name == name && it.enabled)
+    };
+    let names = before.iter().chain(after).map(|it| it.name.as_str());
+    let names: std::collections::BTreeSet<&str> = names.collect();
+    let now = names.into_iter().map(|name| (name, is_on(after, name)));
+    now.filter(|(name, value)| is_on(before, name) != *value)
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
+
+fn values(decision: Option<&ClusterParamsDecision>) -> &[membershippb::Feature] {
+    let params = decision.and_then(|decision| decision.params.as_ref());
+    params.map_or(&[], |params| &params.feature_gates)
+}
+
+impl Decided<'_> {
+    /// Index, time, cluster version, who decided, what changed.
+    pub fn cells(&self, names: &MemberNames) -> Vec<String> {
+        let decision = self.decision;
+        vec![
+            decision.index.to_string(),
+            time::rfc3339(decision.decided_unix_seconds),
+            decision.cluster_version.clone(),
+            names.shown(decision.decided_by),
+            changes(&self.changed, decision.params.is_some()),
+        ]
+    }
+}
+
+/// `Name=value` for each; a word if there is none.
+fn changes(changed: &[(String, bool)], has_params: bool) -> String {
+    if changed.is_empty() {
+        let nothing = if has_params { "nothing" } else { "all removed" };
+        return nothing.to_owned();
+    }
+    let pairs = changed
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"));
+    pairs.collect::<Vec<_>>().join(" ")
+}
+
+/// A value that may not be there.
+pub fn value(value: Option<bool>) -> &'static str {
+    match value {
+        Some(true) => "on",
+        Some(false) => "off",
+        None => "absent",
+    }
+}
+
+/// Feature, level, member, before, after, block, why.
+pub fn plan_cells(foresight: &Foresight, row: &PlanRow) -> Vec<String> {
+    let member = row
+        .member
+        .map_or_else(String::new, |id| foresight.name_of(id));
+    vec![
+        row.feature.clone(),
+        row.level.text().to_owned(),
+        member,
+        value(row.before).to_owned(),
+        value(row.after).to_owned(),
+        row.block.map_or("", block).to_owned(),
+        row.why.clone(),
+    ]
+}
+
+/// The word for how something stands in the way.
+pub fn block(block: Block) -> &'static str {
+    match block {
+        Block::Unknown => "unknown",
+        Block::Removed => "removed",
+        Block::Locked => "locked",
+        Block::DependencyLost => "dependency-lost",
+        Block::OneWay => "one-way",
+    }
+}

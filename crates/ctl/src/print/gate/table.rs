@@ -1,0 +1,103 @@
+//! The cells of what is drawn as a table, and the lines below a plan's.
+
+use super::super::table::{Contents, draw};
+use super::{GateAnswer, rows, simple};
+
+/// The drawn table, if the answer has one.
+pub fn render(answer: GateAnswer<'_>) -> Option<String> {
+    let mut text = draw(&contents(answer)?);
+    if let GateAnswer::Plan(foresight) = answer {
+        for line in simple::around(foresight) {
+            text += &line;
+            text.push('\n');
+        }
+    }
+    Some(text)
+}
+
+/// The cells, if the answer has some.
+pub fn contents(answer: GateAnswer<'_>) -> Option<Contents> {
+    let contents = match answer {
+        GateAnswer::Enabled(response) => Contents {
+            heading: vec!["FEATURE", "ENABLED"],
+            rows: rows::single(response)
+                .map(|it| vec![it.name.clone(), it.enabled.to_string()])
+                .into_iter()
+                .collect(),
+        },
+        GateAnswer::EndpointsEnabled(list) => Contents {
+            heading: vec!["ENDPOINT", "FEATURE", "ENABLED"],
+            rows: rows::endpoints(list)
+                .map(|(endpoint, feature)| {
+                    let enabled = feature.enabled.to_string();
+                    vec![endpoint.to_owned(), feature.name.clone(), enabled]
+                })
+                .collect(),
+        },
+        GateAnswer::List(report) => Contents {
+            heading: vec![
+                "NAME", "LEVEL", "ENABLED", "STAGE", "DEFAULT", "LOCKED", "SOURCE", "ENDPOINT",
+            ],
+            rows: rows::all(report)
+                .into_iter()
+                .filter_map(|seen| {
+                    let detail = seen.detail?;
+                    Some(vec![
+                        seen.name.to_owned(),
+                        seen.level().to_owned(),
+                        seen.enabled.to_string(),
+                        detail.stage.clone(),
+                        detail.default.to_string(),
+                        detail.locked.to_string(),
+                        detail.source.clone(),
+                        seen.place().to_owned(),
+                    ])
+                })
+                .collect(),
+        },
+        GateAnswer::Status(report) => Contents {
+            heading: vec!["NAME", "LEVEL", "ENABLED", "ENDPOINT", "REASON"],
+            rows: rows::asked(report)
+                .into_iter()
+                .map(|seen| {
+                    vec![
+                        seen.name.to_owned(),
+                        seen.level().to_owned(),
+                        seen.enabled.to_string(),
+                        seen.place().to_owned(),
+                        seen.reason().to_owned(),
+                    ]
+                })
+                .collect(),
+        },
+        GateAnswer::Story(story) => Contents {
+            heading: vec!["FIELD", "VALUE"],
+            rows: simple::story(story)
+                .into_iter()
+                .map(|(name, value)| {
+                    let name = if name.is_empty() { "feature" } else { name };
+                    vec![name.to_owned(), value]
+                })
+                .collect(),
+        },
+        GateAnswer::Plan(foresight) => Contents {
+            heading: vec![
+                "FEATURE", "LEVEL", "MEMBER", "BEFORE", "AFTER", "BLOCK", "WHY",
+            ],
+            rows: foresight
+                .notable()
+                .map(|row| rows::plan_cells(foresight, row))
+                .collect(),
+        },
+        GateAnswer::History { response, names } => Contents {
+            heading: vec!["INDEX", "TIME", "CLUSTER VERSION", "DECIDED BY", "CHANGED"],
+            rows: rows::decisions(&response.decisions)
+                .iter()
+                .map(|decided| decided.cells(names))
+                .collect(),
+        },
+        // A frame has an end, a watch has none.
+        GateAnswer::Event { .. } => return None,
+    };
+    Some(contents)
+}

@@ -1,0 +1,414 @@
+//! Texts about feature gates. The shapes are ours, so these are what scripts rely on.
+
+use std::collections::BTreeMap;
+
+use portunus_gates::Level;
+use portunus_gates::cluster::MemberId;
+use portunus_gates::plan::{Block, Plan, PlanRow};
+use portunus_proto::etcdserverpb::{
+    Feature, FeatureGateDetail, FeatureGateStatusResponse, FeatureGateVote, ResponseHeader,
+};
+use portunus_proto::membershippb::{self, ClusterParams, ClusterParamsDecision};
+use portunus_proto::portunuspb::{HistoryResponse, WatchResponse};
+
+use super::{Answer, EndpointGates, Format, GateAnswer, GateReport, MemberNames, Printer};
+use crate::gates::foresight::Foresight;
+use crate::gates::story::{Story, Word};
+
+fn printed(format: Format, answer: GateAnswer<'_>) -> String {
+    let printer = Printer {
+        format,
+        hex: false,
+        value_only: false,
+    };
+    let printed = printer.render(&Answer::Gate(answer)).unwrap();
+    String::from_utf8(printed.out).unwrap()
+}
+
+fn header() -> Option<ResponseHeader> {
+    Some(ResponseHeader {
+        cluster_id: 1,
+        member_id: 2,
+        revision: 3,
+        raft_term: 4,
+    })
+}
+
+fn response(is_server_feature: bool, details: Vec<FeatureGateDetail>) -> FeatureGateStatusResponse {
+    let features = details.iter().map(|it| Feature {
+        name: it.name.clone(),
+        enabled: it.enabled,
+    });
+    FeatureGateStatusResponse {
+        header: header(),
+        is_server_feature,
+        features: features.collect(),
+        details,
+    }
+}
+
+fn checkpoint() -> FeatureGateDetail {
+    FeatureGateDetail {
+        name: "LeaseCheckpoint".to_owned(),
+        level: "cluster".to_owned(),
+        enabled: false,
+        stage: "ALPHA".to_owned(),
+        default: false,
+        locked: false,
+        explicit: true,
+        source: "consensus".to_owned(),
+        reason: "it is off by default and m3 did not set it to true".to_owned(),
+        version_used: "3.8".to_owned(),
+        since_index: 12,
+        votes: vec![FeatureGateVote {
+            member_id: 0xab,
+            vote: "default".to_owned(),
+        }],
+    }
+}
+
+fn fast_renewal() -> FeatureGateDetail {
+    FeatureGateDetail {
+        name: "FastLeaseKeepAlive".to_owned(),
+        level: "server".to_owned(),
+        enabled: true,
+        stage: "BETA".to_owned(),
+        default: true,
+        source: "default".to_owned(),
+        reason: "the default of its BETA stage since 3.7".to_owned(),
+        version_used: "3.8".to_owned(),
+        ..FeatureGateDetail::default()
+    }
+}
+
+fn report(asked: &[&str]) -> GateReport {
+    let server = |endpoint: &str| EndpointGates {
+        endpoint: endpoint.to_owned(),
+        response: response(true, vec![fast_renewal()]),
+    };
+    GateReport {
+        asked: asked.iter().map(|name| (*name).to_owned()).collect(),
+        cluster: response(false, vec![checkpoint()]),
+        servers: vec![server("a:1"), server("b:1")],
+    }
+}
+
+#[test]
+fn whether_a_cluster_feature_is_on_is_one_word() {
+    let mut on = response(false, vec![checkpoint()]);
+    on.details.clear();
+    assert_eq!(printed(Format::Simple, GateAnswer::Enabled(&on)), "false\n");
+    on.features[0].enabled = true;
+    assert_eq!(printed(Format::Simple, GateAnswer::Enabled(&on)), "true\n");
+    assert_eq!(
+        printed(Format::Json, GateAnswer::Enabled(&on)),
+        concat!(
+            r#"{"header":{"cluster_id":1,"member_id":2,"revision":3,"raft_term":4},"#,
+            r#""is_server_feature":false,"#,
+            r#""features":[{"name":"LeaseCheckpoint","enabled":true}]}"#,
+            "\n"
+        )
+    );
+    assert_eq!(
+        printed(Format::Fields, GateAnswer::Enabled(&on)),
+        concat!(
+            "\"ClusterID\" : 1\n\"MemberID\" : 2\n\"Revision\" : 3\n\"RaftTerm\" : 4\n",
+            "\"Feature\" : \"LeaseCheckpoint\"\n\"Enabled\" : true\n"
+        )
+    );
+}
+
+#[test]
+fn a_server_feature_is_one_line_for_each_endpoint() {
+    let mut list = report(&[]).servers;
+    list[1].response.features[0].enabled = false;
+    let answer = GateAnswer::EndpointsEnabled(&list);
+    assert_eq!(printed(Format::Simple, answer), "a:1, true\nb:1, false\n");
+    assert_eq!(
+        printed(Format::Table, answer),
+        "\
+┌──────────┬────────────────────┬─────────┐
+│ ENDPOINT │      FEATURE       │ ENABLED │
+├──────────┼────────────────────┼─────────┤
+│      a:1 │ FastLeaseKeepAlive │    true │
+│      b:1 │ FastLeaseKeepAlive │   false │
+└──────────┴────────────────────┴─────────┘
+"
+    );
+}
+
+#[test]
+fn a_list_has_the_clusters_features_first_and_a_row_for_each_server() {
+    assert_eq!(
+        printed(Format::Simple, GateAnswer::List(&report(&[]))),
+        "\
+LeaseCheckpoint, cluster, false, ALPHA, false, false, consensus, -
+FastLeaseKeepAlive, server, true, BETA, true, false, default, a:1
+FastLeaseKeepAlive, server, true, BETA, true, false, default, b:1
+"
+    );
+    let json = printed(Format::Json, GateAnswer::List(&report(&[])));
+    assert!(
+        json.contains(concat!(
+            r#"{"name":"LeaseCheckpoint","level":"cluster","enabled":false,"stage":"ALPHA","#,
+            r#""default":false,"locked":false,"explicit":true,"source":"consensus","#,
+            r#""reason":"it is off by default and m3 did not set it to true","#,
+            r#""version_used":"3.8","since_index":12,"votes":[{"member_id":171,"vote":"default"}]}"#,
+        )),
+        "{json}"
+    );
+    assert!(
+        json.contains(r#""servers":[{"Endpoint":"a:1","FeatureGate":{"#),
+        "{json}"
+    );
+}
+
+#[test]
+fn a_status_is_about_the_names_asked_for_or_about_all_that_is_on() {
+    let mut asked = report(&["Zebra", "LeaseCheckpoint"]);
+    // A server marks what it does not know.
+    asked.cluster.details.push(FeatureGateDetail {
+        name: "Zebra".to_owned(),
+        level: "cluster".to_owned(),
+        source: "unknown".to_owned(),
+        ..FeatureGateDetail::default()
+    });
+    assert_eq!(
+        printed(Format::Simple, GateAnswer::Status(&asked)),
+        "\
+Zebra, unknown, false, -, no server that was asked knows it
+LeaseCheckpoint, cluster, false, -, it is off by default and m3 did not set it to true
+"
+    );
+    assert_eq!(
+        printed(Format::Simple, GateAnswer::Status(&report(&[]))),
+        "\
+FastLeaseKeepAlive, server, true, a:1, the default of its BETA stage since 3.7
+FastLeaseKeepAlive, server, true, b:1, the default of its BETA stage since 3.7
+"
+    );
+}
+
+fn story() -> Story {
+    Story {
+        detail: checkpoint(),
+        enabled: Some(false),
+        what: "Tells how long leases live.".to_owned(),
+        spec: "entry 1 of 1: ALPHA since 3.7".to_owned(),
+        members: vec![Word {
+            member_id: 0xab,
+            name: "m3".to_owned(),
+            word: "default".to_owned(),
+        }],
+        needs: vec![("Other".to_owned(), true)],
+        to_change: vec!["restart m3".to_owned()],
+        assumptions: vec!["m2 does not answer".to_owned()],
+        next: "portctl gate plan restart m3".to_owned(),
+        ..Story::default()
+    }
+}
+
+#[test]
+fn a_story_is_told_in_lines_and_ends_with_a_command() {
+    assert_eq!(
+        printed(Format::Simple, GateAnswer::Story(&story())),
+        "\
+LeaseCheckpoint (cluster feature) is off: it is off by default and m3 did not set it to true
+  what      Tells how long leases live.
+  spec      entry 1 of 1: ALPHA since 3.7, default false
+  at        cluster version 3.8
+  source    consensus
+  since     log index 12
+  vote      m3 (ab) default
+  needs     Other (on)
+  assumed   m2 does not answer
+  change    restart m3
+  next      portctl gate plan restart m3
+"
+    );
+    let json = printed(Format::Json, GateAnswer::Story(&story()));
+    let end = concat!(
+        r#""members":[{"member_id":171,"name":"m3","word":"default"}],"#,
+        r#""needs":[{"name":"Other","enabled":true}],"assumptions":["m2 does not answer"],"#,
+        r#""to_change":["restart m3"],"next":"portctl gate plan restart m3"}"#,
+        "\n"
+    );
+    assert!(json.ends_with(end), "{json}");
+    let table = printed(Format::Table, GateAnswer::Story(&story()));
+    assert!(table.contains("│    next │"), "{table}");
+}
+
+fn foresight(block: Option<Block>) -> Foresight {
+    let row = PlanRow {
+        feature: "LeaseCheckpoint".to_owned(),
+        level: Level::Cluster,
+        member: None,
+        before: Some(false),
+        after: Some(true),
+        why: "every voting member set it to true".to_owned(),
+        block: None,
+    };
+    let blocking = PlanRow {
+        feature: "Zebra".to_owned(),
+        level: Level::Server,
+        member: Some(MemberId(0xab)),
+        before: None,
+        after: None,
+        why: "E-UNKNOWN".to_owned(),
+        block,
+    };
+    Foresight {
+        change: "restart m3".to_owned(),
+        cluster_version_before: "3.7".parse().ok(),
+        plan: Plan {
+            rows: vec![row, blocking],
+            obstacles: block
+                .map(|_| "m3 would not start".to_owned())
+                .into_iter()
+                .collect(),
+            cluster_version: "3.8".parse().ok(),
+        },
+        names: vec![(MemberId(0xab), "m3".to_owned())],
+        added: None,
+        assumptions: vec!["m2 does not answer".to_owned()],
+    }
+}
+
+#[test]
+fn a_plan_shows_what_changes_and_ends_with_its_verdict() {
+    assert_eq!(
+        printed(Format::Simple, GateAnswer::Plan(&foresight(None))),
+        "\
+LeaseCheckpoint (cluster): off -> on: every voting member set it to true
+cluster version: 3.7 -> 3.8
+assumed: m2 does not answer
+restart m3: nothing stands in the way
+"
+    );
+    let blocked = foresight(Some(Block::Unknown));
+    assert_eq!(
+        printed(Format::Table, GateAnswer::Plan(&blocked)),
+        "\
+┌─────────────────┬─────────┬────────┬────────┬────────┬─────────┬────────────────────────────────────┐
+│     FEATURE     │  LEVEL  │ MEMBER │ BEFORE │ AFTER  │  BLOCK  │                WHY                 │
+├─────────────────┼─────────┼────────┼────────┼────────┼─────────┼────────────────────────────────────┤
+│ LeaseCheckpoint │ cluster │        │    off │     on │         │ every voting member set it to true │
+│           Zebra │  server │     m3 │ absent │ absent │ unknown │                          E-UNKNOWN │
+└─────────────────┴─────────┴────────┴────────┴────────┴─────────┴────────────────────────────────────┘
+cluster version: 3.7 -> 3.8
+obstacle: m3 would not start
+assumed: m2 does not answer
+restart m3: blocked
+"
+    );
+    assert_eq!(
+        printed(Format::Json, GateAnswer::Plan(&blocked)),
+        concat!(
+            r#"{"change":"restart m3","blocked":true,"cluster_version_before":"3.7","#,
+            r#""cluster_version":"3.8","rows":[{"feature":"LeaseCheckpoint","level":"cluster","#,
+            r#""before":false,"after":true,"why":"every voting member set it to true"},"#,
+            r#"{"feature":"Zebra","level":"server","member_id":171,"member":"m3","before":null,"#,
+            r#""after":null,"block":"unknown","why":"E-UNKNOWN"}],"#,
+            r#""obstacles":["m3 would not start"],"assumptions":["m2 does not answer"]}"#,
+            "\n"
+        )
+    );
+}
+
+fn decision(index: u64, features: Option<&[(&str, bool)]>) -> ClusterParamsDecision {
+    let gates = |features: &[(&str, bool)]| {
+        let gates = features
+            .iter()
+            .map(|(name, enabled)| membershippb::Feature {
+                name: (*name).to_owned(),
+                enabled: *enabled,
+            });
+        gates.collect()
+    };
+    ClusterParamsDecision {
+        index,
+        cluster_version: "3.8".to_owned(),
+        params: features.map(|features| ClusterParams {
+            version: "3.8".to_owned(),
+            feature_gates: gates(features),
+        }),
+        decided_unix_seconds: 951_782_400,
+        decided_by: 0xab,
+    }
+}
+
+fn names() -> MemberNames {
+    MemberNames(BTreeMap::from([(0xab, "m1".to_owned())]))
+}
+
+#[test]
+fn a_history_tells_what_each_decision_changed() {
+    let response = &HistoryResponse {
+        header: header(),
+        decisions: vec![
+            decision(5, Some(&[("A", true), ("B", false)])),
+            decision(9, Some(&[("A", false), ("B", true)])),
+            decision(10, Some(&[("A", false), ("B", true), ("C", false)])),
+            decision(12, None),
+            ClusterParamsDecision {
+                decided_by: 0xcd,
+                decided_unix_seconds: 0,
+                ..decision(14, None)
+            },
+        ],
+    };
+    let names = &names();
+    let answer = GateAnswer::History { response, names };
+    assert_eq!(
+        printed(Format::Simple, answer),
+        "\
+5, 2000-02-29T00:00:00Z, 3.8, m1, A=true
+9, 2000-02-29T00:00:00Z, 3.8, m1, A=false B=true
+10, 2000-02-29T00:00:00Z, 3.8, m1, nothing
+12, 2000-02-29T00:00:00Z, 3.8, m1, B=false
+14, -, 3.8, cd, all removed
+"
+    );
+    let json = printed(Format::Json, answer);
+    let second = concat!(
+        r#"{"index":9,"decided_unix_seconds":951782400,"cluster_version":"3.8","decided_by":171,"#,
+        r#""decided_by_name":"m1","features":[{"name":"A","enabled":false},"#,
+        r#"{"name":"B","enabled":true}],"changed":[{"name":"A","enabled":false},"#,
+        r#"{"name":"B","enabled":true}]}"#
+    );
+    assert!(json.contains(second), "{json}");
+    let table = printed(Format::Table, answer);
+    assert!(table.contains("│ INDEX │"), "{table}");
+}
+
+#[test]
+fn a_watched_decision_is_a_row_of_the_history_with_the_servers_own_changes() {
+    let response = &WatchResponse {
+        header: header(),
+        decision: Some(decision(9, Some(&[("A", true)]))),
+        changed: vec![membershippb::Feature {
+            name: "A".to_owned(),
+            enabled: true,
+        }],
+    };
+    let names = &names();
+    let answer = GateAnswer::Event { response, names };
+    let line = "9, 2000-02-29T00:00:00Z, 3.8, m1, A=true\n";
+    assert_eq!(printed(Format::Simple, answer), line);
+    let printer = Printer {
+        format: Format::Table,
+        hex: false,
+        value_only: false,
+    };
+    // A frame has an end, a watch has none.
+    let failure = printer.render(&Answer::Gate(answer)).unwrap_err();
+    assert_eq!(failure.exit as u8, 4);
+    for decision in [None, Some(ClusterParamsDecision::default())] {
+        let response = &WatchResponse {
+            decision,
+            ..WatchResponse::default()
+        };
+        let answer = GateAnswer::Event { response, names };
+        assert_eq!(printed(Format::Simple, answer), "nothing was decided yet\n");
+    }
+}

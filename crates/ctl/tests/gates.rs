@@ -1,0 +1,434 @@
+//! Feature gates of running clusters, as `portctl` shows, explains and foresees them.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
+
+mod support;
+
+use portunus_client::{Client, Options};
+use portunus_proto::etcdserverpb::PutRequest;
+use support::Server;
+use support::gated::{Gated, MECHANISM, WANTS_IT};
+
+const PRIORITY: &str = "--feature-gates=ClusterFeatureGate=true,PriorityRequest=true";
+/// Exit code of a plan that something stands in the way of.
+const BLOCKED: Option<i32> = Some(7);
+
+fn is_on(cluster: &Gated, feature: &str) -> String {
+    cluster.portctl(["endpoint", "featuregate", feature]).ok()
+}
+
+#[track_caller]
+fn until_on(cluster: &Gated, feature: &str, value: bool) {
+    let expected = format!("{value}\n");
+    cluster.until(&["endpoint", "featuregate", feature], |ran| {
+        ran.out == expected
+    });
+}
+
+/// The last line of an explanation is a command, and that command foresees what following it
+/// does.
+///
+/// Proves: S0-43, S0-44, S0-A15, S0-A16, S1-10, S1-A6
+#[test]
+fn a_feature_is_shown_explained_planned_and_switched() {
+    let mut cluster = Gated::start(&[&[MECHANISM, WANTS_IT], &[PRIORITY, WANTS_IT], &[MECHANISM]]);
+    let explain = &["gate", "explain", "LeaseCheckpoint"];
+    let explained = cluster.until(explain, |ran| ran.out.contains("m3 did not set it"));
+
+    // The cluster's word is one word; a server's features and unknown names are not its own.
+    for name in [
+        "LeaseCheckpoint",
+        "PriorityRequest",
+        "ClusterFeatureGate",
+        "Zebra",
+    ] {
+        assert_eq!(is_on(&cluster, name), "false\n", "{name}");
+    }
+    let empty = cluster.portctl(["endpoint", "featuregate", ""]);
+    assert_eq!((empty.code, &*empty.out), (Some(128), ""));
+
+    // Servers answer for themselves, endpoint by endpoint.
+    let server_feature = [
+        "endpoint",
+        "featuregate",
+        "PriorityRequest",
+        "--is-server-feature",
+    ];
+    let lines = |values: [bool; 3], scheme: &str| -> Vec<String> {
+        let nodes = cluster.nodes.iter().zip(values);
+        nodes
+            .map(|(node, value)| format!("{scheme}{}, {value}", node.endpoint()))
+            .collect()
+    };
+    let values = [false, true, false];
+    let given = cluster.portctl(server_feature).ok();
+    assert_eq!(given.lines().collect::<Vec<_>>(), lines(values, ""));
+    let whole = cluster
+        .portctl(server_feature.iter().chain(&["--cluster"]))
+        .ok();
+    let mut whole: Vec<&str> = whole.lines().collect();
+    let mut expected = lines(values, "http://");
+    whole.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(whole, expected);
+    let json = ["-w", "json", "--endpoints", &cluster.nodes[1].endpoint()];
+    let json = cluster.portctl(server_feature.iter().chain(&json)).ok();
+    let feature =
+        r#""is_server_feature":true,"features":[{"name":"PriorityRequest","enabled":true}]"#;
+    assert!(json.contains(feature), "{json}");
+
+    // Lists have both levels; without names only what is on.
+    let list = cluster.portctl(["gate", "list"]).ok();
+    let row = "LeaseCheckpoint, cluster, false, ALPHA, false, false, consensus, -\n";
+    assert!(list.contains(row), "{list}");
+    assert_eq!(
+        list.matches("ClusterFeatureGate, server, true, ").count(),
+        3
+    );
+    let status = cluster.portctl(["gate", "status"]).ok();
+    assert_eq!(
+        status.matches("PriorityRequest, server, true, ").count(),
+        1,
+        "{status}"
+    );
+    assert!(!status.contains(", false, "), "{status}");
+    let status = cluster
+        .portctl(["gate", "status", "Zebra", "LeaseCheckpoint"])
+        .ok();
+    let rows: Vec<&str> = status.lines().collect();
+    assert_eq!(
+        rows,
+        [
+            "Zebra, unknown, false, -, no server that was asked knows it",
+            "LeaseCheckpoint, cluster, false, -, it is off by default and m3 did not set it to true"
+        ]
+    );
+
+    // What it says to type next says what doing it brings.
+    let next = explained.out.lines().last().unwrap();
+    let next = next.strip_prefix("  next      ").unwrap();
+    assert_eq!(
+        next,
+        "portctl gate plan restart m3 --cluster-feature-gates=LeaseCheckpoint=true"
+    );
+    let plan = cluster.typed(next).ok();
+    let row = "LeaseCheckpoint (cluster): off -> on: every voting member set it to true\n";
+    assert!(plan.contains(row), "{plan}");
+    assert!(plan.ends_with(": nothing stands in the way\n"), "{plan}");
+    cluster.restart(2, &[MECHANISM, WANTS_IT]);
+    until_on(&cluster, "LeaseCheckpoint", true);
+
+    // And back, seen from a cluster that lacks a member.
+    cluster.nodes[2].kill();
+    let explained = cluster.portctl(explain).ok();
+    assert!(
+        explained.starts_with("LeaseCheckpoint (cluster feature) is on: "),
+        "{explained}"
+    );
+    assert!(
+        explained.contains("  assumed   m3 does not answer ("),
+        "{explained}"
+    );
+    let next = explained.lines().last().unwrap();
+    let next = next.strip_prefix("  next      ").unwrap();
+    assert!(
+        next.ends_with(" --cluster-feature-gates=LeaseCheckpoint=false"),
+        "{next}"
+    );
+    let plan = cluster.typed(next).ok();
+    assert!(
+        plan.contains("LeaseCheckpoint (cluster): on -> off: "),
+        "{plan}"
+    );
+    assert!(plan.contains("assumed: m3 does not answer ("), "{plan}");
+
+    // Without a quorum only what needs none.
+    cluster.nodes[1].kill();
+    let short = ["--command-timeout", "2s"];
+    assert!(!cluster.portctl(explain.iter().chain(&short)).success);
+    let local = ["--consistency", "s", "--command-timeout", "2s"];
+    let explained = cluster.portctl(explain.iter().chain(&local)).ok();
+    assert_eq!(explained.matches("  assumed   ").count(), 2, "{explained}");
+}
+
+#[test]
+fn plans_about_members_foresee_their_votes() {
+    let mut cluster = Gated::start(&[&[MECHANISM, WANTS_IT]]);
+    until_on(&cluster, "LeaseCheckpoint", true);
+
+    let add = ["gate", "plan", "add", "m2"];
+    let bare = cluster.portctl(add);
+    assert_eq!(bare.code, BLOCKED, "{bare:?}");
+    let obstacle = "obstacle: m2 would keep the cluster's features off";
+    assert!(bare.out.contains(obstacle), "{bare:?}");
+    let silent = cluster.portctl(add.iter().chain(&[MECHANISM])).ok();
+    assert!(
+        silent.contains("LeaseCheckpoint (cluster): on -> off: "),
+        "{silent}"
+    );
+    let agreeing = cluster
+        .portctl(add.iter().chain(&[MECHANISM, WANTS_IT]))
+        .ok();
+    assert!(agreeing.ends_with("add member m2: no feature changes, nothing stands in the way\n"));
+    let learner = cluster
+        .portctl(add.iter().chain(&[MECHANISM, "--learner"]))
+        .ok();
+    assert!(
+        learner.contains("add learner m2: no feature changes"),
+        "{learner}"
+    );
+
+    cluster.add_learner("m2", &[MECHANISM, WANTS_IT]);
+    let promote = ["gate", "plan", "promote", "m2"];
+    let guessed = cluster.portctl(promote).ok();
+    assert!(
+        guessed.contains("LeaseCheckpoint (cluster): on -> off: "),
+        "{guessed}"
+    );
+    assert!(guessed.contains("assumed: m2 is a learner"), "{guessed}");
+    let told = cluster.portctl(promote.iter().chain(&[WANTS_IT])).ok();
+    assert_eq!(
+        told,
+        "cluster version: 3.8\npromote m2: no feature changes, nothing stands in the way\n"
+    );
+    let members = cluster.portctl(["member", "list"]).ok();
+    let member = members
+        .lines()
+        .find(|line| line.contains(", m2, "))
+        .unwrap();
+    let (id, _) = member.split_once(',').unwrap();
+    let by_id = cluster
+        .portctl(["gate", "plan", "promote", id, WANTS_IT])
+        .ok();
+    assert_eq!(by_id, told);
+    // It does come about.
+    cluster.until(&["member", "promote", id], |ran| ran.success);
+    let explained = ["gate", "explain", "LeaseCheckpoint"];
+    let explained = cluster
+        .until(&explained, |ran| !ran.out.contains(") learner\n"))
+        .out;
+    assert_eq!(explained.matches(") true\n").count(), 2, "{explained}");
+    assert_eq!(is_on(&cluster, "LeaseCheckpoint"), "true\n");
+
+    // A member that would not start is an obstacle, for programs too.
+    let bad = "--feature-gates=ClusterFeatureGate=true,Zebra=true";
+    let refused = cluster.portctl(["gate", "plan", "restart", "m1", bad, "-w", "json"]);
+    assert_eq!(refused.code, BLOCKED, "{refused:?}");
+    assert!(refused.out.contains(r#""blocked":true"#), "{refused:?}");
+    assert!(refused.out.contains(r#""block":"unknown""#), "{refused:?}");
+    let nobody = cluster.portctl(["gate", "plan", "remove", "m7"]);
+    assert_eq!((nobody.code, &*nobody.out), (Some(128), ""));
+}
+
+/// A program of this version tells a cluster of the last one what the upgrade brings.
+///
+/// Proves: C28, C29
+#[test]
+fn an_upgrade_is_foreseen_by_the_newer_program() {
+    const OLDER: &str = "--emulated-version=3.7";
+    let mut cluster = Gated::start(&[&[OLDER, MECHANISM, WANTS_IT]]);
+    until_on(&cluster, "LeaseCheckpoint", true);
+    let unknown = cluster.portctl(["gate", "status", "LogCompression"]).ok();
+    assert!(
+        unknown.starts_with("LogCompression, unknown, false, "),
+        "{unknown}"
+    );
+    let explained = cluster.portctl(["gate", "explain", "LogCompression"]).ok();
+    assert!(
+        explained.ends_with("  next      portctl gate plan upgrade 3.8\n"),
+        "{explained}"
+    );
+    let plan = cluster.portctl(["gate", "plan", "upgrade", "3.8"]).ok();
+    assert_eq!(
+        plan,
+        "\
+LogCompression (cluster): absent -> off: the default of its ALPHA stage at cluster version 3.8
+cluster version: 3.7 -> 3.8
+upgrade to 3.8: nothing stands in the way
+"
+    );
+    cluster.restart(
+        0,
+        &[
+            MECHANISM,
+            WANTS_IT,
+            "--feature-gates=ClusterFeatureGate=true",
+        ],
+    );
+    let status = ["gate", "status", "LogCompression"];
+    let status = cluster
+        .until(&status, |ran| !ran.out.contains("unknown"))
+        .out;
+    assert_eq!(
+        status,
+        "LogCompression, cluster, false, -, the default of its ALPHA stage at cluster version 3.8\n"
+    );
+    assert_eq!(is_on(&cluster, "LeaseCheckpoint"), "true\n");
+
+    let back = cluster.portctl(["gate", "plan", "downgrade", "3.7.4"]).ok();
+    assert!(
+        back.contains("LogCompression (cluster): off -> absent: "),
+        "{back}"
+    );
+    assert!(back.contains("cluster version: 3.8 -> 3.7\n"), "{back}");
+    let too_far = cluster.portctl(["gate", "plan", "downgrade", "3.6"]);
+    assert_eq!(too_far.code, BLOCKED, "{too_far:?}");
+    let unspeakable = cluster.portctl(["gate", "plan", "upgrade", "3.99"]);
+    assert_eq!((unspeakable.code, &*unspeakable.out), (Some(128), ""));
+}
+
+/// Every decision is kept with what it changed, and restarts do not lose it.
+///
+/// Proves: C30
+#[test]
+fn the_history_tells_what_was_decided_and_survives_a_restart() {
+    let mut cluster = Gated::start(&[&[MECHANISM]]);
+    until_on(&cluster, "LeaseCheckpoint", false);
+    cluster.restart(0, &[MECHANISM, WANTS_IT]);
+    until_on(&cluster, "LeaseCheckpoint", true);
+    cluster.restart(0, &[MECHANISM]);
+    until_on(&cluster, "LeaseCheckpoint", false);
+
+    let history = cluster.portctl(["gate", "history"]).ok();
+    let rows: Vec<Vec<&str>> = history
+        .lines()
+        .map(|row| row.split(", ").collect())
+        .collect();
+    let changes = rows
+        .iter()
+        .map(|row| row[4])
+        .filter(|it| it.contains("LeaseCheckpoint"));
+    let changes: Vec<&str> = changes.collect();
+    assert_eq!(
+        changes,
+        ["LeaseCheckpoint=true", "LeaseCheckpoint=false"],
+        "{history}"
+    );
+    let indexes: Vec<u64> = rows.iter().map(|row| row[0].parse().unwrap()).collect();
+    assert!(indexes.is_sorted_by(|a, b| a < b), "{history}");
+    for row in &rows {
+        assert_eq!((row[2], row[3]), ("3.8", "m1"), "{history}");
+    }
+    let json = cluster.portctl(["gate", "history", "-w", "json"]).ok();
+    let change = r#""changed":[{"name":"LeaseCheckpoint","enabled":true}]"#;
+    assert!(json.contains(change), "{json}");
+
+    cluster.restart(0, &[MECHANISM]);
+    assert_eq!(cluster.portctl(["gate", "history"]).ok(), history);
+}
+
+/// Proves: C31
+#[test]
+fn a_watch_tells_what_holds_then_what_changes_and_survives_its_server() {
+    let mut cluster = Gated::start(&[&[MECHANISM, WANTS_IT]]);
+    until_on(&cluster, "LeaseCheckpoint", true);
+    let mut watching = Following::start(&cluster, &["gate", "watch"]);
+    let now = watching.line();
+    assert!(now.ends_with(", 3.8, m1, LeaseCheckpoint=true"), "{now}");
+    // The only member goes and comes back; the watch waits for it.
+    cluster.restart(0, &[MECHANISM]);
+    let off = watching.line();
+    assert!(off.ends_with(", 3.8, m1, LeaseCheckpoint=false"), "{off}");
+    cluster.restart(0, &[MECHANISM, WANTS_IT]);
+    let on = watching.line();
+    assert!(on.ends_with(", 3.8, m1, LeaseCheckpoint=true"), "{on}");
+
+    // From an index on, the same again.
+    let (index, _) = now.split_once(',').unwrap();
+    let mut again = Following::start(&cluster, &["gate", "watch", "--after-index", index]);
+    assert_eq!([again.line(), again.line()], [off, on]);
+}
+
+/// What a client requires is refused until it is on, and only that client's calls are.
+///
+/// Proves: S0-45
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_requires_features_of_its_calls() {
+    let mut cluster = Gated::start(&[&[MECHANISM]]);
+    until_on(&cluster, "LeaseCheckpoint", false);
+    let options = Options {
+        endpoints: vec![cluster.nodes[0].endpoint()],
+        ..Options::default()
+    };
+    let client = Client::connect(options).unwrap();
+    let demanding = client.requiring(["LeaseCheckpoint"]).unwrap();
+    let put = || PutRequest {
+        key: "k".into(),
+        ..PutRequest::default()
+    };
+    client.put(put()).await.unwrap();
+    let refused = demanding.put(put()).await.unwrap_err();
+    assert!(refused.to_string().contains("LeaseCheckpoint"), "{refused}");
+    assert!(!refused.is_unavailable(), "{refused}");
+    cluster.restart(0, &[MECHANISM, WANTS_IT]);
+    until_on(&cluster, "LeaseCheckpoint", true);
+    // The connection broke with the restart, and writes are not repeated by the client.
+    demanding.status().await.unwrap();
+    demanding.put(put()).await.unwrap();
+}
+
+/// A `portctl` that goes on printing; ended when dropped.
+struct Following {
+    process: std::process::Child,
+    lines: std::io::Lines<std::io::BufReader<std::process::ChildStdout>>,
+}
+
+impl Following {
+    fn start(cluster: &Gated, arguments: &[&str]) -> Self {
+        use std::io::BufRead;
+        let mut command = cluster.command();
+        let command = command.args(arguments).stdout(std::process::Stdio::piped());
+        let mut process = command.spawn().unwrap();
+        let out = process.stdout.take().unwrap();
+        let lines = std::io::BufReader::new(out).lines();
+        Self { process, lines }
+    }
+
+    fn line(&mut self) -> String {
+        self.lines.next().unwrap().unwrap()
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Whoever has no gates says so; a plan takes that into account instead of failing.
+#[test]
+fn a_server_without_gates_is_told_from_one_that_refuses() {
+    const TEST: &str = "gates::a_server_without_gates_is_told_from_one_that_refuses";
+    let Some(etcd) = Server::start(TEST) else {
+        return;
+    };
+    if etcd.portctl(["endpoint", "featuregate", "A"]).success {
+        // The tests were told to use a server that has gates.
+        return;
+    }
+    for arguments in [
+        &["endpoint", "featuregate", "LeaseCheckpoint"][..],
+        &["endpoint", "featuregate", "A", "--is-server-feature"],
+        &["gate", "list"],
+        &["gate", "history"],
+        &["gate", "watch"],
+    ] {
+        let ran = etcd.portctl(arguments);
+        assert_eq!((ran.code, &*ran.out), (Some(1), ""), "{arguments:?}");
+        let note = "this server does not know that question about feature gates\nError: ";
+        assert!(ran.err.contains(note), "{ran:?}");
+    }
+    let explained = etcd.portctl(["gate", "explain", "LeaseCheckpoint"]).ok();
+    assert!(
+        explained.contains("  assumed   m1 does not know feature gates"),
+        "{explained}"
+    );
+    let plan = etcd
+        .portctl(["gate", "plan", "add", "m2", MECHANISM, WANTS_IT])
+        .ok();
+    assert!(
+        plan.contains("assumed: m1 does not know feature gates"),
+        "{plan}"
+    );
+    assert!(plan.ends_with("add member m2: no feature changes, nothing stands in the way\n"));
+}

@@ -1,0 +1,184 @@
+//! Members of Portunus with flags of their own, restarted with others.
+//!
+//! The server is the one built beside `portctl`. A run of all the workspace's tests builds it
+//! first; where it is missing it is built now. A run of this crate's tests alone takes whatever
+//! was built last, so build the server after changing it.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use super::cluster::free_peer_url;
+use super::{Ran, START_WITHIN, free_port, portctl, run};
+
+/// Without it a member takes no part in deciding the cluster's features.
+pub const MECHANISM: &str = "--feature-gates=ClusterFeatureGate=true";
+/// Wants the feature these tests switch.
+pub const WANTS_IT: &str = "--cluster-feature-gates=LeaseCheckpoint=true";
+
+/// One member, running or not.
+pub struct Node {
+    pub name: String,
+    pub client_port: u16,
+    peer_url: String,
+    process: Option<Child>,
+}
+
+impl Node {
+    pub fn endpoint(&self) -> String {
+        format!("127.0.0.1:{}", self.client_port)
+    }
+
+    /// Ends the process without a word.
+    pub fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill().unwrap();
+            process.wait().unwrap();
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Members `m1` and so on; stopped when dropped.
+pub struct Gated {
+    directory: TempDir,
+    initial_cluster: String,
+    pub nodes: Vec<Node>,
+}
+
+impl Gated {
+    /// Starts as many members as there are lists of flags.
+    pub fn start(flags: &[&[&str]]) -> Self {
+        let nodes: Vec<Node> = (1..=flags.len())
+            .map(|number| new_node(format!("m{number}")))
+            .collect();
+        let initial = nodes
+            .iter()
+            .map(|node| format!("{}={}", node.name, node.peer_url));
+        let mut cluster = Self {
+            directory: tempfile::tempdir().unwrap(),
+            initial_cluster: initial.collect::<Vec<_>>().join(","),
+            nodes,
+        };
+        for (at, flags) in flags.iter().enumerate() {
+            cluster.start_node(at, flags, "new");
+        }
+        cluster.until(&["endpoint", "health"], |ran| ran.success);
+        cluster
+    }
+
+    /// Stops a member and starts it on its data with other flags.
+    pub fn restart(&mut self, at: usize, flags: &[&str]) {
+        self.nodes[at].kill();
+        self.start_node(at, flags, "new");
+        self.until(&["endpoint", "health"], |ran| ran.success);
+    }
+
+    /// Adds a learner with `member add` and starts it.
+    pub fn add_learner(&mut self, name: &str, flags: &[&str]) {
+        let node = new_node(name.to_owned());
+        let peer_urls = format!("--peer-urls={}", node.peer_url);
+        // A cluster lets itself be changed only some seconds after it began.
+        self.until(&["member", "add", name, &peer_urls, "--learner"], |ran| {
+            ran.success
+        });
+        self.initial_cluster += &format!(",{name}={}", node.peer_url);
+        self.nodes.push(node);
+        self.start_node(self.nodes.len() - 1, flags, "existing");
+        self.until(&["endpoint", "status"], |ran| ran.success);
+    }
+
+    fn start_node(&mut self, at: usize, flags: &[&str], state: &str) {
+        let node = &mut self.nodes[at];
+        let client_url = format!("http://{}", node.endpoint());
+        let process = Command::new(server_program())
+            .arg("--data-dir")
+            .arg(self.directory.path().join(&node.name))
+            .args(["--name", &node.name])
+            .args(["--listen-client-urls", &client_url])
+            .args(["--advertise-client-urls", &client_url])
+            .args(["--listen-peer-urls", &node.peer_url])
+            .args(["--initial-advertise-peer-urls", &node.peer_url])
+            .args(["--initial-cluster", &self.initial_cluster])
+            .args(["--initial-cluster-state", state])
+            .args(flags)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        node.process = Some(process);
+    }
+
+    /// The endpoints of running members.
+    pub fn endpoints(&self) -> String {
+        let running = self.nodes.iter().filter(|node| node.process.is_some());
+        let endpoints: Vec<String> = running.map(Node::endpoint).collect();
+        endpoints.join(",")
+    }
+
+    /// A `portctl` that knows every running member.
+    pub fn command(&self) -> Command {
+        let mut command = portctl();
+        command.env("PORTCTL_ENDPOINTS", self.endpoints());
+        command
+    }
+
+    /// Runs `portctl` with every running member's endpoint.
+    pub fn portctl<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Ran {
+        run(self.command().args(arguments), b"")
+    }
+
+    /// Runs a command line as somebody would type it.
+    pub fn typed(&self, line: &str) -> Ran {
+        let arguments = line.strip_prefix("portctl ").unwrap();
+        self.portctl(arguments.split(' '))
+    }
+
+    /// Repeats a command until its outcome is as wanted.
+    #[track_caller]
+    pub fn until(&self, arguments: &[&str], wanted: impl Fn(&Ran) -> bool) -> Ran {
+        let deadline = Instant::now() + START_WITHIN;
+        loop {
+            let ran = self.portctl(arguments);
+            if wanted(&ran) {
+                return ran;
+            }
+            assert!(Instant::now() < deadline, "{arguments:?}: {ran:?}");
+            sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+fn new_node(name: String) -> Node {
+    Node {
+        name,
+        client_port: free_port(),
+        peer_url: free_peer_url(),
+        process: None,
+    }
+}
+
+fn server_program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let program = Path::new(env!("CARGO_BIN_EXE_portctl")).with_file_name("portunus");
+        if !program.exists() {
+            let built = Command::new(env!("CARGO"))
+                .args(["build", "--package", "portunus-server"])
+                .status();
+            assert!(built.unwrap().success(), "the server does not build");
+        }
+        assert!(program.exists(), "the server was built elsewhere");
+        program
+    })
+}
