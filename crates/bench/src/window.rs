@@ -161,10 +161,8 @@ mod tests {
     async fn the_window_opens_and_closes_and_tells_those_who_wait() {
         let window = Window::default();
         assert!(!window.is_measuring() && !window.is_over());
-        let (spent, ()) = tokio::join!(
-            window.pass(PACE, &[std::process::id()]),
-            window.until_over()
-        );
+        let own = [std::process::id()];
+        let (spent, ()) = tokio::join!(window.pass(PACE, &own), window.until_over());
         assert!(spent.unwrap().elapsed >= PACE.measured);
         assert!(window.is_over());
         // Whoever comes late does not wait either.
