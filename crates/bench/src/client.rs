@@ -4,15 +4,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use portunus_proto::etcdserverpb::{
-    PutRequest, RangeRequest, RequestOp, TxnRequest, request_op::Request as Op,
+    PutRequest, RangeRequest, RequestOp, StatusRequest, StatusResponse, TxnRequest,
+    request_op::Request as Op,
 };
 use prost::Message;
 use thiserror::Error;
 use tokio::task::JoinSet;
 
+use crate::answer::{Fields, field};
 use crate::wire::{Connection, Event, MESSAGE_BYTES_MAX, Method, WireError};
 
-/// Bytes of every value but those of the long list.
+/// Bytes of every value where nothing else is said.
 pub const VALUE_BYTES: usize = 256;
 
 /// Puts in one transaction while filling a store; below etcd's default limit of 128.
@@ -41,10 +43,10 @@ pub enum FillError {
     Refused { refused: u64 },
 }
 
-/// Opens so many connections.
-pub async fn connect(address: &str, count: usize) -> Result<Vec<Connection>, WireError> {
+/// Opens so many connections, to one address after the other.
+pub async fn connect(addresses: &[String], count: usize) -> Result<Vec<Connection>, WireError> {
     let mut connections = Vec::with_capacity(count);
-    for _ in 0..count.max(1) {
+    for address in addresses.iter().cycle().take(count.max(1)) {
         connections.push(Connection::open(address).await?);
     }
     Ok(connections)
@@ -56,19 +58,44 @@ pub async fn is_answering(address: &str) -> bool {
         key: key(0),
         ..RangeRequest::default()
     };
+    ask(address, Method::Range, &read).await.is_some()
+}
+
+/// Whether a member has this key by now, whatever the others have.
+pub async fn holds_key(address: &str, number: usize) -> bool {
+    let read = RangeRequest {
+        key: key(number),
+        serializable: true,
+        keys_only: true,
+        ..RangeRequest::default()
+    };
+    let answer = ask(address, Method::Range, &read).await;
+    answer.is_some_and(|answer| Fields::of(&answer).all(field::RANGE_KVS).count() == 1)
+}
+
+/// What a member says about itself, if it answers.
+pub async fn status(address: &str) -> Option<StatusResponse> {
+    let answer = ask(address, Method::Status, &StatusRequest {}).await?;
+    StatusResponse::decode(answer).ok()
+}
+
+/// The answer to one question on a connection of its own; nothing if it was refused or took
+/// too long. For what is not measured.
+pub async fn ask(address: &str, method: Method, request: &impl Message) -> Option<Bytes> {
+    let message = request.encode_to_vec();
     let answer = async {
         let mut connection = Connection::open(address).await?;
-        connection.call(Method::Range, &read.encode_to_vec()).await
+        connection.call(method, &message).await
     };
     let answer = tokio::time::timeout(ANSWER_TIME_MAX, answer).await;
-    matches!(answer, Ok(Ok(Some(_))))
+    answer.ok()?.ok()?
 }
 
 /// Writes keys 0 to `keys`, so that reads find something. Many transactions are under way
 /// at a time, because a million keys are many.
 pub async fn fill(address: &str, keys: usize, value_bytes: usize) -> Result<(), FillError> {
     let mut fillers = JoinSet::new();
-    for (number, connection) in connect(address, FILLING_CONNECTIONS)
+    for (number, connection) in connect(&[address.to_owned()], FILLING_CONNECTIONS)
         .await?
         .into_iter()
         .enumerate()
@@ -159,10 +186,10 @@ pub fn key(number: usize) -> Bytes {
     Bytes::copy_from_slice(&text)
 }
 
-/// A value of this length, up to 4 KiB.
+/// A value of this length, up to 32 KiB.
 #[must_use]
 pub fn value(bytes: usize) -> Bytes {
-    static LONGEST: [u8; 4096] = [b'v'; 4096];
+    static LONGEST: [u8; 32_768] = [b'v'; 32_768];
     Bytes::from_static(&LONGEST[..bytes.min(LONGEST.len())])
 }
 
@@ -216,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_fill_fits_into_one_message() {
-        for value_bytes in [VALUE_BYTES, 1024, 4096] {
+        for value_bytes in [VALUE_BYTES, 1024, 4096, 32_768] {
             let puts = PUTS_PER_FILL.min(MESSAGE_BYTES_MAX / (value_bytes + PUT_OVERHEAD_BYTES));
             assert!(puts_of(0..puts, value_bytes).encoded_len() <= MESSAGE_BYTES_MAX);
         }

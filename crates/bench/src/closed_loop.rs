@@ -44,7 +44,7 @@ pub async fn closed_loop<R: Requester>(
     connections: Vec<Connection>,
     clients: Vec<R>,
     pace: Pace,
-    server_process_id: u32,
+    server_process_ids: &[u32],
 ) -> Result<(Seen, Spent), UsageError> {
     let window = Arc::new(Window::default());
     let mut shares: Vec<Vec<Seat<R>>> = connections.iter().map(|_| Vec::new()).collect();
@@ -68,7 +68,7 @@ pub async fn closed_loop<R: Requester>(
             table.seen
         });
     }
-    let spent = window.pass(pace, server_process_id).await;
+    let spent = window.pass(pace, server_process_ids).await;
     let mut all = Seen::default();
     for seen in tasks.join_all().await {
         all.merge(seen);

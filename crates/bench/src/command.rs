@@ -26,6 +26,9 @@ pub struct Command {
     /// The Portunus binary; without it, the one beside this program
     #[arg(long, value_name = "PATH")]
     portunus: Option<PathBuf>,
+    /// Members of each cluster: 1 or 3, each with workloads of its own
+    #[arg(long, default_value_t = 1, value_parser = members)]
+    members: usize,
     /// How often to run everything
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -123,7 +126,11 @@ impl Command {
     }
 
     fn plan(&self) -> Result<Plan, CommandError> {
-        let workloads = workloads_meant(&self.only)?;
+        let known = match self.members {
+            1 => workload::ONE_MEMBER,
+            _ => workload::THREE_MEMBERS,
+        };
+        let workloads = workloads_meant(&self.only, known)?;
         let own_path = self.portunus.clone().unwrap_or_else(beside_this_program);
         let portunus = Program::at(&own_path, "portunus").map_err(|source| {
             let path = own_path.display().to_string();
@@ -143,6 +150,7 @@ impl Command {
         }
         Ok(Plan {
             programs,
+            members: self.members,
             workloads,
             rounds: usize::try_from(rounds).unwrap_or(usize::MAX),
             scale,
@@ -180,10 +188,18 @@ fn beside_this_program() -> PathBuf {
     own.parent().unwrap_or(Path::new(".")).join("portunus")
 }
 
-fn workloads_meant(words: &[String]) -> Result<Vec<Workload>, CommandError> {
+fn members(text: &str) -> Result<usize, String> {
+    match text {
+        "1" => Ok(1),
+        "3" => Ok(3),
+        _ => Err("clusters have 1 or 3 members".to_owned()),
+    }
+}
+
+fn workloads_meant(words: &[String], all: &[Workload]) -> Result<Vec<Workload>, CommandError> {
     for word in words {
-        if !workload::ALL.iter().any(|load| load.is_meant_by(word)) {
-            let known: Vec<&str> = workload::ALL.iter().map(|load| load.name).collect();
+        if !all.iter().any(|load| load.is_meant_by(word)) {
+            let known: Vec<&str> = all.iter().map(|load| load.name).collect();
             return Err(CommandError::UnknownWorkload {
                 word: word.clone(),
                 known: known.join(", "),
@@ -193,7 +209,7 @@ fn workloads_meant(words: &[String]) -> Result<Vec<Workload>, CommandError> {
     let is_meant =
         |load: &Workload| words.is_empty() || words.iter().any(|word| load.is_meant_by(word));
     // Whole groups: one that goes on with a server needs those before it.
-    let groups = workload::groups(workload::ALL).filter(|group| group.iter().any(is_meant));
+    let groups = workload::groups(all).filter(|group| group.iter().any(is_meant));
     Ok(groups.flatten().copied().collect())
 }
 
@@ -210,15 +226,19 @@ fn write_json(path: &Path, report: &Report) -> Result<(), CommandError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::{ONE_MEMBER, THREE_MEMBERS};
 
     #[test]
     fn without_words_everything_runs_in_order() {
-        assert_eq!(workloads_meant(&[]).unwrap().len(), workload::ALL.len());
+        for all in [ONE_MEMBER, THREE_MEMBERS] {
+            assert_eq!(workloads_meant(&[], all).unwrap().len(), all.len());
+        }
     }
 
     #[test]
     fn a_workload_brings_those_it_goes_on_from() {
-        let meant = workloads_meant(&["big-asked".to_owned(), "get".to_owned()]).unwrap();
+        let meant =
+            workloads_meant(&["big-asked".to_owned(), "get".to_owned()], ONE_MEMBER).unwrap();
         let names: Vec<&str> = meant.iter().map(|workload| workload.name).collect();
         let expected = [
             "get",
@@ -232,7 +252,7 @@ mod tests {
 
     #[test]
     fn an_unknown_word_is_refused_with_the_known_ones() {
-        let error = workloads_meant(&["puts".to_owned()])
+        let error = workloads_meant(&["puts".to_owned()], ONE_MEMBER)
             .unwrap_err()
             .to_string();
         assert!(

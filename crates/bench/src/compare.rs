@@ -1,11 +1,12 @@
-//! Rounds: every workload on every server, each time on a fresh one.
+//! Rounds: every workload on every server or cluster, each time on a fresh one.
 //!
 //! Within a round both servers meet the same workload right after each other, and who is
 //! first alternates; so what the machine does meanwhile hits both about alike.
 
+use crate::cluster::Cluster;
 use crate::machine::Machine;
-use crate::report::{Outcome, Report, Sample, ServerSamples};
-use crate::server::{Program, Server};
+use crate::report::{Measure, Outcome, Report, Sample, ServerSamples};
+use crate::server::Program;
 use crate::workload::{Scale, Workload, WorkloadError, groups};
 
 /// What to run.
@@ -13,6 +14,8 @@ use crate::workload::{Scale, Workload, WorkloadError, groups};
 pub struct Plan {
     /// etcd first, if it is there; Portunus last.
     pub programs: Vec<Program>,
+    /// Of each cluster.
+    pub members: usize,
     /// In this order.
     pub workloads: Vec<Workload>,
     /// How often.
@@ -35,6 +38,7 @@ pub async fn run(plan: &Plan, machine: Machine) -> Result<Report, WorkloadError>
             title: workload.title,
             unit: workload.unit,
             clients: workload.clients.min(plan.scale.clients_max),
+            measure: workload.measure,
             servers: plan.programs.iter().map(no_samples).collect(),
         })
         .collect();
@@ -49,25 +53,30 @@ pub async fn run(plan: &Plan, machine: Machine) -> Result<Report, WorkloadError>
             for turn in 0..plan.programs.len() {
                 let at = (turn + round) % plan.programs.len();
                 let program = &plan.programs[at];
-                let mut server = Server::start(program).await?;
+                let flags = group.first().map_or(&[][..], |first| first.server_flags);
+                let mut cluster = Cluster::start(program, plan.members, flags).await?;
                 for (workload, outcome) in group.iter().zip(outcomes.iter_mut()) {
-                    let sample = workload.run(&mut server, &plan.scale).await?;
+                    let sample = workload.run(&mut cluster, &plan.scale).await?;
                     eprintln!(
-                        "round {}/{}  {:<17} {:<15} {}",
+                        "round {}/{}  {:<22} {:<15} {}",
                         round + 1,
                         plan.rounds,
                         workload.name,
                         program.label,
-                        summary(&sample, workload.unit)
+                        match workload.measure {
+                            Measure::Rate => summary(&sample, workload.unit),
+                            Measure::Duration => duration_summary(&sample),
+                        }
                     );
                     outcome.servers[at].samples.push(sample);
                 }
-                server.stop().await?;
+                cluster.stop().await?;
             }
         }
     }
     Ok(Report {
         machine,
+        members: plan.members,
         rounds: plan.rounds,
         measured_seconds: plan.scale.pace.measured.as_secs_f64(),
         is_smoke: plan.is_smoke,
@@ -82,18 +91,41 @@ fn no_samples(program: &Program) -> ServerSamples {
     }
 }
 
-fn summary(sample: &Sample, unit: &str) -> String {
-    let micros = |value: Option<u32>| value.map_or("-".to_owned(), |us| format!("{us} us"));
-    let failures = match sample.failures {
+fn duration_summary(sample: &Sample) -> String {
+    let millis = |micros: Option<u32>| micros.map_or(0.0, |us| f64::from(us) / 1e3);
+    let transfer = sample.transfer.map_or(String::new(), |transfer| {
+        format!(
+            ", sender {} MiB and {} MiB extra, receiver {} MiB at its peak",
+            transfer.sender_resident_before_bytes >> 20,
+            transfer.sender_extra_bytes >> 20,
+            transfer.receiver_peak_bytes >> 20
+        )
+    });
+    format!(
+        "median {:.0} ms, worst {:.0} ms of {}{transfer}{}",
+        millis(sample.p50_us),
+        millis(sample.worst_us),
+        sample.operations,
+        failures(sample)
+    )
+}
+
+fn failures(sample: &Sample) -> String {
+    match sample.failures {
         0 => String::new(),
         count => format!(", {count} FAILED"),
-    };
+    }
+}
+
+fn summary(sample: &Sample, unit: &str) -> String {
+    let micros = |value: Option<u32>| value.map_or("-".to_owned(), |us| format!("{us} us"));
     format!(
-        "{:.0} {unit}s/s, p50 {}, p99 {}, {:.1} us CPU/{unit}, {} MiB{failures}",
+        "{:.0} {unit}s/s, p50 {}, p99 {}, {:.1} us CPU/{unit}, {} MiB{}",
         sample.per_second,
         micros(sample.p50_us),
         micros(sample.p99_us),
         sample.server_cpu_us_per_operation.unwrap_or(0.0),
         sample.resident_bytes >> 20,
+        failures(sample),
     )
 }

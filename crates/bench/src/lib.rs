@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  command ──▶ compare ──▶ for each round, workload and server:
-//!                            server    start it, fresh
+//!                            cluster   start it, fresh    (server: one process)
 //!                            workload  fill it, load it   (client: keys; wire: gRPC, cheaply;
 //!                                                          closed_loop: many clients; answer)
 //!                            window    when to count      (usage: CPU and memory of a process)
@@ -15,6 +15,7 @@
 pub mod answer;
 pub mod client;
 pub mod closed_loop;
+pub mod cluster;
 pub mod command;
 pub mod compare;
 pub mod lines;

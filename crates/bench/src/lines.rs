@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::report::{Outcome, Sample, ServerSamples, median, ratios};
+use crate::report::{Measure, Outcome, Sample, ServerSamples, median, ratios};
 
 /// A workload in a line. Ratios are Portunus' figure over etcd's, the middle one of all
 /// rounds; they are left out where there is no etcd or no such figure.
@@ -14,7 +14,7 @@ pub struct Line {
     pub clients: usize,
     /// What is counted, per second.
     pub unit: String,
-    /// Operations per second; of a restart, one over its seconds.
+    /// Operations per second; of what is a duration, such as a restart, one over its seconds.
     pub portunus: Option<f64>,
     /// The same of etcd.
     pub etcd: Option<f64>,
@@ -36,6 +36,12 @@ pub struct Line {
     pub p99_ratio: Option<f64>,
     /// Of bytes written to the disk per operation.
     pub write_bytes_ratio: Option<f64>,
+    /// Where a duration is measured, of the middle one: below 1, Portunus is faster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_ratio: Option<f64>,
+    /// The same of the longest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worst_time_ratio: Option<f64>,
     /// Portunus' own figures.
     pub portunus_detail: Detail,
     /// etcd's.
@@ -63,6 +69,15 @@ pub struct Detail {
     pub peak_rss_bytes: Option<f64>,
     /// Written to the disk for one operation.
     pub write_bytes: Option<f64>,
+    /// Where a duration is measured, the longest of all rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worst_us: Option<f64>,
+    /// By how much the memory of the sender of a snapshot grew at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sender_extra_rss_bytes: Option<f64>,
+    /// The most that was resident of its receiver.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receiver_peak_rss_bytes: Option<f64>,
 }
 
 type Figure = fn(&Sample) -> Option<f64>;
@@ -75,6 +90,9 @@ const CLIENT_CPU: Figure = |sample| sample.client_cpu_us_per_operation;
 const RESIDENT: Figure = |sample| Some(sample.resident_bytes as f64);
 const PEAK: Figure = |sample| Some(sample.peak_resident_bytes as f64);
 const WRITTEN: Figure = |sample| sample.written_bytes_per_operation;
+const WORST: Figure = |sample| sample.worst_us.map(f64::from);
+const SENDER_EXTRA: Figure = |sample| Some(sample.transfer?.sender_extra_bytes as f64);
+const RECEIVER_PEAK: Figure = |sample| Some(sample.transfer?.receiver_peak_bytes as f64);
 
 impl Line {
     /// Of all rounds of a workload; nothing if none has run.
@@ -87,6 +105,7 @@ impl Line {
         };
         let all = |figure| peer.map_or(Vec::new(), |peer| ratios(peer, portunus, figure));
         let middle = |figure| median(all(figure));
+        let duration = |ratio| (outcome.measure == Measure::Duration).then_some(ratio)?;
         let samples = outcome.servers.iter().flat_map(|server| &server.samples);
         Some(Line {
             op: outcome.workload,
@@ -103,15 +122,20 @@ impl Line {
             p50_ratio: middle(P50),
             p99_ratio: middle(P99),
             write_bytes_ratio: middle(WRITTEN),
-            portunus_detail: Detail::of(portunus),
-            etcd_detail: peer.map(Detail::of),
+            time_ratio: duration(middle(P50)),
+            worst_time_ratio: duration(peer.and_then(|peer| {
+                let (peer, portunus) = (worst_of(peer)?, worst_of(portunus)?);
+                Some(portunus / peer)
+            })),
+            portunus_detail: Detail::of(portunus, outcome.measure),
+            etcd_detail: peer.map(|peer| Detail::of(peer, outcome.measure)),
             failures: samples.map(|sample| sample.failures).sum(),
         })
     }
 }
 
 impl Detail {
-    fn of(server: &ServerSamples) -> Detail {
+    fn of(server: &ServerSamples, measure: Measure) -> Detail {
         Detail {
             server: server.server.clone(),
             p50_us: middle_of(server, P50),
@@ -121,8 +145,20 @@ impl Detail {
             rss_bytes: middle_of(server, RESIDENT),
             peak_rss_bytes: middle_of(server, PEAK),
             write_bytes: middle_of(server, WRITTEN),
+            worst_us: match measure {
+                Measure::Rate => None,
+                Measure::Duration => worst_of(server),
+            },
+            sender_extra_rss_bytes: middle_of(server, SENDER_EXTRA),
+            receiver_peak_rss_bytes: middle_of(server, RECEIVER_PEAK),
         }
     }
+}
+
+/// The longest time of all rounds.
+fn worst_of(server: &ServerSamples) -> Option<f64> {
+    let worst = server.samples.iter().filter_map(WORST);
+    worst.reduce(f64::max)
 }
 
 fn middle_of(server: &ServerSamples, figure: Figure) -> Option<f64> {
@@ -139,6 +175,7 @@ mod tests {
             per_second,
             p50_us: Some(10),
             p99_us: None,
+            worst_us: Some(40),
             server_cpu_us_per_operation: Some(cpu_us),
             client_cpu_us_per_operation: None,
             resident_bytes: 100,
@@ -146,6 +183,7 @@ mod tests {
             written_bytes_per_operation: None,
             failures: 0,
             first_failure: None,
+            transfer: None,
         }
     }
 
@@ -155,6 +193,7 @@ mod tests {
             title: "reads",
             unit: "get",
             clients: 100,
+            measure: Measure::Rate,
             servers,
         }
     }
@@ -187,6 +226,25 @@ mod tests {
         assert_eq!(json["cpu_ratio"], 0.5);
         assert_eq!(json["rss_ratio"], 1.0);
         assert!(json["p99_ratio"].is_null() && json["write_bytes_ratio"].is_null());
+    }
+
+    #[test]
+    fn only_durations_have_ratios_of_time() {
+        let worse = Sample {
+            worst_us: Some(80),
+            ..sample(10.0, 8.0)
+        };
+        let peer = samples("etcd 3", vec![sample(10.0, 8.0), worse]);
+        let own = samples("portunus 0", vec![sample(20.0, 4.0), sample(60.0, 4.0)]);
+        let mut outcome = outcome(vec![peer, own]);
+        let rate = serde_json::to_value(Line::of(&outcome).unwrap()).unwrap();
+        assert!(rate.get("time_ratio").is_none());
+        assert!(rate["etcd_detail"].get("worst_us").is_none());
+        outcome.measure = Measure::Duration;
+        let duration = serde_json::to_value(Line::of(&outcome).unwrap()).unwrap();
+        assert_eq!(duration["time_ratio"], 1.0);
+        assert_eq!(duration["worst_time_ratio"], 0.5);
+        assert_eq!(duration["etcd_detail"]["worst_us"], 80.0);
     }
 
     #[test]

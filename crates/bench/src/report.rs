@@ -10,6 +10,29 @@ use crate::machine::Machine;
 use crate::usage::Memory;
 use crate::window::{Seen, Spent};
 
+/// What a workload is about, and so what its table shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Measure {
+    /// Operations per second: more is better.
+    Rate,
+    /// How long something takes: less is better.
+    Duration,
+}
+
+/// What it took to send everything to a new member.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Transfer {
+    /// Memory of the sender before.
+    pub sender_resident_before_bytes: u64,
+    /// How much more it had at its peak.
+    pub sender_extra_bytes: u64,
+    /// The most memory that the receiver ever had.
+    pub receiver_peak_bytes: u64,
+    /// What it had when all was over.
+    pub receiver_resident_bytes: u64,
+}
+
 /// One workload on one server in one round.
 #[derive(Debug, Clone, Serialize)]
 pub struct Sample {
@@ -21,7 +44,9 @@ pub struct Sample {
     pub p50_us: Option<u32>,
     /// All but one in a hundred were faster.
     pub p99_us: Option<u32>,
-    /// CPU time of the server for one operation, user and system.
+    /// The slowest one.
+    pub worst_us: Option<u32>,
+    /// CPU time of the server, or of all members, for one operation, user and system.
     pub server_cpu_us_per_operation: Option<f64>,
     /// The same for the client, which shares the cores.
     pub client_cpu_us_per_operation: Option<f64>,
@@ -35,6 +60,9 @@ pub struct Sample {
     pub failures: u64,
     /// The first of them.
     pub first_failure: Option<String>,
+    /// Of a new member only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transfer: Option<Transfer>,
 }
 
 impl Sample {
@@ -52,6 +80,7 @@ impl Sample {
             per_second: operations as f64 / spent.elapsed.as_secs_f64().max(f64::MIN_POSITIVE),
             p50_us: percentile(&latencies_us, 50),
             p99_us: percentile(&latencies_us, 99),
+            worst_us: latencies_us.last().copied(),
             server_cpu_us_per_operation: per_operation(cpu_us(spent.server_cpu)),
             client_cpu_us_per_operation: per_operation(cpu_us(spent.client_cpu)),
             resident_bytes: memory.resident_bytes,
@@ -60,6 +89,7 @@ impl Sample {
                 .and_then(|bytes| per_operation(bytes as f64)),
             failures: seen.failures,
             first_failure: seen.first_failure,
+            transfer: None,
         }
     }
 }
@@ -81,6 +111,8 @@ pub struct Outcome {
     pub unit: &'static str,
     /// How many ask at a time.
     pub clients: usize,
+    /// What it is about.
+    pub measure: Measure,
     /// One per server, etcd first.
     pub servers: Vec<ServerSamples>,
 }
@@ -99,6 +131,8 @@ pub struct ServerSamples {
 pub struct Report {
     /// Where it ran.
     pub machine: Machine,
+    /// Of each cluster.
+    pub members: usize,
     /// How often everything ran.
     pub rounds: usize,
     /// Seconds of each measurement.
@@ -116,7 +150,64 @@ struct Column {
     show: fn(f64) -> String,
 }
 
-fn columns(unit: &str) -> Vec<Column> {
+fn columns(unit: &str, measure: Measure) -> Vec<Column> {
+    match measure {
+        Measure::Rate => rate_columns(unit),
+        Measure::Duration => duration_columns(unit),
+    }
+}
+
+fn duration_columns(unit: &str) -> Vec<Column> {
+    let column = |title: &str, of, show| Column {
+        title: title.to_owned(),
+        of,
+        show,
+    };
+    vec![
+        column(
+            "time, median",
+            |sample| sample.p50_us.map(f64::from),
+            show_micros,
+        ),
+        column(
+            "worst",
+            |sample| sample.worst_us.map(f64::from),
+            show_micros,
+        ),
+        column(
+            &format!("CPU/{unit}"),
+            |sample| sample.server_cpu_us_per_operation,
+            show_micros,
+        ),
+        column(
+            "memory",
+            |sample| Some(sample.resident_bytes as f64),
+            show_mebibytes,
+        ),
+        column(
+            "sender before",
+            |sample| Some(sample.transfer?.sender_resident_before_bytes as f64),
+            show_mebibytes,
+        ),
+        column(
+            "sender extra",
+            |sample| Some(sample.transfer?.sender_extra_bytes as f64),
+            show_mebibytes,
+        ),
+        column(
+            "receiver peak",
+            |sample| Some(sample.transfer?.receiver_peak_bytes as f64),
+            show_mebibytes,
+        ),
+        column(
+            "receiver after",
+            |sample| Some(sample.transfer?.receiver_resident_bytes as f64),
+            show_mebibytes,
+        ),
+    ]
+}
+
+fn rate_columns(unit: &str) -> Vec<Column> {
     vec![
         Column {
             title: format!("{unit}s/s"),
@@ -199,7 +290,12 @@ impl Outcome {
     /// The table of this workload.
     #[must_use]
     pub fn table(&self) -> String {
-        let columns = columns(self.unit);
+        let samples = || self.servers.iter().flat_map(|server| &server.samples);
+        let mut columns = columns(self.unit, self.measure);
+        // Not every duration has a sender and a receiver.
+        if self.measure == Measure::Duration {
+            columns.retain(|column| samples().any(|sample| (column.of)(sample).is_some()));
+        }
         let mut rows = vec![{
             let titles = columns.iter().map(|column| column.title.clone());
             std::iter::once(String::new()).chain(titles).collect()
@@ -356,6 +452,7 @@ mod tests {
             title: "reads",
             unit: "get",
             clients: 1,
+            measure: Measure::Rate,
             servers: servers.collect(),
         }
     }
@@ -372,6 +469,35 @@ reads
   portunus 0             100   750.0 us   750.0 us    50.0 us          0.0 us      3 MiB      6 MiB        410 B
   portunus / etcd      2.00x      0.38x      0.38x      0.50x               -      1.00x      1.00x        0.50x
     over rounds    2.00-2.00  0.25-0.50  0.25-0.50  0.50-0.50               -  1.00-1.00  1.00-1.00    0.50-0.50
+";
+        assert_eq!(table, expected, "{table}");
+    }
+
+    #[test]
+    fn a_table_of_durations_shows_times_and_what_the_memory_of_both_ends_did() {
+        let sending = |latencies_us, sender_extra_bytes| Sample {
+            transfer: Some(Transfer {
+                sender_resident_before_bytes: 100 << 20,
+                sender_extra_bytes,
+                receiver_peak_bytes: 50 << 20,
+                receiver_resident_bytes: 25 << 20,
+            }),
+            ..sample(latencies_us, 10)
+        };
+        let peer = sending(vec![1_000_000, 4_000_000], 80 << 20);
+        let own = sending(vec![500_000, 1_000_000], 20 << 20);
+        let outcome = Outcome {
+            measure: Measure::Duration,
+            ..outcome(&[("etcd 3", vec![peer]), ("portunus 0", vec![own])])
+        };
+        let table = outcome.table();
+        let expected = "\
+reads
+                   time, median      worst    CPU/get     memory  sender before  sender extra  receiver peak  receiver after
+  etcd 3                 1.00 s     4.00 s    5.00 ms      3 MiB        100 MiB        80 MiB         50 MiB          25 MiB
+  portunus 0          500.00 ms     1.00 s    5.00 ms      3 MiB        100 MiB        20 MiB         50 MiB          25 MiB
+  portunus / etcd         0.50x      0.25x      1.00x      1.00x          1.00x         0.25x          1.00x           1.00x
+    over rounds       0.50-0.50  0.25-0.25  1.00-1.00  1.00-1.00      1.00-1.00     0.25-0.25      1.00-1.00       1.00-1.00
 ";
         assert_eq!(table, expected, "{table}");
     }

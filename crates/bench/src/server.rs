@@ -1,13 +1,15 @@
 //! One server process, Portunus or etcd, started with the same flags.
 //!
-//! A single member with a fresh data directory on free loopback ports. It never outlives
-//! its value: what is not stopped is killed.
+//! A member of a [`Cluster`](crate::cluster::Cluster), with a fresh data directory on free
+//! loopback ports. It never outlives its value: what is not stopped is killed, and its data
+//! goes with it.
 
 use std::fs::{self, File};
 use std::io;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -25,6 +27,17 @@ const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Lines of a server's log that an error shows.
 const LOG_LINES_SHOWN: usize = 5;
+
+/// Ports below those that the system gives to whoever connects: a member that is down for a
+/// while must find its ports free.
+const PORT_FIRST: u16 = 20_000;
+const PORTS: u16 = 12_000;
+
+/// etcd's defaults, given to both so that they are the same.
+const HEARTBEAT_MS: &str = "100";
+const ELECTION_MS: &str = "1000";
+/// No load comes near it.
+const QUOTA_BYTES: &str = "8589934592";
 
 /// Which binary, and what it calls itself.
 #[derive(Debug, Clone)]
@@ -44,14 +57,33 @@ pub enum Ending {
     Killed,
 }
 
+/// Where a member lives.
+#[derive(Debug)]
+pub struct Place {
+    name: String,
+    data: TempDir,
+    client_port: u16,
+    peer_port: u16,
+}
+
+/// What a member is told about its cluster.
+#[derive(Debug, Clone)]
+pub struct Founding {
+    /// All members, as `--initial-cluster` wants them.
+    pub initial_cluster: String,
+    /// Whether the others run already.
+    pub is_joining: bool,
+    /// Flags beside those that every member gets.
+    pub flags: &'static [&'static str],
+}
+
 /// A running server.
 #[derive(Debug)]
 pub struct Server {
     process: Child,
     program: Program,
-    data: TempDir,
-    client_port: u16,
-    peer_port: u16,
+    place: Place,
+    founding: Founding,
 }
 
 /// A server that cannot be measured.
@@ -111,41 +143,59 @@ fn version_in(text: &str) -> String {
         .to_owned()
 }
 
+impl Place {
+    /// An empty directory and two ports that were free a moment ago.
+    pub fn new(name: &str) -> Result<Place, ServerError> {
+        Ok(Place {
+            name: name.to_owned(),
+            data: TempDir::with_prefix("compare-").map_err(ServerError::Prepare)?,
+            client_port: free_port().map_err(ServerError::Prepare)?,
+            peer_port: free_port().map_err(ServerError::Prepare)?,
+        })
+    }
+
+    /// Where other members reach it.
+    #[must_use]
+    pub fn peer_url(&self) -> String {
+        url(self.peer_port)
+    }
+
+    /// Its part of `--initial-cluster`.
+    #[must_use]
+    pub fn introduction(&self) -> String {
+        format!("{}={}", self.name, self.peer_url())
+    }
+}
+
 impl Server {
-    /// Starts it, empty, and waits until it answers.
-    pub async fn start(program: &Program) -> Result<Server, ServerError> {
-        let data = TempDir::with_prefix("compare-").map_err(ServerError::Prepare)?;
-        let (client_port, peer_port) = free_ports().map_err(ServerError::Prepare)?;
-        let process = spawn(program, data.path(), client_port, peer_port)?;
-        let mut server = Server {
-            process,
+    /// Starts it, and does not wait for anything.
+    pub fn launch(
+        program: &Program,
+        place: Place,
+        founding: Founding,
+    ) -> Result<Server, ServerError> {
+        Ok(Server {
+            process: spawn(program, &place, &founding)?,
             program: program.clone(),
-            data,
-            client_port,
-            peer_port,
-        };
-        server.wait_until_it_answers().await?;
-        Ok(server)
+            place,
+            founding,
+        })
     }
 
     /// Ends it and starts it again on the same data. Returns how long it took from the
     /// start of the new process to its first answer to a linearizable read.
     pub async fn restart(&mut self, ending: Ending) -> Result<Duration, ServerError> {
         self.end(ending).await?;
-        let started = Instant::now();
-        self.process = spawn(
-            &self.program,
-            self.data.path(),
-            self.client_port,
-            self.peer_port,
-        )?;
-        self.wait_until_it_answers().await?;
-        Ok(started.elapsed())
+        self.start_again().await
     }
 
-    /// Ends it.
-    pub async fn stop(mut self) -> Result<(), ServerError> {
-        self.end(Ending::Asked).await
+    /// Starts one that has ended, on its data, and returns how long it took to its first
+    /// answer to a linearizable read; by then it has caught up with the others.
+    pub async fn start_again(&mut self) -> Result<Duration, ServerError> {
+        let started = Instant::now();
+        self.process = spawn(&self.program, &self.place, &self.founding)?;
+        self.wait_until_it_answers().await?;
+        Ok(started.elapsed())
     }
 
     /// For the meters.
@@ -157,40 +207,54 @@ impl Server {
     /// Where clients connect, as `host:port`.
     #[must_use]
     pub fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.client_port)
+        format!("127.0.0.1:{}", self.place.client_port)
     }
 
-    /// What it calls itself.
+    /// Where other members reach it, and its part of `--initial-cluster`.
     #[must_use]
-    pub fn label(&self) -> &str {
-        &self.program.label
+    pub fn place(&self) -> &Place {
+        &self.place
     }
 
-    async fn wait_until_it_answers(&mut self) -> Result<(), ServerError> {
+    /// Waits until it answers a linearizable read, which takes a leader.
+    pub async fn wait_until_it_answers(&mut self) -> Result<(), ServerError> {
         let deadline = Instant::now() + START_TIME_MAX;
         loop {
-            if let Ok(Some(status)) = self.process.try_wait() {
-                return Err(ServerError::Ended {
-                    label: self.program.label.clone(),
-                    status: status.to_string(),
-                    log: self.last_log_lines(),
-                });
-            }
+            self.check_it_runs()?;
             if client::is_answering(&self.address()).await {
                 return Ok(());
             }
             if Instant::now() >= deadline {
-                return Err(ServerError::Silent {
-                    label: self.program.label.clone(),
-                    seconds: START_TIME_MAX.as_secs(),
-                    log: self.last_log_lines(),
-                });
+                return Err(self.silent(START_TIME_MAX));
             }
             tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
-    async fn end(&mut self, ending: Ending) -> Result<(), ServerError> {
+    /// An error if the process has ended.
+    pub fn check_it_runs(&mut self) -> Result<(), ServerError> {
+        match self.process.try_wait() {
+            Ok(Some(status)) => Err(ServerError::Ended {
+                label: self.program.label.clone(),
+                status: status.to_string(),
+                log: self.last_log_lines(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The error of one that was waited for in vain.
+    #[must_use]
+    pub fn silent(&self, waited: Duration) -> ServerError {
+        ServerError::Silent {
+            label: self.program.label.clone(),
+            seconds: waited.as_secs(),
+            log: self.last_log_lines(),
+        }
+    }
+
+    /// Ends it; returns when there is no such process any more.
+    pub async fn end(&mut self, ending: Ending) -> Result<(), ServerError> {
         let failed = |source: io::Error| ServerError::Stop {
             label: self.program.label.clone(),
             source,
@@ -205,7 +269,10 @@ impl Server {
                 }
                 tokio::time::sleep(POLL_INTERVAL).await;
             }
-            eprintln!("!! {} did not stop when asked; killing it", self.label());
+            eprintln!(
+                "!! {} did not stop when asked; killing it",
+                self.program.label
+            );
         }
         self.process
             .kill()
@@ -215,7 +282,7 @@ impl Server {
     }
 
     fn last_log_lines(&self) -> String {
-        let log = fs::read_to_string(log_path(self.data.path())).unwrap_or_default();
+        let log = fs::read_to_string(log_path(self.place.data.path())).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(LOG_LINES_SHOWN)..].join("\n")
     }
@@ -229,30 +296,35 @@ impl Drop for Server {
     }
 }
 
-fn spawn(
-    program: &Program,
-    data: &Path,
-    client_port: u16,
-    peer_port: u16,
-) -> Result<Child, ServerError> {
+fn spawn(program: &Program, place: &Place, founding: &Founding) -> Result<Child, ServerError> {
+    let data = place.data.path();
     let log = File::options()
         .create(true)
         .append(true)
         .open(log_path(data))
         .map_err(ServerError::Prepare)?;
-    let (client_url, peer_url) = (url(client_port), url(peer_port));
+    let (client_url, peer_url) = (url(place.client_port), place.peer_url());
     let data_dir = data.join("member");
+    let state = if founding.is_joining {
+        "existing"
+    } else {
+        "new"
+    };
     Command::new(&program.path)
-        .args(["--name", "bench"])
+        .args(["--name", &place.name])
         .arg("--data-dir")
         .arg(&data_dir)
         .args(["--listen-client-urls", &client_url])
         .args(["--advertise-client-urls", &client_url])
         .args(["--listen-peer-urls", &peer_url])
         .args(["--initial-advertise-peer-urls", &peer_url])
-        .args(["--initial-cluster", &format!("bench={peer_url}")])
-        .args(["--quota-backend-bytes", "8589934592"])
+        .args(["--initial-cluster", &founding.initial_cluster])
+        .args(["--initial-cluster-state", state])
+        .args(["--heartbeat-interval", HEARTBEAT_MS])
+        .args(["--election-timeout", ELECTION_MS])
+        .args(["--quota-backend-bytes", QUOTA_BYTES])
         .args(["--log-level", "error"])
+        .args(founding.flags)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log)
@@ -271,11 +343,23 @@ fn url(port: u16) -> String {
     format!("http://127.0.0.1:{port}")
 }
 
-/// Two ports that were free a moment ago. Both are held until both are known.
-fn free_ports() -> io::Result<(u16, u16)> {
-    let client = TcpListener::bind("127.0.0.1:0")?;
-    let peer = TcpListener::bind("127.0.0.1:0")?;
-    Ok((client.local_addr()?.port(), peer.local_addr()?.port()))
+/// A port that was free a moment ago, and that this process was not given before.
+fn free_port() -> io::Result<u16> {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Programs that run at the same time begin at different ports.
+    let start = (std::process::id() % u32::from(PORTS)) as u16;
+    let mut refused = io::Error::from(io::ErrorKind::AddrInUse);
+    for _ in 0..PORTS {
+        let offset = start
+            .wrapping_mul(7)
+            .wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = PORT_FIRST + offset % PORTS;
+        match TcpListener::bind(("127.0.0.1", port)) {
+            Ok(_) => return Ok(port),
+            Err(error) => refused = error,
+        }
+    }
+    Err(refused)
 }
 
 #[cfg(test)]
@@ -295,8 +379,29 @@ mod tests {
             path: "/bin/false".into(),
             label: "false".to_owned(),
         };
-        let error = Server::start(&program).await.unwrap_err();
+        let place = Place::new("m0").unwrap();
+        let founding = Founding {
+            initial_cluster: place.introduction(),
+            is_joining: false,
+            flags: &[],
+        };
+        let mut server = Server::launch(&program, place, founding).unwrap();
+        let error = server.wait_until_it_answers().await.unwrap_err();
         assert!(error.to_string().contains("exit status: 1"), "{error}");
+    }
+
+    #[test]
+    fn no_two_places_share_a_port_or_a_directory() {
+        let (one, other) = (Place::new("m0").unwrap(), Place::new("m1").unwrap());
+        let ports = [
+            one.client_port,
+            one.peer_port,
+            other.client_port,
+            other.peer_port,
+        ];
+        let unique: std::collections::BTreeSet<u16> = ports.into_iter().collect();
+        assert_eq!(unique.len(), ports.len());
+        assert_ne!(one.data.path(), other.data.path());
     }
 
     #[test]

@@ -19,6 +19,9 @@ pub enum UsageError {
     /// The process has ended, most likely.
     #[error("cannot read {path}: did the server end?")]
     Read { path: String, source: io::Error },
+    /// A kernel that does not let its meters be reset.
+    #[error("cannot reset the peak of memory with {path}: is this Linux, and the process ours?")]
+    ForgetPeak { path: String, source: io::Error },
     /// A kernel that writes it differently.
     #[error("{path} has no {what}")]
     Format { path: String, what: &'static str },
@@ -41,8 +44,13 @@ pub fn cpu_time(process_id: u32) -> Result<Duration, UsageError> {
     Ok(Duration::from_micros(ticks * 1_000_000 / ticks_per_second))
 }
 
-/// Memory of a process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// CPU time of several processes together.
+pub fn cpu_time_of_all(process_ids: &[u32]) -> Result<Duration, UsageError> {
+    process_ids.iter().copied().map(cpu_time).sum()
+}
+
+/// Memory of a process, or of several together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Memory {
     /// Resident now.
     pub resident_bytes: u64,
@@ -67,6 +75,27 @@ pub fn memory(process_id: u32) -> Result<Memory, UsageError> {
         peak_bytes: bytes_of("VmHWM:")?,
     })
 }
+
+/// Memory of several processes together; the sum of their peaks, which need not have been at
+/// the same time.
+pub fn memory_of_all(process_ids: &[u32]) -> Result<Memory, UsageError> {
+    let mut all = Memory::default();
+    for process_id in process_ids {
+        let one = memory(*process_id)?;
+        all.resident_bytes += one.resident_bytes;
+        all.peak_bytes += one.peak_bytes;
+    }
+    Ok(all)
+}
+
+/// Makes the peak of a process what is resident now, so that the next peak can be seen.
+pub fn forget_peak(process_id: u32) -> Result<(), UsageError> {
+    let path = format!("/proc/{process_id}/clear_refs");
+    fs::write(&path, FORGET_PEAK).map_err(|source| UsageError::ForgetPeak { path, source })
+}
+
+/// What the kernel wants to be told for that; see proc(5).
+const FORGET_PEAK: &str = "5";
 
 /// What was written so far to the disk that servers keep their data on, by its own count.
 ///
@@ -137,6 +166,27 @@ mod tests {
         let stat = " 2846224 85083 82853954 4762865 4080957 454192 933079008 2322160 0 866364\n";
         assert_eq!(sectors_written(stat), Some(933_079_008));
         assert_eq!(sectors_written("1 2 3"), None);
+    }
+
+    #[test]
+    fn a_peak_that_was_forgotten_is_at_most_what_came_later() {
+        let own = std::process::id();
+        let large = vec![1_u8; 64 << 20];
+        std::hint::black_box(&large);
+        let high = memory(own).unwrap();
+        assert!(high.peak_bytes >= 64 << 20);
+        drop(large);
+        forget_peak(own).unwrap();
+        assert!(memory(own).unwrap().peak_bytes < high.peak_bytes);
+    }
+
+    #[test]
+    fn several_processes_are_added_up() {
+        let own = std::process::id();
+        assert!(memory_of_all(&[own, own]).unwrap().resident_bytes > 0);
+        assert_eq!(memory_of_all(&[]).unwrap(), Memory::default());
+        assert!(cpu_time_of_all(&[own, own]).unwrap() >= cpu_time_of_all(&[own]).unwrap());
+        assert!(cpu_time_of_all(&[own, u32::MAX]).is_err());
     }
 
     #[test]

@@ -46,7 +46,7 @@ impl Default for Window {
 pub struct Spent {
     /// By the wall clock.
     pub elapsed: Duration,
-    /// CPU time of the server.
+    /// CPU time of the server, or of all members.
     pub server_cpu: Duration,
     /// CPU time of this process, which competes for the same cores.
     pub client_cpu: Duration,
@@ -115,18 +115,22 @@ impl Window {
     }
 
     /// Opens and closes the window, and reads the meters at both ends.
-    pub async fn pass(&self, pace: Pace, server_process_id: u32) -> Result<Spent, UsageError> {
-        let measured = self.pass_phases(pace, server_process_id).await;
+    pub async fn pass(&self, pace: Pace, server_process_ids: &[u32]) -> Result<Spent, UsageError> {
+        let measured = self.pass_phases(pace, server_process_ids).await;
         // Also after an error, or clients would run for ever.
         self.phase.store(OVER, Ordering::Relaxed);
         self.ended.notify_waiters();
         measured
     }
 
-    async fn pass_phases(&self, pace: Pace, server_process_id: u32) -> Result<Spent, UsageError> {
+    async fn pass_phases(
+        &self,
+        pace: Pace,
+        server_process_ids: &[u32],
+    ) -> Result<Spent, UsageError> {
         let own_process_id = std::process::id();
         tokio::time::sleep(pace.warm_up).await;
-        let server_before = usage::cpu_time(server_process_id)?;
+        let server_before = usage::cpu_time_of_all(server_process_ids)?;
         let client_before = usage::cpu_time(own_process_id)?;
         let written_before = usage::disk_written_bytes();
         let started = Instant::now();
@@ -137,7 +141,7 @@ impl Window {
         let written = usage::disk_written_bytes().zip(written_before);
         Ok(Spent {
             elapsed,
-            server_cpu: usage::cpu_time(server_process_id)?.saturating_sub(server_before),
+            server_cpu: usage::cpu_time_of_all(server_process_ids)?.saturating_sub(server_before),
             client_cpu: usage::cpu_time(own_process_id)?.saturating_sub(client_before),
             disk_written_bytes: written.map(|(after, before)| after.saturating_sub(before)),
         })
@@ -157,7 +161,8 @@ mod tests {
     async fn the_window_opens_and_closes_and_tells_those_who_wait() {
         let window = Window::default();
         assert!(!window.is_measuring() && !window.is_over());
-        let (spent, ()) = tokio::join!(window.pass(PACE, std::process::id()), window.until_over());
+        let own = [std::process::id()];
+        let (spent, ()) = tokio::join!(window.pass(PACE, &own), window.until_over());
         assert!(spent.unwrap().elapsed >= PACE.measured);
         assert!(window.is_over());
         // Whoever comes late does not wait either.
@@ -168,7 +173,7 @@ mod tests {
     async fn a_server_that_is_gone_ends_the_window() {
         let window = Window::default();
         // No process has this id: it is above the kernel's largest.
-        assert!(window.pass(PACE, u32::MAX).await.is_err());
+        assert!(window.pass(PACE, &[u32::MAX]).await.is_err());
         assert!(window.is_over());
     }
 

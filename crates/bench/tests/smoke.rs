@@ -1,13 +1,19 @@
-//! The whole comparison, very shortly: of Portunus alone, and a part of it with etcd.
+//! The whole comparison, very shortly: of Portunus alone, and a part of it with etcd; and of
+//! three members.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
 
 use portunus_peers::{Tool, find_for_test};
 use serde_json::Value;
 
+/// One comparison at a time: a cluster whose members starve elects, and is not comparable.
+static TURN: Mutex<()> = Mutex::new(());
+
 fn compare(args: &[&str]) -> Output {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     Command::new(env!("CARGO_BIN_EXE_compare"))
         .args(args)
         .output()
@@ -122,6 +128,61 @@ fn with_etcd_every_workload_is_a_line_of_json_with_its_ratios() {
         assert_eq!(line["failures"], 0, "{line}");
         assert!(line["op"].is_string() && line["unit"].is_string(), "{line}");
     }
+}
+
+#[test]
+fn three_members_are_put_to_lose_their_leader_and_to_take_in_a_fourth() {
+    const TEST: &str = "three_members_are_put_to_lose_their_leader_and_to_take_in_a_fourth";
+    let Some(portunus) = portunus() else {
+        eprintln!("SKIPPED: no portunus binary; run `cargo build -p portunus-server` first");
+        return;
+    };
+    let etcd = find_for_test(Tool::Etcd, TEST);
+    let output = compare(&[
+        "--members=3",
+        "--smoke",
+        "--only=put-100,leader-change,snapshot-to-new-member",
+        "-w=json",
+        "--portunus",
+        portunus.to_str().unwrap(),
+        "--peer",
+        etcd.as_deref()
+            .unwrap_or(Path::new("/nowhere/etcd"))
+            .to_str()
+            .unwrap(),
+    ]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<Value> = stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let names: Vec<&str> = lines
+        .iter()
+        .map(|line| line["op"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "put-100",
+            "put-100-leader",
+            "leader-change",
+            "snapshot-to-new-member"
+        ]
+    );
+    for line in &lines {
+        assert_eq!(line["failures"], 0, "{line}");
+        assert!(line["portunus"].as_f64().unwrap() > 0.0, "{line}");
+        let is_duration = line["portunus_detail"]["worst_us"].is_number();
+        assert_eq!(is_duration, line["unit"] != "puts/s", "{line}");
+        if etcd.is_some() {
+            assert!(line["ratio"].as_f64().unwrap() > 0.0, "{line}");
+            assert_eq!(line["time_ratio"].is_number(), is_duration, "{line}");
+        }
+    }
+    let snapshot = &lines[3]["portunus_detail"];
+    assert!(snapshot["sender_extra_rss_bytes"].is_number(), "{snapshot}");
 }
 
 #[test]

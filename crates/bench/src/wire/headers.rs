@@ -20,9 +20,13 @@ pub enum Method {
     LeaseGrant,
     /// Renews leases; many messages both ways.
     LeaseKeepAlive,
+    /// Tells who leads.
+    Status,
+    /// Makes a cluster larger.
+    MemberAdd,
 }
 
-const METHODS: usize = 6;
+const METHODS: usize = 8;
 
 impl Method {
     fn path(self) -> &'static str {
@@ -33,6 +37,8 @@ impl Method {
             Method::Watch => "/etcdserverpb.Watch/Watch",
             Method::LeaseGrant => "/etcdserverpb.Lease/LeaseGrant",
             Method::LeaseKeepAlive => "/etcdserverpb.Lease/LeaseKeepAlive",
+            Method::Status => "/etcdserverpb.Maintenance/Status",
+            Method::MemberAdd => "/etcdserverpb.Cluster/MemberAdd",
         }
     }
 

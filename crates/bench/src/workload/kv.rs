@@ -43,7 +43,7 @@ pub(super) async fn run(kind: KvKind, load: &Load<'_>) -> Result<LoadOutcome, Wo
     });
     let connections = load.connect().await?;
     let clients = clients.collect();
-    Ok(closed_loop(connections, clients, load.scale.pace, load.process_id).await?)
+    Ok(closed_loop(connections, clients, load.scale.pace, &load.process_ids).await?)
 }
 
 struct KvRequester {

@@ -28,7 +28,7 @@ pub(super) async fn run(kind: LeaseKind, load: &Load<'_>) -> Result<LoadOutcome,
     });
     let connections = load.connect().await?;
     let clients = clients.collect();
-    Ok(closed_loop(connections, clients, load.scale.pace, load.process_id).await?)
+    Ok(closed_loop(connections, clients, load.scale.pace, &load.process_ids).await?)
 }
 
 /// Renews on one stream, which it keeps.

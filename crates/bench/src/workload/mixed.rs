@@ -45,7 +45,7 @@ pub(super) async fn run(load: &Load<'_>) -> Result<LoadOutcome, WorkloadError> {
     let connections = load.connect().await?;
     let clients = clients.collect();
     let (mut seen, spent) =
-        closed_loop(connections, clients, load.scale.pace, load.process_id).await?;
+        closed_loop(connections, clients, load.scale.pace, &load.process_ids).await?;
     watching.abort();
     if events.load(Ordering::Relaxed) == 0 {
         seen.failed("the watch saw nothing of all that was written");

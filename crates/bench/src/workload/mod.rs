@@ -1,10 +1,13 @@
-//! What is measured: one file per kind of load, and the table of all of them.
+//! What is measured: one file per kind of load, and a table for one member and for three.
 
 mod kv;
+mod leader_change;
 mod lease;
 mod mixed;
+mod new_member;
 mod restart;
 mod table;
+mod three_members;
 mod txn;
 mod watch;
 
@@ -14,11 +17,13 @@ use thiserror::Error;
 
 pub use self::kv::KvKind;
 pub use self::lease::LeaseKind;
-pub use self::table::{ALL, Kind, Workload, groups};
+pub use self::table::{Kind, ONE_MEMBER, Target, Workload, groups};
+pub use self::three_members::THREE_MEMBERS;
 pub use self::txn::TxnKind;
 use crate::client::{self, FillError};
+use crate::cluster::{Cluster, ClusterError};
 use crate::report::Sample;
-use crate::server::{Server, ServerError};
+use crate::server::ServerError;
 use crate::usage::{self, UsageError};
 use crate::window::{Pace, Seen, Spent};
 use crate::wire::{Connection, WireError};
@@ -36,6 +41,10 @@ pub struct Scale {
     pub restart_keys: usize,
     /// Keys of the big store.
     pub big_keys: usize,
+    /// Keys, of 32 000 bytes each, of the store that a new member gets.
+    pub snapshot_keys: usize,
+    /// Leaders that are killed in a round.
+    pub leader_kills: usize,
     /// How long a store that was filled is left alone.
     pub settle: Duration,
     /// No load has more connections.
@@ -57,6 +66,8 @@ impl Scale {
             list_keys: 10_000,
             restart_keys: 100_000,
             big_keys: 1_000_000,
+            snapshot_keys: 31_250,
+            leader_kills: 8,
             settle: Duration::from_secs(5),
             connections_max: usize::MAX,
             clients_max: usize::MAX,
@@ -75,6 +86,8 @@ impl Scale {
             list_keys: 600,
             restart_keys: 1000,
             big_keys: 5000,
+            snapshot_keys: 500,
+            leader_kills: 1,
             settle: Duration::from_millis(100),
             connections_max: 5,
             clients_max: 20,
@@ -84,8 +97,12 @@ impl Scale {
 
 /// A load on a server that runs.
 struct Load<'a> {
+    /// The server, or the leader: where stores are filled.
     address: String,
-    process_id: u32,
+    /// Where the clients of the load connect.
+    addresses: Vec<String>,
+    /// Of all members.
+    process_ids: Vec<u32>,
     connections: usize,
     clients: usize,
     scale: &'a Scale,
@@ -93,7 +110,7 @@ struct Load<'a> {
 
 impl Load<'_> {
     async fn connect(&self) -> Result<Vec<Connection>, WireError> {
-        client::connect(&self.address, self.connections).await
+        client::connect(&self.addresses, self.connections).await
     }
 }
 
@@ -107,6 +124,9 @@ pub enum WorkloadError {
     /// The server would not start, restart or stop.
     #[error("the server failed")]
     Server(#[from] ServerError),
+    /// A cluster that is none.
+    #[error("the cluster failed")]
+    Cluster(#[from] ClusterError),
     /// A connection was refused, or broke before it was measured.
     #[error("no connection to the server")]
     Wire(#[from] WireError),
@@ -122,6 +142,15 @@ pub enum WorkloadError {
     /// A put whose event was to be measured.
     #[error("the server refused the put that watches wait for")]
     PutRefused,
+    /// A cluster that did not come back.
+    #[error("no put was acknowledged within {seconds} s after the leader was killed")]
+    NoLeaderAgain {
+        /// How long was waited.
+        seconds: u64,
+    },
+    /// Load that was refused before anything was killed.
+    #[error("no put was acknowledged while all members ran")]
+    NoPuts,
     /// Events that never came.
     #[error("{missing} of {expected} watch events did not arrive within {seconds} s")]
     EventsMissing {
@@ -135,31 +164,52 @@ pub enum WorkloadError {
 }
 
 impl Workload {
-    /// Runs it once against a server that was started for it, or that the workload before
+    /// Runs it once against a cluster that was started for it, or that the workload before
     /// it in its group has left.
-    pub async fn run(&self, server: &mut Server, scale: &Scale) -> Result<Sample, WorkloadError> {
-        let load = Load {
-            address: server.address(),
-            process_id: server.process_id(),
-            connections: self.connections.min(scale.connections_max),
-            clients: self.clients.min(scale.clients_max),
-            scale,
-        };
+    pub async fn run(&self, cluster: &mut Cluster, scale: &Scale) -> Result<Sample, WorkloadError> {
+        let (leader, term) = cluster.leader().await?;
+        let load = self.load(cluster, leader, scale);
         let (seen, spent) = match self.kind {
             Kind::Kv(kind) => kv::run(kind, &load).await?,
             Kind::Txn(kind) => txn::run(kind, &load).await?,
             Kind::Mixed => mixed::run(&load).await?,
             Kind::Watch => watch::run(&load).await?,
             Kind::Lease(kind) => lease::run(kind, &load).await?,
-            Kind::Load => return restart::load(server, scale.restart_keys, scale.settle).await,
-            Kind::LoadBig => return restart::load(server, scale.big_keys, scale.settle).await,
-            Kind::Restart(ending) => return restart::restart(server, ending).await,
+            Kind::Load => {
+                return restart::load(cluster.first(), scale.restart_keys, scale.settle).await;
+            }
+            Kind::LoadBig => {
+                return restart::load(cluster.first(), scale.big_keys, scale.settle).await;
+            }
+            Kind::Restart(ending) => return restart::restart(cluster.first(), ending).await,
+            Kind::LeaderChange => return leader_change::run(cluster, scale).await,
+            Kind::NewMember => return new_member::run(cluster, scale).await,
         };
-        sample_of(server, seen, spent)
+        let (_, term_afterwards) = cluster.leader().await?;
+        if term_afterwards != term {
+            eprintln!("!! there was an election while it was measured: the machine is too busy");
+        }
+        sample_of(&load.process_ids, seen, spent)
+    }
+
+    fn load<'a>(&self, cluster: &Cluster, leader: usize, scale: &'a Scale) -> Load<'a> {
+        let mut addresses = cluster.addresses();
+        addresses.rotate_left(leader);
+        if self.target == Target::Leader {
+            addresses.truncate(1);
+        }
+        Load {
+            address: cluster.servers[leader].address(),
+            addresses,
+            process_ids: cluster.process_ids(),
+            connections: self.connections.min(scale.connections_max),
+            clients: self.clients.min(scale.clients_max),
+            scale,
+        }
     }
 }
 
-fn sample_of(server: &Server, seen: Seen, spent: Spent) -> Result<Sample, WorkloadError> {
-    let memory = usage::memory(server.process_id())?;
+fn sample_of(process_ids: &[u32], seen: Seen, spent: Spent) -> Result<Sample, WorkloadError> {
+    let memory = usage::memory_of_all(process_ids)?;
     Ok(Sample::of(seen, spent, memory))
 }

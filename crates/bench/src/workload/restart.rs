@@ -38,7 +38,7 @@ pub(super) async fn load(
         bulk_operations: keys as u64,
         ..Seen::default()
     };
-    sample_of(server, seen, spent)
+    sample_of(&[server.process_id()], seen, spent)
 }
 
 /// Ends the server and starts it again.
@@ -59,5 +59,5 @@ pub(super) async fn restart(server: &mut Server, ending: Ending) -> Result<Sampl
         latencies_us: vec![micros(took)],
         ..Seen::default()
     };
-    sample_of(server, seen, spent)
+    sample_of(&[server.process_id()], seen, spent)
 }

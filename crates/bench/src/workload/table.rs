@@ -1,6 +1,7 @@
-//! The table of all workloads.
+//! What a workload is, and the table of those for one member.
 
 use super::{KvKind, LeaseKind, TxnKind};
+use crate::report::Measure;
 use crate::server::Ending;
 
 /// What the clients do.
@@ -22,6 +23,19 @@ pub enum Kind {
     LoadBig,
     /// Starting on existing data.
     Restart(Ending),
+    /// Killing leaders.
+    LeaderChange,
+    /// A member that gets everything as a snapshot.
+    NewMember,
+}
+
+/// Which members the clients of a load ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// All alike: connections go to one after the other, the first to the leader.
+    Everybody,
+    /// The leader only.
+    Leader,
 }
 
 /// One row of the table.
@@ -39,13 +53,20 @@ pub struct Workload {
     pub connections: usize,
     /// Clients, each with one request under way; of a watch workload, watches.
     pub clients: usize,
+    /// Whom they ask.
+    pub target: Target,
+    /// What its table shows.
+    pub measure: Measure,
+    /// What the server is told beside what every server is told. Of a group, those of its
+    /// first workload are taken.
+    pub server_flags: &'static [&'static str],
     /// Whether it goes on with the server and the data of the one before it.
     pub is_continuation: bool,
     /// Whether it takes so long that one round is enough when there is little time.
     pub is_long: bool,
 }
 
-const fn workload(
+pub(super) const fn workload(
     name: &'static str,
     title: &'static str,
     unit: &'static str,
@@ -60,6 +81,9 @@ const fn workload(
         kind,
         connections,
         clients,
+        target: Target::Everybody,
+        measure: Measure::Rate,
+        server_flags: &[],
         is_continuation: false,
         is_long: false,
     }
@@ -76,15 +100,15 @@ const fn restart(name: &'static str, title: &'static str, ending: Ending) -> Wor
     }
 }
 
-const fn long(workload: Workload) -> Workload {
+pub(super) const fn long(workload: Workload) -> Workload {
     Workload {
         is_long: true,
         ..workload
     }
 }
 
-/// All of them, in the order in which they run.
-pub const ALL: &[Workload] = &[
+/// Those for one member, in the order in which they run.
+pub const ONE_MEMBER: &[Workload] = &[
     workload(
         "put-1",
         "put, 1 connection, 1 client",
@@ -265,7 +289,9 @@ mod tests {
     use super::*;
 
     fn meant_by(word: &str) -> Vec<&'static str> {
-        let meant = ALL.iter().filter(|workload| workload.is_meant_by(word));
+        let meant = ONE_MEMBER
+            .iter()
+            .filter(|workload| workload.is_meant_by(word));
         meant.map(|workload| workload.name).collect()
     }
 
@@ -279,15 +305,16 @@ mod tests {
 
     #[test]
     fn names_are_unique() {
-        let names: std::collections::BTreeSet<_> = ALL.iter().map(|load| load.name).collect();
-        assert_eq!(names.len(), ALL.len());
+        let names: std::collections::BTreeSet<_> =
+            ONE_MEMBER.iter().map(|load| load.name).collect();
+        assert_eq!(names.len(), ONE_MEMBER.len());
     }
 
     #[test]
     fn a_group_is_a_workload_with_all_that_go_on_with_its_server() {
-        let big = groups(ALL).last().unwrap_or_default();
+        let big = groups(ONE_MEMBER).last().unwrap_or_default();
         let names: Vec<&str> = big.iter().map(|workload| workload.name).collect();
         assert_eq!(names, ["big-load", "big-killed", "big-asked"]);
-        assert!(groups(ALL).all(|group| !group[0].is_continuation));
+        assert!(groups(ONE_MEMBER).all(|group| !group[0].is_continuation));
     }
 }

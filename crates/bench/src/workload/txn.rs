@@ -33,18 +33,18 @@ pub enum TxnKind {
 pub(super) async fn run(kind: TxnKind, load: &Load<'_>) -> Result<LoadOutcome, WorkloadError> {
     client::fill(&load.address, load.scale.hot_keys, VALUE_BYTES).await?;
     let connections = load.connect().await?;
-    let (pace, process_id) = (load.scale.pace, load.process_id);
+    let (pace, process_ids) = (load.scale.pace, &load.process_ids);
     let numbers = 0..load.clients;
     Ok(match kind {
         TxnKind::Create => {
             let clients = numbers.map(|number| Creator {
                 next_key: KEYS_PER_CLIENT * (number + 1),
             });
-            closed_loop(connections, clients.collect(), pace, process_id).await?
+            closed_loop(connections, clients.collect(), pace, process_ids).await?
         }
         TxnKind::Update => {
             let clients = numbers.map(Updater::of_client);
-            closed_loop(connections, clients.collect(), pace, process_id).await?
+            closed_loop(connections, clients.collect(), pace, process_ids).await?
         }
         TxnKind::Delete => {
             let clients = numbers.map(|number| Deleter {
@@ -53,7 +53,7 @@ pub(super) async fn run(kind: TxnKind, load: &Load<'_>) -> Result<LoadOutcome, W
                 revision: 0,
                 is_making: false,
             });
-            closed_loop(connections, clients.collect(), pace, process_id).await?
+            closed_loop(connections, clients.collect(), pace, process_ids).await?
         }
     })
 }

@@ -41,7 +41,7 @@ pub(super) async fn run(load: &Load<'_>) -> Result<LoadOutcome, WorkloadError> {
     }
     let writer = Connection::open(&load.address).await?;
     let writing = write(writer, watches as u64, &fan_out);
-    let passing = fan_out.window.pass(load.scale.pace, load.process_id);
+    let passing = fan_out.window.pass(load.scale.pace, &load.process_ids);
     let (written, spent) = tokio::join!(writing, passing);
     written?;
     readers.shutdown().await;

@@ -1,0 +1,185 @@
+//! How long a cluster takes no writes after its leader is gone.
+//!
+//! Every member gets a put every few milliseconds, whether or not earlier ones are answered:
+//! one that was under way to the old leader is lost, and its client would learn that only
+//! after a timeout. The leader is killed; what counts is the first put that was sent when its
+//! process was gone and that another member acknowledges. Then the killed member is started
+//! again and catches up, and the next leader is killed.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use prost::Message;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+
+use super::{Scale, WorkloadError, sample_of};
+use crate::client::{self, VALUE_BYTES, put_of};
+use crate::cluster::Cluster;
+use crate::report::Sample;
+use crate::server::Ending;
+use crate::usage;
+use crate::window::{Seen, Spent, micros};
+use crate::wire::{Connection, Event, Method, StreamId, WireError};
+
+/// Between two puts to a member: the step in which time is seen here.
+const PUT_INTERVAL: Duration = Duration::from_millis(5);
+/// The load runs for so long before the leader is killed.
+const CALM: Duration = Duration::from_secs(1);
+/// A cluster that takes no put for so long is broken.
+const CHANGE_TIME_MAX: Duration = Duration::from_secs(60);
+
+pub(super) async fn run(cluster: &mut Cluster, scale: &Scale) -> Result<Sample, WorkloadError> {
+    let (leader, _) = cluster.leader().await?;
+    client::fill(
+        &cluster.servers[leader].address(),
+        scale.hot_keys,
+        VALUE_BYTES,
+    )
+    .await?;
+    let client_before = usage::cpu_time(std::process::id())?;
+    let mut seen = Seen::default();
+    let (mut elapsed, mut server_cpu) = (Duration::ZERO, Duration::ZERO);
+    for _ in 0..scale.leader_kills {
+        let change = change_leader(cluster, scale.hot_keys).await?;
+        seen.latencies_us.push(micros(change.took));
+        elapsed += change.took;
+        server_cpu += change.survivors_cpu;
+    }
+    let client_cpu = usage::cpu_time(std::process::id())?.saturating_sub(client_before);
+    let spent = Spent {
+        elapsed,
+        server_cpu,
+        client_cpu,
+        disk_written_bytes: None,
+    };
+    sample_of(&cluster.process_ids(), seen, spent)
+}
+
+/// One change of leadership.
+struct Change {
+    /// From the kill to the acknowledgement.
+    took: Duration,
+    /// CPU time of the others meanwhile.
+    survivors_cpu: Duration,
+}
+
+async fn change_leader(cluster: &mut Cluster, keys: usize) -> Result<Change, WorkloadError> {
+    let (leader, _) = cluster.leader().await?;
+    let mut puts = SteadyPuts::start(&cluster.addresses(), keys);
+    tokio::time::sleep(CALM).await;
+    if !puts.take_acknowledged() {
+        return Err(WorkloadError::NoPuts);
+    }
+    let mut survivors = cluster.process_ids();
+    survivors.swap_remove(leader);
+    let cpu_before = usage::cpu_time_of_all(&survivors)?;
+    let killed_at = Instant::now();
+    cluster.servers[leader].end(Ending::Killed).await?;
+    let gone_at = Instant::now();
+    let acknowledged = puts.acknowledged_of_those_sent_after(gone_at);
+    let acknowledged_at = tokio::time::timeout(CHANGE_TIME_MAX, acknowledged)
+        .await
+        .ok()
+        .flatten()
+        .ok_or(WorkloadError::NoLeaderAgain {
+            seconds: CHANGE_TIME_MAX.as_secs(),
+        })?;
+    let change = Change {
+        took: acknowledged_at.saturating_duration_since(killed_at),
+        survivors_cpu: usage::cpu_time_of_all(&survivors)?.saturating_sub(cpu_before),
+    };
+    drop(puts);
+    cluster.servers[leader].start_again().await?;
+    Ok(change)
+}
+
+/// When a put was sent and when it was acknowledged.
+struct Acknowledged {
+    sent_at: Instant,
+    at: Instant,
+}
+
+/// Puts to every member, until it is dropped.
+struct SteadyPuts {
+    acknowledged: mpsc::UnboundedReceiver<Acknowledged>,
+    /// Ended with this.
+    _tasks: JoinSet<()>,
+}
+
+impl SteadyPuts {
+    fn start(addresses: &[String], keys: usize) -> SteadyPuts {
+        let (sender, acknowledged) = mpsc::unbounded_channel();
+        let mut tasks = JoinSet::new();
+        for (member, address) in addresses.iter().cloned().enumerate() {
+            let sender = sender.clone();
+            tasks.spawn(async move {
+                // The one to the member that is killed breaks, as it must; if another does,
+                // its puts are missed.
+                let _ = put_steadily(&address, member, keys, &sender).await;
+            });
+        }
+        SteadyPuts {
+            acknowledged,
+            _tasks: tasks,
+        }
+    }
+
+    /// Forgets what was acknowledged so far; false if nothing was.
+    fn take_acknowledged(&mut self) -> bool {
+        let mut count = 0;
+        while self.acknowledged.try_recv().is_ok() {
+            count += 1;
+        }
+        count > 0
+    }
+
+    /// When the first put was acknowledged that was sent after this moment; nothing if all
+    /// connections are gone.
+    async fn acknowledged_of_those_sent_after(&mut self, moment: Instant) -> Option<Instant> {
+        loop {
+            let acknowledged = self.acknowledged.recv().await?;
+            if acknowledged.sent_at > moment {
+                return Some(acknowledged.at);
+            }
+        }
+    }
+}
+
+async fn put_steadily(
+    address: &str,
+    member: usize,
+    keys: usize,
+    acknowledged: &mpsc::UnboundedSender<Acknowledged>,
+) -> Result<(), WireError> {
+    let mut connection = Connection::open(address).await?;
+    let mut numbers = client::Numbers::of_client(member);
+    let mut under_way: HashMap<StreamId, Instant> = HashMap::new();
+    let mut ticks = tokio::time::interval(PUT_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            received = connection.receive() => received?,
+            _ = ticks.tick() => {
+                let put = put_of(numbers.below(keys)).encode_to_vec();
+                let stream = connection.request(Method::Put, &put);
+                under_way.insert(stream, Instant::now());
+            }
+        }
+        connection.flush().await?;
+        while let Some(event) = connection.next_event() {
+            let (Event::Message(stream, _) | Event::End(stream)) = &event;
+            let Some(sent_at) = under_way.remove(stream) else {
+                continue;
+            };
+            // An end without a message before it is a refusal.
+            if matches!(event, Event::Message(..)) {
+                let at = Instant::now();
+                if acknowledged.send(Acknowledged { sent_at, at }).is_err() {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
