@@ -193,12 +193,9 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         tracing::warn!("{warning}");
     }
     let decides = gates.enabled(ClusterFeatureGate);
-    check_mechanism(
-        decides || config.cluster_feature_gates.is_empty(),
-        false,
-        &[],
-    )
-    .map_err(|_| StartError::MechanismOff)?;
+    if !decides && !config.cluster_feature_gates.is_empty() {
+        return Err(StartError::MechanismOff);
+    }
     // Below the version that has cluster features nobody's word means anything, also that
     // of a member that could not take it back yet.
     let has_params = |version| version >= specs.since();

@@ -1,0 +1,259 @@
+//! Feature gates of one member as its operators and their programs see them: over HTTP, in
+//! metrics, in the data, and under emulated versions.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use common::gates::{MECHANISM, requiring, wants};
+use common::requests::{get, put};
+use common::{HttpAnswer, Server, data_dir, http_at, launch};
+use portunus_proto::FILE_DESCRIPTOR_SET;
+use portunus_proto::etcdserverpb::{
+    FeatureGateStatusRequest, LeaseGrantRequest, RangeRequest, SnapshotRequest,
+};
+use portunus_proto::membershippb::ClusterParams;
+use prost::Message;
+use tokio_stream::StreamExt;
+use tonic::Code;
+
+fn json(answer: &HttpAnswer) -> serde_json::Value {
+    serde_json::from_str(&answer.body).unwrap_or_else(|_| panic!("{answer:?}"))
+}
+
+async fn until_on(server: &Server, feature: &str) {
+    let path = format!("/featuregate?feature={feature}");
+    common::cluster::eventually("the feature is on", async || {
+        (server.get(&path).body == "true").then_some(())
+    })
+    .await;
+}
+
+/// Proves: S1-9, S1-A2, S0-42
+#[tokio::test]
+async fn gates_are_told_over_plain_http() {
+    let (_guard, dir) = data_dir();
+    let server = Server::start(&dir, &[MECHANISM, &wants("ApplyTag=true")]);
+    until_on(&server, "ApplyTag").await;
+    for (query, body) in [
+        ("?feature=LeaseCheckpoint", "false"),
+        ("?feature=NoSuchFeature", "false"),
+        ("?feature=FastLeaseKeepAlive", "false"),
+        ("?feature=FastLeaseKeepAlive&isServerFeature=true", "true"),
+        ("?isServerFeature=false&feature=ApplyTag", "true"),
+        ("?feature=ApplyTag&isServerFeature=true", "false"),
+    ] {
+        let answer = server.get(&format!("/featuregate{query}"));
+        assert_eq!((answer.status, answer.body.as_str()), (200, body), "{query}");
+    }
+    let all = json(&server.get("/featuregate"));
+    assert_eq!(all["ApplyTag"], true);
+    assert_eq!(all["LogCompression"], false);
+    assert!(all.get("FastLeaseKeepAlive").is_none());
+    let own = json(&server.get("/featuregate?isServerFeature=true"));
+    assert_eq!(own["ClusterFeatureGate"], true);
+    let bad = server.get("/featuregate?isServerFeature=perhaps");
+    assert_eq!(bad.status, 400);
+    assert_eq!(server.get("/featuregate?feature=").status, 400);
+    assert_eq!(server.http("POST", "/featuregate").status, 405);
+
+    let post = |body: &str| {
+        let path = "/v3/maintenance/featuregate";
+        http_at(server.address, "POST", path, &[], body.as_bytes())
+    };
+    let answer = json(&post(r#"{"features":["ApplyTag","LeaseCheckpoint"]}"#));
+    assert_eq!(
+        answer["features"],
+        serde_json::json!([{"name":"ApplyTag","enabled":true},{"name":"LeaseCheckpoint"}])
+    );
+    assert!(answer["header"]["cluster_id"].is_string());
+    assert!(answer.get("isServerFeature").is_none());
+    let enabled = json(&post(""));
+    assert_eq!(enabled["features"].as_array().unwrap().len(), 1);
+    for spelling in ["isServerFeature", "is_server_feature"] {
+        let answer = json(&post(&format!(r#"{{"{spelling}":true,"allKnown":true}}"#)));
+        assert_eq!(answer["isServerFeature"], true);
+        let details = answer["details"].as_array().unwrap();
+        let gate = details.iter().find(|it| it["name"] == "ClusterFeatureGate");
+        assert_eq!(gate.unwrap()["source"], "flag", "{answer}");
+    }
+    let unknown = json(&post(r#"{"features":["Nope"],"allKnown":true}"#));
+    assert_eq!(unknown["details"][0]["source"], "unknown");
+    assert_eq!(post("{").status, 400);
+    assert_eq!(post(r#"{"features":[""]}"#).status, 400);
+}
+
+/// Whatever an endpoint can do with gates, it cannot change one.
+/// Proves: S0-6
+#[test]
+fn no_method_changes_a_gate() {
+    let files = prost_types::FileDescriptorSet::decode(FILE_DESCRIPTOR_SET).unwrap();
+    let services = files.file.iter().flat_map(|file| &file.service);
+    let methods: Vec<(&str, bool)> = services
+        .flat_map(|service| &service.method)
+        .filter(|method| {
+            let input = method.input_type();
+            let about = |text: &str| text.contains("Gate") || text.contains("Feature");
+            about(method.name()) || about(input) || input.starts_with(".portunuspb")
+        })
+        .map(|method| (method.name(), method.client_streaming()))
+        .collect();
+    let reading = [("FeatureGateStatus", false), ("History", false), ("Watch", false)];
+    assert_eq!(methods, reading);
+}
+
+/// Series follow the values, disabled features are 0, and nothing is left of a proposal that
+/// was taken back.
+/// Proves: S0-A22, S0-49
+#[tokio::test]
+async fn metrics_follow_every_change() {
+    let (_guard, dir) = data_dir();
+    let server = Server::start(&dir, &[MECHANISM, &wants("ApplyTag=true")]);
+    until_on(&server, "ApplyTag").await;
+    let metrics = server.get("/metrics").body;
+    for line in [
+        r#"etcd_cluster_feature_enabled{name="ApplyTag",stage="ALPHA"} 1"#,
+        r#"etcd_cluster_feature_enabled{name="LogCompression",stage="ALPHA"} 0"#,
+        r#"etcd_server_feature_enabled{name="ClusterFeatureGate",stage="ALPHA"} 1"#,
+        r#"etcd_cluster_params_reconcile_total{result="decided"} 1"#,
+        r#"version_info{binary="3.8",component="portunus",emulation="3.8",min_compat="3.7"} 1"#,
+    ] {
+        assert!(metrics.contains(line), "{line} in\n{metrics}");
+    }
+    let proposal = |metrics: &str| {
+        let mut lines = metrics.lines();
+        lines.find(|line| line.starts_with("etcd_cluster_feature_proposal{")).map(str::to_owned)
+    };
+    assert!(proposal(&metrics).unwrap().ends_with(r#"name="ApplyTag"} 1"#));
+    server.stop();
+    let server = Server::start(&dir, &[MECHANISM]);
+    common::cluster::eventually("the feature is off", async || {
+        (server.get("/featuregate?feature=ApplyTag").body == "false").then_some(())
+    })
+    .await;
+    let metrics = server.get("/metrics").body;
+    assert!(
+        metrics.contains(r#"etcd_cluster_feature_enabled{name="ApplyTag",stage="ALPHA"} 0"#),
+        "{metrics}"
+    );
+    assert_eq!(proposal(&metrics), None);
+}
+
+/// Proves: S0-18, S0-49
+#[test]
+fn the_mechanism_is_behind_a_gate_of_the_server() {
+    let (_guard, dir) = data_dir();
+    let process = launch(&dir, &[&wants("ApplyTag=true")]);
+    let (status, log) = process.ended();
+    assert!(!status.success());
+    assert!(log.contains("ClusterFeatureGate=true"), "{log}");
+}
+
+/// Params and raw proposals are where the formats say, beside etcd's own records.
+/// Proves: S0-A26
+#[tokio::test]
+async fn params_have_a_place_of_their_own_in_the_data() {
+    let (_guard, dir) = data_dir();
+    let server = Server::start(&dir, &[MECHANISM, &wants("ApplyTag=true,AllBeta=false")]);
+    until_on(&server, "ApplyTag").await;
+    let mut clients = server.connect().await;
+    let mut pieces = clients.maintenance.snapshot(SnapshotRequest {}).await.unwrap();
+    let mut file = Vec::new();
+    while let Some(piece) = pieces.get_mut().next().await {
+        file.extend_from_slice(&piece.unwrap().blob);
+    }
+    let reader = portunus_bolt::Reader::from_bytes(file.into()).unwrap();
+    let value = |bucket: &str, key: &[u8]| {
+        let bucket = reader.bucket(bucket.as_bytes()).unwrap().unwrap();
+        bucket.get(key).unwrap().map(<[u8]>::to_vec)
+    };
+    let params = value("cluster", b"clusterParams").unwrap();
+    let params = ClusterParams::decode(&params[..]).unwrap();
+    assert_eq!(params.version, "3.8");
+    let on: Vec<&str> = params
+        .feature_gates
+        .iter()
+        .filter(|feature| feature.enabled)
+        .map(|feature| feature.name.as_str())
+        .collect();
+    assert_eq!(on, ["ApplyTag"]);
+    assert!(value("cluster", b"clusterParamsHistory").is_some());
+    let own = clients.maintenance.status(portunus_proto::etcdserverpb::StatusRequest {});
+    let id = own.await.unwrap().into_inner().header.unwrap().member_id;
+    let record = value("members", format!("{id:x}").as_bytes()).unwrap();
+    let record: serde_json::Value = serde_json::from_slice(&record).unwrap();
+    assert_eq!(
+        record["proposedClusterParams"],
+        serde_json::json!({"version":"3.8","featureGates":{"AllBeta":false,"ApplyTag":true}})
+    );
+}
+
+/// What a version did not have is not there when it is emulated, and what it had is.
+/// Proves: S2-8, S2-9, S2-42, S0-49
+#[tokio::test]
+async fn an_emulated_version_answers_as_that_version() {
+    for (version, has_streams) in [("3.6", false), ("3.7", true)] {
+        let (_guard, dir) = data_dir();
+        let flag = format!("--emulated-version={version}");
+        let server = Server::start(&dir, &[&flag]);
+        let mut clients = server.connect().await;
+        let grant = LeaseGrantRequest { id: 7, ttl: 60 };
+        clients.lease.lease_grant(grant).await.unwrap();
+        let mut request = put("a", "b");
+        request.lease = 7;
+        clients.kv.put(request).await.unwrap();
+        let stream = clients.kv.range_stream(get("a")).await;
+        assert_eq!(stream.is_ok(), has_streams);
+        if let Err(status) = stream {
+            assert_eq!(status.code(), Code::Unimplemented);
+            assert_eq!(
+                status.message(),
+                "unknown method RangeStream for service etcdserverpb.KV"
+            );
+        }
+        let request = RangeRequest {
+            keys_only: true,
+            ..get("a")
+        };
+        let found = clients.kv.range(request).await.unwrap().into_inner();
+        // 3.7 reads keys from its index, which does not know leases.
+        assert_eq!(found.kvs[0].lease, if has_streams { 0 } else { 7 });
+        assert!(found.kvs[0].value.is_empty());
+        let request = FeatureGateStatusRequest::default();
+        let status = clients.maintenance.feature_gate_status(request).await;
+        assert_eq!(status.is_ok(), has_streams);
+        assert_eq!(server.get("/featuregate").status, if has_streams { 200 } else { 404 });
+        let told = json(&server.get("/version"));
+        assert_eq!(told["etcdserver"], format!("{version}.0"));
+        assert_eq!(told["etcdcluster"], format!("{version}.0"));
+        // A feature of a later version is off, so who requires it is refused.
+        let required = clients.kv.range(requiring("LogCompression", get("a"))).await;
+        assert_eq!(required.unwrap_err().code(), Code::FailedPrecondition);
+    }
+}
+
+/// Emulating a version, nothing can be switched on that it does not have.
+/// Proves: S2-12, S2-29
+#[test]
+fn flags_are_those_of_the_emulated_version() {
+    let (_guard, dir) = data_dir();
+    for (flags, complaint) in [
+        (
+            vec!["--emulated-version=3.6", MECHANISM],
+            "ClusterFeatureGate",
+        ),
+        (
+            vec![
+                "--emulated-version=3.7",
+                MECHANISM,
+                "--cluster-feature-gates=LogCompression=true",
+            ],
+            "LogCompression",
+        ),
+        (vec!["--emulated-version=3.9"], "3.5"),
+        (vec!["--emulated-version=3.4"], "3.5"),
+    ] {
+        let (status, log) = launch(&dir, &flags).ended();
+        assert!(!status.success(), "{flags:?}");
+        assert!(log.contains(complaint), "{flags:?}: {log}");
+    }
+}
