@@ -31,6 +31,18 @@ fn the_toggles_are_always_known() {
     }
 }
 
+/// Proves: S1-A3
+#[test]
+fn a_beta_feature_may_be_on_or_off_by_default() {
+    let features = [
+        NewFeature::new("Off", [Spec::beta("3.6")]),
+        NewFeature::new("On", [Spec::beta("3.6").on()]),
+    ];
+    let gates = gates(&server(features), "3.7", "").unwrap();
+    assert!(!gates.try_enabled("Off").unwrap());
+    assert!(gates.try_enabled("On").unwrap());
+}
+
 /// Proves: G15, G16
 #[test]
 fn one_bad_feature_refuses_the_whole_call_and_a_closed_registry_refuses_all() {

@@ -339,7 +339,7 @@ fn every_service_has_the_specified_methods() {
     assert_same(&services, &expected(SERVICES));
 }
 
-/// Proves: S0-A13
+/// Proves: S0-A13, S1-A1
 #[test]
 fn the_draft_name_of_attributes_field_3_cannot_come_back() {
     let descriptors = descriptors();

@@ -43,7 +43,11 @@ async fn gates_are_told_over_plain_http() {
         ("?feature=ApplyTag&isServerFeature=true", "false"),
     ] {
         let answer = server.get(&format!("/featuregate{query}"));
-        assert_eq!((answer.status, answer.body.as_str()), (200, body), "{query}");
+        assert_eq!(
+            (answer.status, answer.body.as_str()),
+            (200, body),
+            "{query}"
+        );
     }
     let all = json(&server.get("/featuregate"));
     assert_eq!(all["ApplyTag"], true);
@@ -97,7 +101,11 @@ fn no_method_changes_a_gate() {
         })
         .map(|method| (method.name(), method.client_streaming()))
         .collect();
-    let reading = [("FeatureGateStatus", false), ("History", false), ("Watch", false)];
+    let reading = [
+        ("FeatureGateStatus", false),
+        ("History", false),
+        ("Watch", false),
+    ];
     assert_eq!(methods, reading);
 }
 
@@ -121,9 +129,15 @@ async fn metrics_follow_every_change() {
     }
     let proposal = |metrics: &str| {
         let mut lines = metrics.lines();
-        lines.find(|line| line.starts_with("etcd_cluster_feature_proposal{")).map(str::to_owned)
+        lines
+            .find(|line| line.starts_with("etcd_cluster_feature_proposal{"))
+            .map(str::to_owned)
     };
-    assert!(proposal(&metrics).unwrap().ends_with(r#"name="ApplyTag"} 1"#));
+    assert!(
+        proposal(&metrics)
+            .unwrap()
+            .ends_with(r#"name="ApplyTag"} 1"#)
+    );
     server.stop();
     let server = Server::start(&dir, &[MECHANISM]);
     common::cluster::eventually("the feature is off", async || {
@@ -156,7 +170,11 @@ async fn params_have_a_place_of_their_own_in_the_data() {
     let server = Server::start(&dir, &[MECHANISM, &wants("ApplyTag=true,AllBeta=false")]);
     until_on(&server, "ApplyTag").await;
     let mut clients = server.connect().await;
-    let mut pieces = clients.maintenance.snapshot(SnapshotRequest {}).await.unwrap();
+    let mut pieces = clients
+        .maintenance
+        .snapshot(SnapshotRequest {})
+        .await
+        .unwrap();
     let mut file = Vec::new();
     while let Some(piece) = pieces.get_mut().next().await {
         file.extend_from_slice(&piece.unwrap().blob);
@@ -177,7 +195,9 @@ async fn params_have_a_place_of_their_own_in_the_data() {
         .collect();
     assert_eq!(on, ["ApplyTag"]);
     assert!(value("cluster", b"clusterParamsHistory").is_some());
-    let own = clients.maintenance.status(portunus_proto::etcdserverpb::StatusRequest {});
+    let own = clients
+        .maintenance
+        .status(portunus_proto::etcdserverpb::StatusRequest {});
     let id = own.await.unwrap().into_inner().header.unwrap().member_id;
     let record = value("members", format!("{id:x}").as_bytes()).unwrap();
     let record: serde_json::Value = serde_json::from_slice(&record).unwrap();
@@ -221,12 +241,18 @@ async fn an_emulated_version_answers_as_that_version() {
         let request = FeatureGateStatusRequest::default();
         let status = clients.maintenance.feature_gate_status(request).await;
         assert_eq!(status.is_ok(), has_streams);
-        assert_eq!(server.get("/featuregate").status, if has_streams { 200 } else { 404 });
+        assert_eq!(
+            server.get("/featuregate").status,
+            if has_streams { 200 } else { 404 }
+        );
         let told = json(&server.get("/version"));
         assert_eq!(told["etcdserver"], format!("{version}.0"));
         assert_eq!(told["etcdcluster"], format!("{version}.0"));
         // A feature of a later version is off, so who requires it is refused.
-        let required = clients.kv.range(requiring("LogCompression", get("a"))).await;
+        let required = clients
+            .kv
+            .range(requiring("LogCompression", get("a")))
+            .await;
         assert_eq!(required.unwrap_err().code(), Code::FailedPrecondition);
     }
 }

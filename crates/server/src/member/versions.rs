@@ -76,6 +76,7 @@ async fn raise_or_lower(member: &Arc<Member>) -> Duration {
     let membership = member.membership.load_full();
     let gates = &member.cluster_gates;
     let next = next_version(gates.specs(), &membership, versions.as_ref());
+    let next = next.filter(|next| is_heard(&membership, *next));
     let Some(version) = next.or(membership.cluster_version) else {
         return MONITOR_INTERVAL;
     };
@@ -117,6 +118,23 @@ async fn raise_or_lower(member: &Arc<Member>) -> Duration {
         }
     }
     MONITOR_INTERVAL
+}
+
+/// Whether everybody who takes part in deciding features has said what it wants at a version.
+/// A member that was just restarted answers for its version before the log has its word, and
+/// the features of a version are to come with it.
+fn is_heard(membership: &Membership, version: MajorMinor) -> bool {
+    let is_lower = membership
+        .cluster_version
+        .is_some_and(|current| version <= current);
+    is_lower
+        || membership.iter().all(|record| match &record.proposal {
+            Some(proposal) => proposal
+                .version
+                .parse()
+                .is_ok_and(|said: MajorMinor| said >= version),
+            None => true,
+        })
 }
 
 fn unix_seconds() -> i64 {
