@@ -26,6 +26,7 @@ pub const ORDER: &[&str] = &[
     "peers",
     "bench",
     "sim",
+    "model",
 ];
 
 /// The crate that holds these rules.
