@@ -527,7 +527,7 @@ fn check(cluster: &Cluster, change: &Change) -> Result<bool, TestCaseError> {
     Ok(true)
 }
 
-/// Proves: S0-3, S0-14, S0-34, S0-36, S0-37, C28, C29
+/// Proves: S0-14, S0-34, S0-36, S0-37, C28, C29
 #[test]
 fn what_was_planned_is_what_happens() {
     let generated = (

@@ -21,6 +21,15 @@ const RULE: &str = "purity";
 /// What is pure: `crate` for a whole crate, `crate/src/path` for the files below a path.
 pub const PURE: &[&str] = &[
     "gates",
+    "model/src/agreement",
+    "model/src/features",
+    "model/src/limits",
+    "model/src/planted",
+    "model/src/properties",
+    "model/src/replica",
+    "model/src/rules",
+    "model/src/state",
+    "model/src/symmetry",
     "sim/src/cluster",
     "sim/src/linearizability",
     "sim/src/watch_events",
