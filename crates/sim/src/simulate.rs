@@ -27,7 +27,7 @@ thread_local! {
 /// Plays simulated clusters and checks every step of theirs.
 ///
 /// The classes of faults are: loss, repetition, delay, partition, crash, crash-in-write,
-/// crash-of-all, skew, slow-disk, slow-apply, membership, transfer, compaction, reads.
+/// crash-of-all, skew, slow-disk, slow-apply, membership, transfer, compaction, reads, features.
 #[derive(Debug, Parser)]
 #[command(name = "simulate", version)]
 struct Arguments {

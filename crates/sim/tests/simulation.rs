@@ -59,7 +59,12 @@ fn play(seeds: u64, bug: Option<PlantedBug>) -> Result<Report, String> {
     Ok(sum)
 }
 
+/// Members are restarted with other flags and versions all the time, features go on and off,
+/// and what a client's entry does depends on them.
+///
 /// `cargo run --release -p portunus-sim --bin simulate -- --seed N` shows a failure in full.
+///
+/// Proves: S0-1, S0-5, S0-7, S0-24, S0-29, X9
 #[test]
 fn whatever_happens_members_agree_and_come_together_again() {
     let sum = play(SEEDS, None).unwrap_or_else(|failure| panic!("{failure}"));
@@ -79,6 +84,7 @@ fn whatever_happens_members_agree_and_come_together_again() {
         compactions,
         members_added,
         members_gone,
+        switches,
     } = sum;
     for (count, least) in [
         (committed, 100_000),
@@ -93,6 +99,7 @@ fn whatever_happens_members_agree_and_come_together_again() {
         (compactions, 3_000),
         (members_added, 200),
         (members_gone, 100),
+        (switches, 2_000),
     ] {
         assert!(count >= least, "too little happens: {sum}");
     }
@@ -111,6 +118,13 @@ fn every_planted_bug_is_found() {
         })
         .collect();
     assert_eq!(survivors, []);
+}
+
+/// The mistake that cluster features are most easily built with does not live long.
+#[test]
+fn asking_the_newest_features_is_found_soon() {
+    let found = play(100, Some(PlantedBug::ReadsNewestFeatures));
+    assert!(found.is_err_and(|it| it.contains("another state")));
 }
 
 #[test]

@@ -27,6 +27,7 @@ pub const ORDER: &[&str] = &[
     "peers",
     "bench",
     "sim",
+    "model",
 ];
 
 /// The crate that holds these rules.

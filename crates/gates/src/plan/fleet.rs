@@ -26,7 +26,8 @@ pub struct Fleet {
 /// A member with what it was started with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FleetMember {
-    /// What the cluster knows of it.
+    /// What the cluster knows of it. One that published no flags only because the cluster
+    /// version has no place for them yet is not foreign here: it has published nothing.
     pub member: Member,
     /// The version it behaves as.
     pub server_version: MajorMinor,
@@ -144,14 +145,18 @@ impl Fleet {
             .ok_or(ChangeError::NoSuchMember(id))
     }
 
+    /// The fleet once everything that is under way has been decided.
+    pub(super) fn settled(mut self, cluster: &ClusterSpecs) -> Fleet {
+        self.settle(cluster);
+        self
+    }
+
     /// Lets the members publish and the leader decide, until nothing changes any more.
     fn settle(&mut self, cluster: &ClusterSpecs) {
         self.publish(cluster);
-        let versions: Vec<Option<MajorMinor>> = self
-            .members
-            .iter()
-            .map(|member| Some(member.server_version))
-            .collect();
+        // Who never started cannot be asked, and holds back the version.
+        let version = |it: &FleetMember| it.member.started.then_some(it.server_version);
+        let versions: Vec<Option<MajorMinor>> = self.members.iter().map(version).collect();
         if let Some(version) = cluster.next_cluster_version(self.cluster_version, &versions, None) {
             self.cluster_version = Some(version);
             self.publish(cluster);

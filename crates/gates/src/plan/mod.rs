@@ -11,7 +11,8 @@ use serde::Serialize;
 
 use crate::assignments::Assignments;
 use crate::cluster::{
-    ClusterSpecs, Decision, Member, MemberId, MixedVersions, Outcome, Reason, decide, find, reason,
+    ClusterSpecs, Decision, Member, MemberId, MixedVersions, Outcome, Publication, Reason, decide,
+    find, reason,
 };
 use crate::error::Classified;
 use crate::feature::{Level, Reversibility};
@@ -310,14 +311,26 @@ fn one_way(
 /// Versions that could not live together.
 fn version_obstacles(cluster: &ClusterSpecs, before: &Fleet, after: &Fleet) -> Vec<String> {
     let mut obstacles = Vec::new();
+    if cluster
+        .decided(before.clone().settled(cluster).cluster_version)
+        .is_none()
+    {
+        obstacles.extend(mixed_founders(before, after).map(|error| error.to_string()));
+    }
     for member in &after.members {
-        let checked: Result<(), MixedVersions> = cluster.check_member_version(
-            member.server_version,
-            after.cluster_version,
-            None,
-            &member.member,
-        );
-        obstacles.extend(checked.err().map(|error| error.to_string()));
+        // Whether it publishes anything or not, it would not start.
+        if let Some(needed) = cluster.decided(after.cluster_version)
+            && member.member.started
+            && member.server_version < needed
+        {
+            let error = MixedVersions {
+                member: member.member.shown(),
+                theirs: member.server_version,
+                needed,
+                new_cluster: false,
+            };
+            obstacles.push(error.to_string());
+        }
         if let Some(current) = before.cluster_version
             && (member.server_version.major() != current.major()
                 || member.server_version > current.plus_minors(1))
@@ -330,6 +343,31 @@ fn version_obstacles(cluster: &ClusterSpecs, before: &Fleet, after: &Fleet) -> V
         }
     }
     obstacles
+}
+
+/// While a new cluster waits for somebody to start, those who have must not change their
+/// version one by one: each would be told from the others.
+fn mixed_founders(before: &Fleet, after: &Fleet) -> Option<MixedVersions> {
+    let spoke = |it: &&FleetMember| matches!(it.member.publication, Publication::Proposal(_));
+    let founders = || {
+        before.members.iter().filter(spoke).filter_map(|now| {
+            let mut then = after.members.iter();
+            Some((now, then.find(|then| then.member.id == now.member.id)?))
+        })
+    };
+    founders().find_map(|(_, member)| {
+        let is_other = |it: &&FleetMember| it.member.id != member.member.id;
+        let mut others = founders()
+            .flat_map(|(now, then)| [now, then])
+            .filter(is_other);
+        let other = others.find(|it| it.server_version != member.server_version)?;
+        Some(MixedVersions {
+            member: member.member.shown(),
+            theirs: member.server_version,
+            needed: other.server_version,
+            new_cluster: true,
+        })
+    })
 }
 
 /// The decision about a fleet as it is, with the params it leads to.

@@ -1,6 +1,8 @@
 //! Short words for registries, members and flags.
 #![allow(dead_code)] // each test file uses its own part
 
+pub mod generated;
+
 use std::sync::Arc;
 
 use portunus_gates::cluster::*;

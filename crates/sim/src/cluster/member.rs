@@ -16,6 +16,8 @@ use portunus_consensus::bootstrap::{
     self, BackendPosition, Boot, Identity, InitialMember, RestartError,
 };
 use portunus_consensus::core::{Core, CoreConfig, Ready};
+use portunus_gates::cluster::ClusterParams;
+use portunus_gates::cluster::ClusterSpecs;
 use portunus_proto::raftpb::{
     ConfChange, Entry, EntryType, HardState, Message, MessageType, SnapshotMetadata,
 };
@@ -24,6 +26,7 @@ use portunus_wal::{LogDir, Wal, WalOptions, WriteError, valid_snapshots};
 use prost::Message as _;
 
 use super::disk::SimDisk;
+use super::gates::{Start, params_of, version_of};
 use super::planted::PlantedBug;
 use super::scenario::Scenario;
 use super::shadow::Shadow;
@@ -53,6 +56,10 @@ pub(super) struct Member {
     pub(super) tick_interval: u64,
     /// Removed from the cluster and shut down.
     pub(super) is_gone: bool,
+    /// With what it is started.
+    pub(super) start: Start,
+    /// It stopped because the cluster version is above its own.
+    pub(super) is_outgrown: bool,
 }
 
 struct Job {
@@ -87,6 +94,8 @@ pub(super) struct Running {
     /// Proposals of clients of this member.
     pub(super) waiting: BTreeSet<u64>,
     pub(super) outbox: Vec<Message>,
+    /// For a planted bug: of all that has arrived to be applied.
+    newest_params: Option<ClusterParams>,
 }
 
 /// What all members of a run have in common.
@@ -95,6 +104,7 @@ pub(super) struct Surroundings<'a> {
     pub(super) founders: &'a [InitialMember],
     pub(super) bug: Option<PlantedBug>,
     pub(super) witness: &'a mut Witness,
+    pub(super) specs: &'a ClusterSpecs,
 }
 
 const TOKEN: &str = "simulated";
@@ -124,6 +134,8 @@ impl Member {
             incarnation: 0,
             tick_interval: super::scenario::TICK,
             is_gone: false,
+            start: Start::first(),
+            is_outgrown: false,
         }
     }
 
@@ -194,6 +206,7 @@ impl Member {
             campaigned: false,
             waiting: BTreeSet::new(),
             outbox: Vec::new(),
+            newest_params: None,
         };
         running.turn(&self.shadow, around)?;
         self.running = Some(running);
@@ -299,6 +312,15 @@ impl Member {
         let Some(running) = &mut self.running else {
             return Ok(false);
         };
+        if let Some(ToApply::Entry(entry)) = running.to_apply.front()
+            && let Some(version) = version_of(entry)
+            && version > self.start.version
+        {
+            // As the server does; whoever runs it starts it with what it needs.
+            self.start.version = version;
+            self.is_outgrown = true;
+            return Ok(false);
+        }
         match running.to_apply.pop_front() {
             None => return Ok(false),
             Some(ToApply::Entry(entry)) => running.apply_entry(&entry, &self.shadow, around)?,
@@ -306,7 +328,10 @@ impl Member {
                 let index = snapshot.index;
                 if running.image.applied_index < index {
                     let image = self.incoming.remove(&index);
-                    let image = image.ok_or(Violation::NoSnapshotToInstall { id, index })?;
+                    let mut image = image.ok_or(Violation::NoSnapshotToInstall { id, index })?;
+                    if around.bug == Some(PlantedBug::SnapshotWithoutFeatures) {
+                        Arc::make_mut(&mut image.gates).params = None;
+                    }
                     if around.bug == Some(PlantedBug::AppliesBeforeInstalling) {
                         running.image.applied_index = index;
                         running.image.applied_term = snapshot.term;
@@ -504,6 +529,8 @@ impl Running {
             around.witness.answers(id, read.context, read.index)?;
         }
         self.send(ready.messages, shadow, around)?;
+        let newest = ready.committed.iter().rev().find_map(params_of);
+        self.newest_params = newest.or(self.newest_params.take());
         self.to_apply
             .extend(ready.committed.into_iter().map(ToApply::Entry));
 
@@ -644,7 +671,11 @@ impl Running {
             self.conf_change_applying = true;
             self.turn(shadow, around)?;
         }
-        self.image.apply(entry, conf_state);
+        let mut instead = self.newest_params.as_ref();
+        if around.bug != Some(PlantedBug::ReadsNewestFeatures) {
+            instead = None;
+        }
+        self.image.apply(entry, conf_state, around.specs, instead);
         around.witness.applies(id, &self.image)?;
         if let Some(proposal) = proposal_of(entry)
             && self.waiting.remove(&proposal)

@@ -19,6 +19,7 @@
 #![allow(clippy::result_large_err)]
 
 mod disk;
+mod gates;
 mod member;
 mod planted;
 mod report;

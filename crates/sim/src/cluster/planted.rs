@@ -27,11 +27,16 @@ pub enum PlantedBug {
     CompactsTooFar,
     /// Some members leave out some membership changes.
     SkipsConfChange,
+    /// Apply asks for the newest values of features that have arrived, not for those bound to
+    /// the entry.
+    ReadsNewestFeatures,
+    /// A snapshot brings no values of features along.
+    SnapshotWithoutFeatures,
 }
 
 impl PlantedBug {
     /// All of them.
-    pub const ALL: [PlantedBug; 11] = [
+    pub const ALL: [PlantedBug; 13] = [
         Self::SendsBeforePersisting,
         Self::NeverSyncs,
         Self::AcknowledgesBeforeWriting,
@@ -43,5 +48,7 @@ impl PlantedBug {
         Self::AnswersReadsAlone,
         Self::CompactsTooFar,
         Self::SkipsConfChange,
+        Self::ReadsNewestFeatures,
+        Self::SnapshotWithoutFeatures,
     ];
 }

@@ -38,6 +38,8 @@ pub struct Report {
     pub members_added: u64,
     /// Members removed.
     pub members_gone: u64,
+    /// Entries that changed the value of a feature.
+    pub switches: u64,
 }
 
 impl AddAssign for Report {
@@ -56,6 +58,7 @@ impl AddAssign for Report {
         self.compactions += other.compactions;
         self.members_added += other.members_added;
         self.members_gone += other.members_gone;
+        self.switches += other.switches;
     }
 }
 
@@ -65,7 +68,7 @@ impl fmt::Display for Report {
             f,
             "{} events, {} entries committed, {} acknowledged, {} reads, {} elections, \
              {} crashes ({} while writing, {} while starting), {} partitions, {} messages lost, \
-             {} snapshots sent, {} compactions, {} members added, {} gone",
+             {} snapshots sent, {} compactions, {} members added, {} gone, {} switches of features",
             self.events,
             self.committed,
             self.acknowledged,
@@ -80,6 +83,7 @@ impl fmt::Display for Report {
             self.compactions,
             self.members_added,
             self.members_gone,
+            self.switches,
         )
     }
 }

@@ -45,11 +45,13 @@ pub enum Class {
     Compaction,
     /// Linearizable reads.
     Reads,
+    /// Members are restarted with other cluster features or another version.
+    Features,
 }
 
 impl Class {
     /// All of them, with the names they have on the command line.
-    pub const ALL: [(Class, &'static str); 14] = [
+    pub const ALL: [(Class, &'static str); 15] = [
         (Class::Loss, "loss"),
         (Class::Repetition, "repetition"),
         (Class::Delay, "delay"),
@@ -64,6 +66,7 @@ impl Class {
         (Class::Transfer, "transfer"),
         (Class::Compaction, "compaction"),
         (Class::Reads, "reads"),
+        (Class::Features, "features"),
     ];
 }
 
@@ -118,6 +121,7 @@ pub struct Scenario {
     pub(super) transfer: u64,
     pub(super) compaction: u64,
     pub(super) reads: u64,
+    pub(super) features: u64,
     pub(super) payload_bytes_max: u64,
     pub(super) segment_bytes: u64,
     pub(super) catch_up_entries: u64,
@@ -171,6 +175,7 @@ impl Scenario {
             inflight_messages_max: *random.choose(&[1, 4, 512]).unwrap_or(&4),
             committed_bytes_max: *random.choose(&[0, 300, 1 << 20]).unwrap_or(&300),
             pre_vote: random.below(8) > 0,
+            features: *random.choose(&[4, 15, 40]).unwrap_or(&15),
         }
     }
 
@@ -193,6 +198,7 @@ impl Scenario {
                 Class::Transfer => self.transfer = 0,
                 Class::Compaction => self.compaction = 0,
                 Class::Reads => self.reads = 0,
+                Class::Features => self.features = 0,
             }
         }
         self

@@ -5,8 +5,12 @@
 //! that index, and alike everywhere.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
+use portunus_gates::cluster::{ClusterParams, ClusterSpecs};
 use portunus_proto::raftpb::{ConfChange, ConfChangeType, ConfState, Entry};
+
+use super::gates::{Gates, effect};
 
 /// A state, and where in the log it is.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -16,6 +20,7 @@ pub(super) struct Image {
     pub(super) state: u64,
     pub(super) conf_state: ConfState,
     pub(super) removed: BTreeSet<u64>,
+    pub(super) gates: Arc<Gates>,
 }
 
 impl Image {
@@ -45,8 +50,15 @@ impl Image {
         }
     }
 
-    /// Takes the next entry; `conf_state` is that after it.
-    pub(super) fn apply(&mut self, entry: &Entry, conf_state: ConfState) {
+    /// Takes the next entry; `conf_state` is that after it. What a client's entry does depends
+    /// on the features; those bound to it unless a planted bug has others in `instead`.
+    pub(super) fn apply(
+        &mut self,
+        entry: &Entry,
+        conf_state: ConfState,
+        specs: &ClusterSpecs,
+        instead: Option<&ClusterParams>,
+    ) {
         let gone = |id: &&u64| !conf_state.voters.contains(id) && !conf_state.learners.contains(id);
         let before = self
             .conf_state
@@ -58,6 +70,11 @@ impl Image {
         self.applied_index = entry.index;
         self.applied_term = entry.term;
         self.state = digest(self.state, entry);
+        if !Gates::apply(&mut self.gates, specs, entry) {
+            let bound = self.gates.params.as_ref();
+            self.state ^= effect(specs, instead.or(bound)).rotate_left(32);
+        }
+        Gates::keep_members(&mut self.gates, &self.conf_state);
     }
 
     /// Is or was to be a member.

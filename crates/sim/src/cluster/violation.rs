@@ -42,6 +42,17 @@ pub enum ViolationError {
     /// Two state machines differ at one index.
     #[error("{id:x} has another state at {index}")]
     StatesDiffer { id: u64, index: u64 },
+    /// Two members have other features, or know other flags, at one index.
+    #[error("{id:x} has other features at {index}: {other}, not {one}")]
+    FeaturesDiffer {
+        id: u64,
+        index: u64,
+        one: String,
+        other: String,
+    },
+    /// What was decided is not what members were started for.
+    #[error("all have settled on features that nobody asked for: {what}")]
+    FeaturesNotAsAsked { what: String },
     /// Two members know other members at one index.
     #[error("{id:x} has other members at {index}: {other:?}, not {one:?}")]
     MembersDiffer {

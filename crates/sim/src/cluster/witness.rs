@@ -6,7 +6,7 @@
 //! | a leader has everything committed in earlier terms | [`Witness::leads`] |
 //! | same index and term, same entry, same predecessor | [`Witness::in_log`] |
 //! | one entry per committed index, for all members and all time | [`Witness::commits`], [`Witness::applies`] |
-//! | same state and members at the same index | [`Witness::applies`] |
+//! | same state, members and features at the same index | [`Witness::applies`] |
 //! | what was acknowledged is never lost | [`Witness::commits`], the end of a run |
 //! | a read sees everything committed before it began | [`Witness::answers`] |
 //! | one vote per member and term | [`Witness::votes`] |
@@ -14,9 +14,11 @@
 //! It never touches a member.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use portunus_proto::raftpb::{ConfState, Entry};
 
+use super::gates::Gates;
 use super::state::{Image, digest};
 use super::violation::Violation;
 
@@ -32,6 +34,7 @@ struct Identity {
 struct After {
     state: u64,
     conf_state: ConfState,
+    gates: Arc<Gates>,
 }
 
 #[derive(Default)]
@@ -47,6 +50,7 @@ pub(super) struct Witness {
     pub(super) acknowledged: BTreeMap<u64, u64>,
     reads: BTreeMap<u64, u64>,
     pub(super) reads_answered: u64,
+    pub(super) switches: u64,
 }
 
 impl Witness {
@@ -152,8 +156,18 @@ impl Witness {
         let reached = After {
             state: image.state,
             conf_state: image.conf_state.clone(),
+            gates: Arc::clone(&image.gates),
         };
+        self.count_switches(index, &reached.gates);
         let known = self.after.entry(index).or_insert_with(|| reached.clone());
+        if known.gates != reached.gates {
+            return Err(Violation::FeaturesDiffer {
+                id,
+                index,
+                one: format!("{:?}", known.gates),
+                other: format!("{:?}", reached.gates),
+            });
+        }
         if known.state != reached.state {
             return Err(Violation::StatesDiffer { id, index });
         }
@@ -166,6 +180,20 @@ impl Witness {
             });
         }
         Ok(())
+    }
+
+    /// Counts entries that change the value of a feature, once.
+    fn count_switches(&mut self, index: u64, gates: &Arc<Gates>) {
+        let Some(before) = self.after.get(&(index - 1)) else {
+            return;
+        };
+        if self.after.contains_key(&index) || Arc::ptr_eq(&before.gates, gates) {
+            return;
+        }
+        fn values(gates: &Gates) -> Option<&BTreeMap<String, bool>> {
+            gates.params.as_ref().map(|params| &params.features)
+        }
+        self.switches += u64::from(values(&before.gates) != values(gates));
     }
 
     /// A client was told that its proposal is in.

@@ -8,9 +8,13 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use bytes::Bytes;
 use portunus_consensus::bootstrap::{self, Identity, InitialMember};
+use portunus_gates::MajorMinor;
+use portunus_gates::cluster::ClusterSpecs;
+use portunus_proto::etcdserverpb::InternalRaftRequest;
 use portunus_proto::raftpb::{ConfChange, ConfChangeType, Message, MessageType};
 use prost::Message as _;
 
+use super::gates::{self, Start};
 use super::member::{Member, Origin, Surroundings, founder, founder_id};
 use super::planted::PlantedBug;
 use super::report::{Failure, Report};
@@ -24,6 +28,9 @@ use crate::random::Random;
 /// hand-over that is given up and the longest backlog take.
 const CALM_TICKS: u64 = 600;
 const PATIENCE_TICKS: u64 = 25;
+/// Of a thousand ticks a member looks in so many whether there is something to say about features.
+const FEATURES_RATE: u64 = 300;
+const CALM_FEATURES_RATE: u64 = 400;
 
 type Trace<'a> = &'a mut dyn FnMut(String);
 
@@ -122,6 +129,7 @@ pub(super) struct World<'a> {
     /// Sender and receiver, by the number of the partition.
     blocked: BTreeMap<u64, BTreeSet<(u64, u64)>>,
     witness: Witness,
+    specs: ClusterSpecs,
     is_calm: bool,
     next_number: u64,
     ever: u64,
@@ -160,6 +168,7 @@ impl<'a> World<'a> {
             pending: BTreeMap::new(),
             blocked: BTreeMap::new(),
             witness: Witness::default(),
+            specs: gates::specs(),
             is_calm: false,
             next_number: 1,
             ever: scenario.members,
@@ -175,6 +184,7 @@ impl<'a> World<'a> {
                 self.report.committed = self.witness.commit();
                 self.report.acknowledged = self.witness.acknowledged.len() as u64;
                 self.report.reads = self.witness.reads_answered;
+                self.report.switches = self.witness.switches;
                 Ok(self.report)
             }
             Err(violation) => {
@@ -265,6 +275,7 @@ impl<'a> World<'a> {
             founders: &self.founders,
             bug: self.bug,
             witness: &mut self.witness,
+            specs: &self.specs,
         };
         let result = act(member, &mut around);
         if member.disk.is_off() && result.as_ref().err().is_none_or(Violation::is_of_disk) {
@@ -274,6 +285,10 @@ impl<'a> World<'a> {
             return Ok(R::default());
         }
         let result = result?;
+        if std::mem::take(&mut member.is_outgrown) {
+            self.crash(id, "to be started with a later version");
+            return Ok(result);
+        }
         self.look_at(id);
         Ok(result)
     }
@@ -509,6 +524,9 @@ impl<'a> World<'a> {
         if !is_down {
             return Ok(());
         }
+        if self.scenario.features > 0 && !self.is_calm && self.random.below(2) == 0 {
+            self.start_differently(id);
+        }
         let fuse = self.random.permille(self.scenario.crash_in_write * 3);
         let (calls, completes) = (self.random.below(25), self.random.below(2) == 0);
         if fuse && let Some(member) = self.members.get(&id) {
@@ -584,6 +602,12 @@ impl<'a> World<'a> {
             self.note(|| format!("read {context} at {id:x}"));
             self.with_member(id, |member, around| member.read(context, around))?;
         }
+        if scenario.features > 0 {
+            self.agree_about_features(FEATURES_RATE)?;
+            if self.random.permille(scenario.features) {
+                self.crash(id, "to be started again");
+            }
+        }
         if self.random.permille(scenario.membership) {
             self.change_members(id)?;
         }
@@ -623,6 +647,75 @@ impl<'a> World<'a> {
         }
         self.shut_down_removed();
         Ok(())
+    }
+
+    /// Another version or other flags from the next start on.
+    fn start_differently(&mut self, id: u64) {
+        let lowest = self
+            .members
+            .get(&id)
+            .and_then(|it| it.backend.gates.cluster_version);
+        let start = Start::any(&mut self.random, lowest);
+        self.note(|| format!("{id:x} is to run {} with {:?}", start.version, start.flags));
+        if let Some(member) = self.members.get_mut(&id) {
+            member.start = start;
+        }
+    }
+
+    /// Members say what they want, and whoever leads decides; each with this probability.
+    fn agree_about_features(&mut self, permille: u64) -> Result<(), Violation> {
+        for id in self.running_ids() {
+            if !self.random.permille(permille) {
+                continue;
+            }
+            for request in [self.announcement(id), self.decision(id)]
+                .into_iter()
+                .flatten()
+            {
+                let payload = gates::payload(self.number(), &request);
+                self.note(|| format!("{id:x} proposes {request:?}"));
+                self.with_member(id, |member, around| {
+                    let proposed = member.act(around, |core| core.propose([payload]));
+                    proposed.map(drop)
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn announcement(&self, id: u64) -> Option<InternalRaftRequest> {
+        let member = self.members.get(&id)?;
+        let image = &member.running.as_ref()?.image;
+        if !image.members().any(|known| known == id) {
+            return None;
+        }
+        let is_founder = matches!(member.origin, Origin::Founder { .. });
+        image
+            .gates
+            .announcement(&self.specs, id, is_founder, &member.start)
+    }
+
+    /// What a leader, or one that believes to be it, would propose about features.
+    fn decision(&self, id: u64) -> Option<InternalRaftRequest> {
+        let running = self.members.get(&id)?.running.as_ref()?;
+        if !running.is_leader() {
+            return None;
+        }
+        let image = &running.image;
+        let versions: Vec<Option<MajorMinor>> = image
+            .members()
+            .map(|other| self.version_heard(id, other))
+            .collect();
+        image
+            .gates
+            .decision(&self.specs, &image.conf_state, &versions)
+    }
+
+    /// What a member hears if it asks another for its version.
+    fn version_heard(&self, id: u64, other: u64) -> Option<MajorMinor> {
+        let asked = self.members.get(&other).filter(|it| it.running.is_some())?;
+        let is_cut = |pair| self.blocked.values().any(|it| it.contains(&pair));
+        (!is_cut((id, other)) && !is_cut((other, id))).then_some(asked.start.version)
     }
 
     fn number(&mut self) -> u64 {
@@ -816,7 +909,7 @@ impl<'a> World<'a> {
                         .and_then(|(proposal, _)| self.witness.acknowledged.get(&proposal))
                         .is_some();
                     if is_in {
-                        return Ok(());
+                        return self.features_are_as_asked();
                     }
                     why = "the last proposal was not acknowledged".to_owned();
                     let is_due = proposed.is_none_or(|(_, at)| at + PATIENCE_TICKS < tick);
@@ -826,6 +919,9 @@ impl<'a> World<'a> {
                 }
             }
             self.shut_down_removed();
+            if self.scenario.features > 0 {
+                self.agree_about_features(CALM_FEATURES_RATE)?;
+            }
         }
         Err(Violation::NotLive {
             ticks: CALM_TICKS,
@@ -852,7 +948,29 @@ impl<'a> World<'a> {
         if !newest.members().any(|id| id == leader) {
             return Err(format!("the leader {leader:x} is no member"));
         }
+        if self.scenario.features > 0 {
+            if let Some(id) = newest.members().find(|id| self.announcement(*id).is_some()) {
+                return Err(format!("{id:x} has not said what it was started with"));
+            }
+            if self.decision(leader).is_some() {
+                return Err("the features are not decided".to_owned());
+            }
+        }
         Ok(leader)
+    }
+
+    fn features_are_as_asked(&self) -> Result<(), Violation> {
+        let Some(image) = self.newest_image().filter(|_| self.scenario.features > 0) else {
+            return Ok(());
+        };
+        let voters = image.conf_state.voters.iter();
+        let starts = voters.filter_map(|id| Some(&self.members.get(id)?.start));
+        if image.gates.are_as_asked(&self.specs, starts) {
+            return Ok(());
+        }
+        Err(Violation::FeaturesNotAsAsked {
+            what: format!("{:?}", image.gates),
+        })
     }
 }
 

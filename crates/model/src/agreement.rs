@@ -1,0 +1,539 @@
+//! The protocol as a model: which steps a state allows, and where each leads.
+
+use portunus_gates::{MajorMinor, RegisterError};
+use stateright::{Model, Property};
+
+use crate::features::{self, FEATURES, SINCE};
+use crate::limits::{Limits, Start};
+use crate::planted::PlantedBug;
+use crate::properties;
+use crate::replica::{Entry, PLACES, Record, Replica, Said};
+use crate::rules::{Decided, Rules};
+use crate::state::{Config, Left, Machine, State, apply_bound};
+use crate::symmetry;
+
+/// One step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// A machine says what it was started with, if the log says otherwise.
+    Publish(usize),
+    /// A machine that leads, or believes to, decides from what it has applied.
+    Decide {
+        /// Who.
+        place: usize,
+        /// Everybody could be asked for their version.
+        heard_all: bool,
+    },
+    /// What was proposed is committed.
+    Commit(Entry),
+    /// What was proposed never will be.
+    Lose(Entry),
+    /// A machine takes its next entry.
+    Apply(usize),
+    /// A machine that is far behind takes the state of another.
+    Install {
+        /// Who gets it.
+        to: usize,
+        /// Whose.
+        from: usize,
+    },
+    /// A machine starts again.
+    Restart {
+        /// Which.
+        place: usize,
+        /// With what.
+        config: Config,
+        /// From the backend as it was a while ago.
+        rewinds: bool,
+    },
+    /// A member that was added starts for the first time.
+    Start {
+        /// Which.
+        place: usize,
+        /// With what.
+        config: Config,
+    },
+    /// An operator or a client has something committed.
+    Order(Entry),
+}
+
+/// The model.
+pub struct Agreement {
+    rules: Rules,
+    limits: Limits,
+    bug: Option<PlantedBug>,
+    configs: Vec<Config>,
+}
+
+impl Agreement {
+    /// With a mistake, or as it should be.
+    ///
+    /// # Errors
+    /// The model's features are no legal features; never, as the tests show.
+    pub fn new(limits: Limits, bug: Option<PlantedBug>) -> Result<Self, RegisterError> {
+        let rules = Rules::new()?;
+        Ok(Self {
+            configs: features::configs(rules.specs(), &limits.versions),
+            rules,
+            limits,
+            bug,
+        })
+    }
+
+    /// The features and their rules.
+    #[must_use]
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// What a machine should have published, as it sees things.
+    #[must_use]
+    pub fn wants_to_say(&self, place: usize, machine: &Machine) -> Said {
+        let version = machine.replica.cluster_version;
+        let is_new = place < self.limits.founders && version.is_none();
+        if !machine.config.is_foreign && self.rules.specs().publishes(version, is_new) {
+            Said::Proposal(machine.config.version, machine.config.flags)
+        } else {
+            Said::Foreign
+        }
+    }
+
+    /// What a machine would propose if it led, from what it has applied.
+    #[must_use]
+    pub fn decision(&self, state: &State, place: usize, heard_all: bool) -> Vec<Entry> {
+        let Some(machine) = &state.machines[place] else {
+            return Vec::new();
+        };
+        let replica = &machine.replica;
+        let may_lead = replica.records[place].is_some_and(|record| record.is_voter);
+        if machine.is_halted || machine.config.is_foreign || !may_lead {
+            return Vec::new();
+        }
+        let versions = versions(state, replica);
+        let next = if heard_all {
+            let current = replica.cluster_version;
+            let specs = self.rules.specs();
+            specs.next_cluster_version(current, &versions, replica.downgrade)
+        } else {
+            None
+        };
+        let Some(version) = next.or(replica.cluster_version) else {
+            return Vec::new();
+        };
+        let mut records = replica.records;
+        if self.bug == Some(PlantedBug::DecidesAlone) {
+            records = [None; PLACES];
+            records[place] = replica.records[place];
+        }
+        let (params, is_changed) = match self.rules.decide(version, &records, replica.params) {
+            Decided::Propose(params) => (params, true),
+            Decided::Nothing => (None, false),
+        };
+        if next.is_none() && !is_changed {
+            return Vec::new();
+        }
+        let entry = Entry::Decide { version, params };
+        if self.bug == Some(PlantedBug::TwoEntries) && next.is_some() && params.is_some() {
+            let version_alone = Entry::Decide {
+                version,
+                params: None,
+            };
+            return vec![version_alone, entry];
+        }
+        vec![entry]
+    }
+
+    /// Takes a machine's next entry; it may stop instead.
+    fn apply(&self, state: &mut State, place: usize) -> Option<()> {
+        let State { machines, log, .. } = state;
+        let machine = machines[place].as_mut()?;
+        let entry = log.get(machine.applied)?;
+        let is_refused = match entry {
+            Entry::Decide { version, .. } => *version > machine.config.version,
+            Entry::Publish { place, said } if !machine.config.is_foreign => {
+                machine.replica.records[*place].is_some_and(|record| {
+                    let record = Record {
+                        said: *said,
+                        ..record
+                    };
+                    let Replica {
+                        cluster_version,
+                        downgrade,
+                        ..
+                    } = machine.replica;
+                    let own = machine.config.version;
+                    !self
+                        .rules
+                        .fits(own, cluster_version, downgrade, *place, &record)
+                })
+            }
+            _ => false,
+        };
+        if is_refused {
+            machine.is_halted = true;
+            return Some(());
+        }
+        let newest = log.iter().rev().find_map(|entry| match entry {
+            Entry::Decide { params, .. } => *params,
+            _ => None,
+        });
+        machine.replica.apply(&self.rules, entry, |replica| {
+            let bound = replica.params;
+            let seen = match self.bug {
+                Some(PlantedBug::ReadsNewest) => newest.or(bound),
+                _ => bound,
+            };
+            self.rules.enabled(seen)
+        });
+        machine.applied += 1;
+        if machine.config.is_foreign {
+            forget_features(&mut machine.replica);
+        }
+        if *entry == Entry::Remove(place) {
+            machines[place] = None;
+        }
+        Some(())
+    }
+
+    fn restart_actions(&self, state: &State, actions: &mut Vec<Action>) {
+        for (place, machine) in state.running() {
+            let is_behind = machine.applied > 0;
+            if state.left.crashes > 0 && is_behind {
+                actions.push(Action::Restart {
+                    place,
+                    config: machine.config,
+                    rewinds: true,
+                });
+            }
+            if state.left.changes == 0 || machine.config.is_foreign {
+                continue;
+            }
+            for config in self.configs.iter().filter(|it| **it != machine.config) {
+                for rewinds in [false, true] {
+                    let from = if rewinds {
+                        &state.base
+                    } else {
+                        &machine.replica
+                    };
+                    // Else the start is refused.
+                    let fits = from.cluster_version.is_none_or(|it| it <= config.version);
+                    if fits && (is_behind || !rewinds) {
+                        actions.push(Action::Restart {
+                            place,
+                            config: *config,
+                            rewinds,
+                        });
+                    }
+                }
+            }
+        }
+    }
+
+    fn order_actions(&self, state: &State, actions: &mut Vec<Action>) {
+        let tip = state.tip(&self.rules);
+        let mut order = |entry| actions.push(Action::Order(entry));
+        if state.left.writes > 0 {
+            order(Entry::Write);
+        }
+        if state.left.changes == 0 {
+            return;
+        }
+        if let Some(current) = tip.cluster_version {
+            let target = current.minus_minors(1);
+            match tip.downgrade {
+                Some(_) => order(Entry::Downgrade(None)),
+                None if self.limits.downgrades && self.limits.versions.contains(&target) => {
+                    order(Entry::Downgrade(Some(target)));
+                }
+                None => {}
+            }
+        }
+        if !self.limits.membership {
+            return;
+        }
+        let voters = tip.voters().count();
+        for (place, record) in tip.records.iter().enumerate() {
+            match record {
+                None if place >= self.limits.founders && !tip.removed[place] => {
+                    for is_voter in [true, false] {
+                        order(Entry::Add { place, is_voter });
+                    }
+                }
+                None => {}
+                Some(record) => {
+                    if !record.is_voter {
+                        order(Entry::Promote(place));
+                    }
+                    if voters > 1 {
+                        order(Entry::Remove(place));
+                    }
+                }
+            }
+        }
+    }
+
+    fn start_actions(&self, state: &State, actions: &mut Vec<Action>) {
+        for place in self.limits.founders..PLACES {
+            let is_added = state.base.records[place].is_some();
+            if !is_added || state.machines[place].is_some() {
+                continue;
+            }
+            let version = state.base.cluster_version;
+            let fits = |config: &&Config| version.is_none_or(|it| it <= config.version);
+            for config in self.configs.iter().filter(fits) {
+                actions.push(Action::Start {
+                    place,
+                    config: *config,
+                });
+            }
+            if self.limits.foreign {
+                actions.push(Action::Start {
+                    place,
+                    config: Config {
+                        version: version.unwrap_or(SINCE),
+                        flags: [None; FEATURES],
+                        is_foreign: true,
+                    },
+                });
+            }
+        }
+    }
+
+    /// A cluster of machines with these configs that have said nothing yet.
+    fn founded(&self, configs: &[Config]) -> State {
+        let founder = Record {
+            is_voter: true,
+            said: Said::Nothing,
+        };
+        let mut base = Replica::default();
+        base.records[..configs.len()].fill(Some(founder));
+        let mut state = State {
+            base,
+            log: Vec::new(),
+            pending: Vec::new(),
+            machines: [const { None }; PLACES],
+            left: Left {
+                changes: self.limits.changes,
+                crashes: self.limits.crashes,
+                writes: self.limits.writes,
+            },
+        };
+        for (place, config) in configs.iter().enumerate() {
+            state.machines[place] = Some(Machine {
+                config: *config,
+                applied: 0,
+                replica: state.base.clone(),
+                is_halted: false,
+            });
+        }
+        state
+    }
+
+    /// The same once all have spoken and somebody has decided.
+    fn decided(&self, configs: &[Config]) -> State {
+        let mut state = self.founded(configs);
+        for heard in 0.. {
+            let mut entries: Vec<Entry> = state
+                .running()
+                .filter(|(place, machine)| {
+                    let said = self.wants_to_say(*place, machine);
+                    machine.replica.records[*place].is_some_and(|it| it.said != said)
+                })
+                .map(|(place, machine)| Entry::Publish {
+                    place,
+                    said: self.wants_to_say(place, machine),
+                })
+                .collect();
+            if heard > 0 {
+                entries.extend(self.decision(&state, 0, true));
+            }
+            if heard > 0 && entries.is_empty() {
+                break;
+            }
+            for entry in entries {
+                apply_bound(&self.rules, &mut state.base, &entry);
+            }
+            for machine in state.machines.iter_mut().flatten() {
+                machine.replica = state.base.clone();
+            }
+        }
+        state
+    }
+
+    fn step(&self, state: &mut State, action: Action) -> Option<()> {
+        match action {
+            Action::Publish(place) => {
+                let machine = state.machines[place].as_ref()?;
+                let said = self.wants_to_say(place, machine);
+                state.propose(Entry::Publish { place, said });
+            }
+            Action::Decide { place, heard_all } => {
+                for entry in self.decision(state, place, heard_all) {
+                    state.propose(entry);
+                }
+            }
+            Action::Commit(entry) => {
+                state.take(&entry)?;
+                state.log.push(entry);
+            }
+            Action::Lose(entry) => state.take(&entry)?,
+            Action::Apply(place) => self.apply(state, place)?,
+            Action::Install { to, from } => {
+                let source = state.machines[from].clone()?;
+                let machine = state.machines[to].as_mut()?;
+                (machine.applied, machine.replica) = (source.applied, source.replica);
+                if machine.replica.records[to].is_none() {
+                    // It learns that it was removed.
+                    state.machines[to] = None;
+                }
+            }
+            Action::Restart {
+                place,
+                config,
+                rewinds,
+            } => {
+                let machine = state.machines[place].as_mut()?;
+                if config == machine.config {
+                    state.left.crashes = state.left.crashes.checked_sub(1)?;
+                } else {
+                    state.left.changes = state.left.changes.checked_sub(1)?;
+                }
+                machine.config = config;
+                machine.is_halted = false;
+                if rewinds {
+                    machine.applied = 0;
+                    machine.replica = state.base.clone();
+                    if config.is_foreign {
+                        forget_features(&mut machine.replica);
+                    }
+                }
+            }
+            Action::Start { place, config } => {
+                let mut replica = state.base.clone();
+                if config.is_foreign {
+                    forget_features(&mut replica);
+                }
+                state.machines[place] = Some(Machine {
+                    config,
+                    applied: 0,
+                    replica,
+                    is_halted: false,
+                });
+            }
+            Action::Order(entry) => {
+                let left = match entry {
+                    Entry::Write => &mut state.left.writes,
+                    _ => &mut state.left.changes,
+                };
+                *left = left.checked_sub(1)?;
+                state.log.push(entry);
+            }
+        }
+        state.forget(&self.rules);
+        Some(())
+    }
+}
+
+/// Everybody's version, as far as they answer.
+fn versions(state: &State, replica: &Replica) -> Vec<Option<MajorMinor>> {
+    let known = (0..PLACES).filter(|place| replica.records[*place].is_some());
+    known
+        .map(|place| {
+            let machine = state.machines[place].as_ref();
+            let answering = machine.filter(|machine| !machine.is_halted);
+            answering.map(|machine| machine.config.version)
+        })
+        .collect()
+}
+
+/// What a program keeps that knows no cluster features.
+pub fn forget_features(replica: &mut Replica) {
+    replica.params = None;
+    replica.effect = None;
+}
+
+impl Model for Agreement {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        let of = |version: Option<MajorMinor>| {
+            let fits = move |config: &&Config| Some(config.version) == version;
+            self.configs.iter().filter(fits)
+        };
+        let versions = &self.limits.versions;
+        let (low, high) = (versions.first().copied(), versions.last().copied());
+        let last = match self.limits.start {
+            Start::OneBehind | Start::FoundingMixed => low,
+            Start::Founding | Start::Level => high,
+        };
+        let mut states = Vec::new();
+        for first in of(high) {
+            for last in of(last) {
+                let mut configs = vec![*first; self.limits.founders];
+                configs[self.limits.founders - 1] = *last;
+                states.push(match self.limits.start {
+                    Start::Founding | Start::FoundingMixed => self.founded(&configs),
+                    Start::OneBehind | Start::Level => self.decided(&configs),
+                });
+            }
+        }
+        states
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        let has_room = state.pending.len() < self.limits.pending_max;
+        for (place, machine) in state.running() {
+            if machine.is_halted {
+                continue;
+            }
+            if machine.applied < state.log.len() {
+                actions.push(Action::Apply(place));
+            }
+            for (from, other) in state.running() {
+                let is_alike = other.config.is_foreign == machine.config.is_foreign;
+                if is_alike && other.applied > machine.applied + 1 {
+                    actions.push(Action::Install { to: place, from });
+                }
+            }
+            if !has_room {
+                continue;
+            }
+            let said = self.wants_to_say(place, machine);
+            let own = machine.replica.records[place];
+            if own.is_some_and(|own| own.said != said)
+                && !state.pending.contains(&Entry::Publish { place, said })
+            {
+                actions.push(Action::Publish(place));
+            }
+            for heard_all in [true, false] {
+                let entries = self.decision(state, place, heard_all);
+                let is_new = entries.iter().any(|it| !state.pending.contains(it));
+                if is_new {
+                    actions.push(Action::Decide { place, heard_all });
+                }
+            }
+        }
+        if state.log.len() < self.limits.log_max {
+            let mut pending = state.pending.clone();
+            pending.dedup();
+            for entry in pending {
+                actions.push(Action::Commit(entry.clone()));
+                actions.push(Action::Lose(entry));
+            }
+            self.order_actions(state, actions);
+        }
+        self.start_actions(state, actions);
+        self.restart_actions(state, actions);
+    }
+
+    fn next_state(&self, state: &State, action: Action) -> Option<State> {
+        let mut next = state.clone();
+        self.step(&mut next, action)?;
+        Some(symmetry::ordered(next, self.limits.founders))
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        properties::all()
+    }
+}

@@ -1,0 +1,66 @@
+//! The features the model decides about, and the few flags its machines are started with.
+
+use std::sync::Arc;
+
+use portunus_gates::cluster::ClusterSpecs;
+use portunus_gates::{
+    Assignments, Level, MajorMinor, NewFeature, Origin, RegisterError, RegistryBuilder, Spec,
+};
+
+use crate::state::Config;
+
+/// How many features there are.
+pub const FEATURES: usize = 2;
+
+/// By position: one that is on unless somebody objects and locked a version later, and one
+/// that comes a version later and is on if all want it.
+pub const NAMES: [&str; FEATURES] = ["Vetoed", "Wanted"];
+
+/// What a flag says about each feature.
+pub type Flags = [Option<bool>; FEATURES];
+
+const FLAGS: [Flags; 3] = [[None, None], [Some(false), None], [None, Some(true)]];
+
+/// The first version with params.
+pub const SINCE: MajorMinor = MajorMinor::literal("3.7");
+
+pub fn specs() -> Result<ClusterSpecs, RegisterError> {
+    let mut builder = RegistryBuilder::new(Level::Cluster);
+    builder.add_all([
+        NewFeature::new(
+            NAMES[0],
+            [Spec::beta("3.7").on(), Spec::ga("3.8").on().locked()],
+        ),
+        NewFeature::new(NAMES[1], [Spec::alpha("3.8")]),
+    ])?;
+    Ok(ClusterSpecs::new(
+        Arc::new(builder.build()),
+        SINCE,
+        MajorMinor::literal("3.0"),
+    ))
+}
+
+/// With what a machine can be started at these versions.
+pub fn configs(specs: &ClusterSpecs, versions: &[MajorMinor]) -> Vec<Config> {
+    let all = versions.iter().flat_map(|version| {
+        FLAGS.map(|flags| Config {
+            version: *version,
+            flags,
+            is_foreign: false,
+        })
+    });
+    all.filter(|config| {
+        let said = Assignments::from_map(Origin::Flag, named(&config.flags));
+        specs.check_flags(config.version, None, &said).is_ok()
+    })
+    .collect()
+}
+
+/// Flags as members publish them.
+pub fn named(flags: &Flags) -> std::collections::BTreeMap<String, bool> {
+    NAMES
+        .iter()
+        .zip(flags)
+        .filter_map(|(name, value)| Some(((*name).to_owned(), (*value)?)))
+        .collect()
+}
