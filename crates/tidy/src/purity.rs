@@ -22,6 +22,7 @@ const RULE: &str = "purity";
 pub const PURE: &[&str] = &[
     "gates",
     "model/src/agreement",
+    "model/src/beginning",
     "model/src/features",
     "model/src/limits",
     "model/src/planted",
