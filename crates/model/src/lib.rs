@@ -24,6 +24,7 @@
 //! knows nothing of cluster features. Tests and the command `explore` call it.
 
 mod agreement;
+mod beginning;
 mod features;
 mod limits;
 mod planted;

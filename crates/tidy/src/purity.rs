@@ -23,6 +23,7 @@ pub const PURE: &[&str] = &[
     "features",
     "gates",
     "model/src/agreement",
+    "model/src/beginning",
     "model/src/features",
     "model/src/limits",
     "model/src/planted",

@@ -1,0 +1,98 @@
+//! How a cluster is before the first step.
+
+use portunus_gates::MajorMinor;
+
+use crate::agreement::Agreement;
+use crate::limits::Start;
+use crate::replica::{Entry, PLACES, Record, Replica, Said};
+use crate::state::{Config, Left, Machine, State, apply_bound};
+
+impl Agreement {
+    /// One state for each mixture of flags. Founders are alike, so one may differ from the
+    /// others, and it does not matter which.
+    pub(crate) fn beginnings(&self) -> Vec<State> {
+        let of = |version: Option<MajorMinor>| {
+            let fits = move |config: &&Config| Some(config.version) == version;
+            self.configs.iter().filter(fits)
+        };
+        let versions = &self.limits.versions;
+        let (low, high) = (versions.first().copied(), versions.last().copied());
+        let last = match self.limits.start {
+            Start::OneBehind | Start::FoundingMixed => low,
+            Start::Founding | Start::Level => high,
+        };
+        let mut states = Vec::new();
+        for first in of(high) {
+            for last in of(last) {
+                let mut configs = vec![*first; self.limits.founders];
+                configs[self.limits.founders - 1] = *last;
+                states.push(match self.limits.start {
+                    Start::Founding | Start::FoundingMixed => self.founded(&configs),
+                    Start::OneBehind | Start::Level => self.decided(&configs),
+                });
+            }
+        }
+        states
+    }
+
+    /// A cluster of machines with these configs that have said nothing yet.
+    fn founded(&self, configs: &[Config]) -> State {
+        let founder = Record {
+            is_voter: true,
+            said: Said::Nothing,
+        };
+        let mut base = Replica::default();
+        base.records[..configs.len()].fill(Some(founder));
+        let mut state = State {
+            base,
+            log: Vec::new(),
+            pending: Vec::new(),
+            machines: [const { None }; PLACES],
+            left: Left {
+                changes: self.limits.changes,
+                crashes: self.limits.crashes,
+                writes: self.limits.writes,
+            },
+        };
+        for (place, config) in configs.iter().enumerate() {
+            state.machines[place] = Some(Machine {
+                config: *config,
+                applied: 0,
+                replica: state.base.clone(),
+                is_halted: false,
+            });
+        }
+        state
+    }
+
+    /// The same once all have spoken and somebody has decided.
+    fn decided(&self, configs: &[Config]) -> State {
+        let mut state = self.founded(configs);
+        for heard in 0.. {
+            let mut entries: Vec<Entry> = state
+                .running()
+                .filter(|(place, machine)| {
+                    let said = self.wants_to_say(*place, machine);
+                    machine.replica.records[*place].is_some_and(|it| it.said != said)
+                })
+                .map(|(place, machine)| Entry::Publish {
+                    place,
+                    said: self.wants_to_say(place, machine),
+                })
+                .collect();
+            if heard > 0 {
+                entries.extend(self.decision(&state, 0, true));
+            }
+            if heard > 0 && entries.is_empty() {
+                break;
+            }
+            for entry in entries {
+                apply_bound(&self.rules, &mut state.base, &entry);
+            }
+            for machine in state.machines.iter_mut().flatten() {
+                machine.replica = state.base.clone();
+            }
+        }
+        state
+    }
+}
