@@ -19,7 +19,7 @@ use crate::{
         hash::{BucketsHasher, KeepSet, KvHasher},
         keep,
     },
-    store::{index::Index, shared::Shared},
+    store::{index::Index, shared::Shared, slot::Versions},
     version::Version,
 };
 
@@ -91,7 +91,13 @@ impl Reader {
             };
             let snapshot = self.snapshot()?;
             let keep = KeepSet::new(
-                kept(&view.index, revision, keep::kept_for_hash),
+                kept(&view.index, revision, |versions, newest| {
+                    let in_it = |it: &&Version| it.revision.main == revision;
+                    // Mostly there are none, and the others need not be looked at.
+                    let changes = Some(versions).filter(|_| in_it(&newest));
+                    let changes = changes.into_iter().flat_map(Versions::iter);
+                    keep::kept_for_hash(newest, changes.filter(in_it))
+                }),
                 compact_revision,
             );
             let hash = hash_records(&*snapshot, KvHasher::new(revision, compact_revision, keep))?;
@@ -170,7 +176,8 @@ impl CompactionHashJob {
 
     /// Computes the hash and remembers it.
     pub fn run(self) -> Result<KvHash, ReadError> {
-        let kept_by = |version: &Version| keep::kept_by_compaction(version, self.revision);
+        let kept_by =
+            |_: &Versions, version: &Version| keep::kept_by_compaction(version, self.revision);
         let keep = KeepSet::new(kept(&self.index, self.revision, kept_by), self.previous);
         let hasher = KvHasher::new(self.revision, self.previous, keep);
         let hash = KvHash {
@@ -193,12 +200,12 @@ impl Drop for CompactionHashJob {
 fn kept(
     index: &Index,
     revision: i64,
-    is_kept: impl Fn(&Version) -> bool,
+    is_kept: impl Fn(&Versions, &Version) -> bool,
 ) -> impl Iterator<Item = Revision> {
     index.slots().filter_map(move |slot| {
         let versions = slot.versions();
-        let version = versions.at(revision).filter(|version| is_kept(version))?;
-        Some(version.revision)
+        let version = versions.at(revision)?;
+        is_kept(&versions, version).then_some(version.revision)
     })
 }
 

@@ -25,11 +25,15 @@ pub fn removed_by_compaction(at_or_below: usize, newest: Option<&Version>, revis
 }
 
 /// Whether the version that reads at a revision find belongs to the hash at that
-/// revision. Tombstones do not: members that drop them must agree with members
-/// that keep them.
+/// revision; `changes` are those the key had in it. Tombstones do not: members that
+/// drop them must agree with members that keep them. And where the revision deleted
+/// the key and wrote it again, nothing does: etcd looks at the life that ended there.
 #[must_use]
-pub fn kept_for_hash(newest_at_revision: &Version) -> bool {
-    !newest_at_revision.is_tombstone()
+pub fn kept_for_hash<'v>(
+    newest_at_revision: &Version,
+    mut changes: impl Iterator<Item = &'v Version>,
+) -> bool {
+    !newest_at_revision.is_tombstone() && !changes.any(Version::is_tombstone)
 }
 
 /// Whether it belongs to the keep-set of the compaction itself, which counts the
@@ -37,4 +41,25 @@ pub fn kept_for_hash(newest_at_revision: &Version) -> bool {
 #[must_use]
 pub fn kept_by_compaction(newest_at_revision: &Version, revision: i64) -> bool {
     !newest_at_revision.is_tombstone() || newest_at_revision.revision.main == revision
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::revision::Revision;
+    use crate::version::Value;
+
+    #[test]
+    fn a_key_that_was_deleted_and_written_in_one_revision_keeps_nothing_for_the_hash() {
+        let put = |main, sub| Version {
+            value: Value::InBackend,
+            ..Version::tombstone(Revision { main, sub })
+        };
+        let (before, again) = (put(5, 0), put(7, 6));
+        let deleted = Version::tombstone(Revision { main: 7, sub: 3 });
+        assert!(kept_for_hash(&before, [].into_iter()));
+        assert!(kept_for_hash(&again, [&again].into_iter()));
+        assert!(!kept_for_hash(&deleted, [&deleted].into_iter()));
+        assert!(!kept_for_hash(&again, [&deleted, &again].into_iter()));
+    }
 }

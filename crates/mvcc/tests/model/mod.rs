@@ -209,8 +209,8 @@ impl Model {
             }
             let last = generations.len() - 1;
             // A transaction that deletes a key and writes it again makes two
-            // generations of one revision. etcd would look at the first and lose
-            // the second; that is not copied.
+            // generations of one revision. etcd looks at the first. Its hash is copied;
+            // that its compaction loses the second is not.
             let is_rewritten = |g: usize, main: i64| {
                 generations[g + 1]
                     .first()
@@ -219,7 +219,8 @@ impl Model {
             let chosen = (0..last)
                 .find(|&g| {
                     let tombstone = generations[g].last().unwrap().main;
-                    tombstone > revision || (tombstone == revision && !is_rewritten(g, tombstone))
+                    let is_passed_over = with_tombstones && is_rewritten(g, tombstone);
+                    tombstone > revision || (tombstone == revision && !is_passed_over)
                 })
                 .unwrap_or(last);
             let newest = generations[chosen]

@@ -261,6 +261,11 @@ impl Applier {
                     own: own.to_string(),
                 });
             }
+            if set.cluster_params.is_some() && self.membership.is_stale_version(version) {
+                // Decided by a leader that had lost its place before it was in the log.
+                tracing::warn!(cluster_version = %version, index, "an outdated decision was not taken");
+                return Ok(Some(Response::Done));
+            }
             let params = set.cluster_params.as_ref().and_then(from_message);
             let specs = self.member.cluster_gates.specs();
             match specs.applied(version, params) {
@@ -297,11 +302,18 @@ impl Applier {
                     .set_attributes(&mut self.store, set.member_id, attributes)
                     .map_err(fault)?;
                 let own = self.member.config.version.emulation();
-                if let Some(record) = record {
-                    self.member
-                        .cluster_gates
-                        .check_member(&before, record, own)
-                        .map_err(|source| ApplyFaultError::MixedVersions { index, source })?;
+                let gates = &self.member.cluster_gates;
+                match record.map(|record| (record.id, gates.check_member(&before, record, own))) {
+                    // While a cluster is founded, everybody stops who reads of another
+                    // version. Later it is the word of one that was left behind, perhaps
+                    // said long ago, and no reason for others to stop.
+                    Some((id, Err(source)))
+                        if source.new_cluster || id == self.member.identity.member_id =>
+                    {
+                        return Err(ApplyFaultError::MixedVersions { index, source });
+                    }
+                    Some((_, Err(error))) => tracing::warn!(%error, index, "a member does not fit"),
+                    Some((_, Ok(()))) | None => {}
                 }
             }
         } else if let Some(set) = &request.downgrade_info_set {

@@ -378,6 +378,16 @@ impl Membership {
         Ok(())
     }
 
+    /// Whether a version is below the cluster's without an operator having asked for it.
+    pub fn is_stale_version(&self, version: MajorMinor) -> bool {
+        let is_lower = self
+            .cluster_version
+            .is_some_and(|current| version < current);
+        let target = self.downgrade.target_version.parse::<MajorMinor>();
+        let is_asked_for = self.downgrade.enabled && target == Ok(version);
+        is_lower && !is_asked_for
+    }
+
     /// Applies a decided cluster version.
     pub fn set_cluster_version(
         &mut self,

@@ -220,6 +220,7 @@ impl Gates {
             cluster_version_set: Some(ClusterVersionSetRequest {
                 ver: format!("{version}.0"),
                 cluster_params: params.map(|it| to_message(it.version, &it.features)),
+                ..ClusterVersionSetRequest::default()
             }),
             ..InternalRaftRequest::default()
         })
