@@ -208,8 +208,10 @@ impl Member {
             None if self.consensus.status().leader == 0 => Err(EtcdError::NoLeader),
             None => Err(EtcdError::Timeout),
         };
-        if read.is_err() {
-            self.metrics.read_indexes_failed.inc();
+        match read {
+            Ok(()) => {}
+            Err(EtcdError::Timeout | EtcdError::NoLeader) => self.metrics.read_indexes_slow.inc(),
+            Err(_) => self.metrics.read_indexes_failed.inc(),
         }
         read
     }

@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
-use portunus_consensus::{FatalError, Hooks, Leadership, RequestIds};
+use portunus_consensus::{FatalError, Hooks, Leadership, PeerSink, RequestIds};
 use portunus_gates::cluster::check_mechanism;
 use portunus_gates::{RegisterError, SetErrors};
 use portunus_mvcc::backend::{BackendError, Bucket, Lmdb, LmdbConfig};
@@ -30,7 +30,7 @@ use crate::apply::{Applier, Found};
 use crate::config::{Config, QUOTA_BYTES_ADVISED_MAX};
 use crate::data_dir::{DataDir, DataDirError};
 use crate::metrics::{Metrics, MetricsError};
-use crate::peers::{self, Peers, PeersError};
+use crate::peers::{self, Heartbeats, Peers, PeersError};
 use crate::serve::{self, ListenError, Servers};
 use portunus_features::{ClusterFeatureGate, InitialCorruptCheck, OwnFeatures};
 
@@ -215,7 +215,11 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     }
     let leadership = Arc::new(Leaders::default());
     let log = metrics.disk.measure_log(boot.wal);
-    let hooks = hooks(&stop, &peers, &leadership, &metrics);
+    let heartbeats = Heartbeats::new(
+        config.heartbeat_interval,
+        metrics.heartbeat_failures.clone(),
+    );
+    let hooks = hooks(&stop, peers.sink(heartbeats), &leadership, &metrics);
     let entries = boot.initial.entries.iter();
     let wrapped = entries.filter(|entry| wrap::is_wrapped(&entry.data));
     let last_wrapped = wrapped.map(|entry| entry.index).max().unwrap_or(0);
@@ -429,7 +433,7 @@ fn raft_config(config: &Config) -> portunus_consensus::Config {
 
 fn hooks(
     stop: &Arc<StopSwitch>,
-    peers: &Peers,
+    peers: Box<dyn PeerSink>,
     leaders: &Arc<Leaders>,
     metrics: &Metrics,
 ) -> Hooks {
@@ -437,7 +441,7 @@ fn hooks(
     let leaders = Arc::clone(leaders);
     let leader_changes = metrics.leader_changes.clone();
     Hooks {
-        peers: peers.sink(),
+        peers,
         on_fatal: Box::new(move |error: FatalError| stop.fatal(&error)),
         on_leadership: Box::new(move |leadership: Leadership| {
             if leaders.set(leadership) {

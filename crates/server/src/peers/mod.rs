@@ -9,6 +9,7 @@
 //! clients.
 
 pub mod ask;
+mod heartbeats;
 pub mod join;
 mod raft;
 pub mod routes;
@@ -29,6 +30,7 @@ use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
+pub use heartbeats::Heartbeats;
 use strangers::Strangers;
 
 use crate::config::Config;
@@ -106,21 +108,27 @@ impl Peers {
     }
 
     /// Where consensus puts its messages.
-    pub fn sink(&self) -> Box<dyn PeerSink> {
-        struct Sink(Arc<Transport>, Arc<Strangers>);
+    pub fn sink(&self, heartbeats: Heartbeats) -> Box<dyn PeerSink> {
+        struct Sink {
+            transport: Arc<Transport>,
+            strangers: Arc<Strangers>,
+            heartbeats: Heartbeats,
+        }
         impl PeerSink for Sink {
             fn send(&self, mut messages: Vec<Message>) {
+                self.heartbeats.sending(&messages, Instant::now());
                 // Snapshots fail when they are opened, so that raft hears of it.
                 messages.retain(|message| {
-                    message.r#type() == MessageType::MsgSnap || !self.1.holds_back(message)
+                    message.r#type() == MessageType::MsgSnap || !self.strangers.holds_back(message)
                 });
-                self.0.send(messages);
+                self.transport.send(messages);
             }
         }
-        Box::new(Sink(
-            Arc::clone(&self.transport),
-            Arc::clone(&self.strangers),
-        ))
+        Box::new(Sink {
+            transport: Arc::clone(&self.transport),
+            strangers: Arc::clone(&self.strangers),
+            heartbeats,
+        })
     }
 
     /// Members that must not be sent the log yet.
