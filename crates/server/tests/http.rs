@@ -496,6 +496,74 @@ async fn grpc_and_http_share_the_port() {
     }
 }
 
+/// The address a log line names after `addresses`.
+fn logged_address(line: &str) -> std::net::SocketAddr {
+    let after = line.split_once("127.0.0.1:").unwrap().1;
+    let port: String = after.chars().take_while(char::is_ascii_digit).collect();
+    format!("127.0.0.1:{port}").parse().unwrap()
+}
+
+/// Those who only watch get a port of their own, where there is no data.
+#[tokio::test]
+async fn metrics_and_probes_on_a_port_of_their_own() {
+    let (_guard, dir) = data_dir();
+    let server = Server::start(&dir, &["--listen-metrics-urls=http://127.0.0.1:0"]);
+    let line = server.process.find_line("serving metrics").unwrap();
+    let address = logged_address(&line);
+    let get = |path: &str| common::http_at(address, "GET", path, &[], b"");
+    assert!(value(&get("/metrics").body, "etcd_server_has_leader") > 0.0);
+    assert_eq!(get("/health").body, r#"{"health":"true","reason":""}"#);
+    for path in ["/livez", "/readyz", "/readyz/linearizable_read"] {
+        assert_eq!(
+            (get(path).status, &*get(path).body),
+            (200, "ok\n"),
+            "{path}"
+        );
+    }
+    for path in ["/version", "/feature-gates", "/etcdserverpb.KV/Range"] {
+        assert_eq!(get(path).status, 404, "{path}");
+    }
+    assert_eq!(
+        server.get("/metrics").status,
+        200,
+        "the client port as before"
+    );
+    server.stop();
+}
+
+/// `/health` tells of a member without a quorum before that member takes clients.
+#[tokio::test]
+async fn metrics_are_served_while_a_member_looks_for_the_others() {
+    let (_guard, dir) = data_dir();
+    let peer = "http://127.0.0.1:1";
+    let flags = [
+        "--listen-metrics-urls=http://127.0.0.1:0".to_owned(),
+        format!("--initial-advertise-peer-urls={peer}"),
+        format!("--initial-cluster=default={peer},other=http://127.0.0.1:2"),
+    ];
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let member = common::launch(&dir, &flags);
+    let line = member.find_line("serving metrics").unwrap();
+    let answer = common::http_at(logged_address(&line), "GET", "/health", &[], b"");
+    let body = r#"{"health":"false","reason":"RAFT NO LEADER"}"#;
+    assert_eq!((answer.status, &*answer.body), (503, body));
+    assert!(!member.has_said("ready to serve client requests"));
+}
+
+#[tokio::test]
+async fn slow_unary_requests_are_logged() {
+    let (_guard, dir) = data_dir();
+    let server = Server::start(&dir, &["--warning-unary-request-duration=1ns"]);
+    let mut clients = server.connect().await;
+    let put = PutRequest {
+        key: "a".into(),
+        ..PutRequest::default()
+    };
+    clients.kv.put(put).await.unwrap();
+    let line = server.process.find_line("a request took long").unwrap();
+    assert!(line.contains("/etcdserverpb.KV/Put"), "{line}");
+}
+
 /// Dashboards of Go's gRPC library read these.
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_are_counted_by_method_and_code() {

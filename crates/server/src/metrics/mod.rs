@@ -7,6 +7,7 @@ mod disk;
 mod gauges;
 mod operations;
 mod rpc;
+mod slow_requests;
 
 pub use client_requests::{ClientRequests, Kind};
 pub use cluster_gates::ClusterGateMetrics;
@@ -16,6 +17,7 @@ pub use operations::{Operation, OperationMetrics};
 pub use rpc::{RpcMetrics, Running};
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{
@@ -105,8 +107,8 @@ pub struct Metrics {
 pub struct MetricsError(#[from] prometheus::Error);
 
 impl Metrics {
-    /// All series at zero.
-    pub fn new(extensive: bool) -> Result<Metrics, MetricsError> {
+    /// All series at zero. Unary requests that take longer than `slow_after` are logged.
+    pub fn new(extensive: bool, slow_after: Duration) -> Result<Metrics, MetricsError> {
         let registry = Registry::new();
         let r = &registry;
         r.register(Box::new(ProcessCollector::for_self()))?;
@@ -176,7 +178,7 @@ impl Metrics {
             )?,
             leader_changes: counter(r, "etcd_server_leader_changes_seen_total", "Leaders seen.")?,
             client_requests: ClientRequests::register(r)?,
-            rpcs: RpcMetrics::register(r, extensive)?,
+            rpcs: RpcMetrics::register(r, extensive, slow_after)?,
             disk: DiskMetrics::register(r)?,
             read_indexes_failed: counter(
                 r,

@@ -93,6 +93,9 @@ impl Peers {
         };
         let transport_config = portunus_rafthttp::Config {
             dial_timeout: Duration::from_secs(1) + config.election_timeout,
+            stream_read_timeout: config.cluster.raft_read_timeout,
+            stream_write_timeout: config.cluster.raft_write_timeout,
+            heartbeat: config.cluster.raft_read_timeout / 3,
             ..portunus_rafthttp::Config::default()
         };
         let client = PeerClient::new(&transport_config);
