@@ -12,6 +12,7 @@ mod gated;
 mod install;
 mod request;
 mod tag;
+mod v2_request;
 
 pub use request::LEASE_COST_BYTES;
 
