@@ -311,6 +311,32 @@ fn a_member_that_applied_everything_leads_again_without_a_tick() {
 }
 
 #[test]
+fn a_sole_voter_that_shall_wait_leads_only_after_an_election_timeout() {
+    let (_dir, path) = temp();
+    let member = Member::found(&path).lead();
+    let backend = member.backend();
+    member.handle.stop();
+    for (tick_interval, leads) in [
+        (Duration::from_secs(3600), false),
+        (Duration::from_millis(5), true),
+    ] {
+        let boot = bootstrap::restart(&path, SMALL, &backend).unwrap();
+        let patient = Config {
+            tick_interval,
+            leads_at_once_if_alone: false,
+            ..Config::default()
+        };
+        let mut again = Member::start(boot.initial, boot.wal, patient);
+        if leads {
+            again.apply_until(3);
+        }
+        let is_leader = again.handle.status().role == Role::Leader;
+        assert_eq!(is_leader, leads, "{tick_interval:?}");
+        again.handle.stop();
+    }
+}
+
+#[test]
 fn stop_finishes_what_was_taken_and_refuses_what_comes() {
     let (_dir, path) = temp();
     let mut member = Member::found(&path).lead();

@@ -713,6 +713,47 @@ mod transactions {
         }
     }
 
+    /// etcd accepts such a transaction and then stops, on every member.
+    #[test]
+    fn a_put_that_keeps_what_the_transaction_deleted_refuses_all_of_it() {
+        let keeping = |change: fn(&mut PutRequest)| {
+            let mut request = put("b", "");
+            change(&mut request);
+            op(Request::RequestPut(request))
+        };
+        let keep_value = keeping(|put| put.ignore_value = true);
+        let keep_lease = keeping(|put| put.ignore_lease = true);
+        let all_from_a = delete_op("a", "\0");
+        let nested = |ops: Vec<RequestOp>| txn_op(success(ops));
+        let missing = Some(EtcdError::KeyNotFound);
+        for (ops, expected) in [
+            (vec![all_from_a.clone(), keep_value.clone()], missing),
+            (vec![all_from_a.clone(), keep_lease.clone()], missing),
+            (
+                vec![nested(vec![all_from_a.clone()]), keep_value.clone()],
+                missing,
+            ),
+            (
+                vec![all_from_a.clone(), nested(vec![keep_value.clone()])],
+                missing,
+            ),
+            (vec![keep_value.clone(), all_from_a.clone()], None),
+            (vec![delete_op("c", "\0"), keep_value.clone()], None),
+            (vec![all_from_a.clone(), put_op("b", "new")], None),
+        ] {
+            let mut store = Harness::new();
+            store.put("b", "old");
+            let request = success(ops);
+            assert_eq!(validate::txn(&request, 128), Ok(()), "{request:?}");
+            let before = store.store.revision();
+            assert_eq!(store.txn(&request).err(), expected, "{request:?}");
+            if expected.is_some() {
+                assert_eq!(store.store.revision(), before, "{request:?}");
+                assert_eq!(keys(&store.range(&all()).unwrap()), ["b"]);
+            }
+        }
+    }
+
     #[test]
     fn members_that_answer_nobody_skip_ranges_but_check_them() {
         let mut store = Harness::new();

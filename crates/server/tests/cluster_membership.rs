@@ -237,6 +237,9 @@ async fn lists_of_members_are_as_fresh_as_asked() {
         members.member_list(fresh).await.err()
     })
     .await;
+    // It knows by now that nobody leads, and waits for somebody all the same.
+    let late = members.member_list(fresh).await.unwrap_err();
+    assert_eq!(late.message(), "etcdserver: request timed out");
     let any = MemberListRequest {
         linearizable: false,
     };

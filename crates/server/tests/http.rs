@@ -6,8 +6,9 @@ mod common;
 use common::{Clients, Server, data_dir};
 use portunus_proto::etcdserverpb::alarm_request::AlarmAction;
 use portunus_proto::etcdserverpb::{
-    AlarmRequest, AlarmType, DeleteRangeRequest, LeaseGrantRequest, LeaseRevokeRequest, PutRequest,
-    RangeRequest, TxnRequest,
+    AlarmRequest, AlarmType, CompactionRequest, DefragmentRequest, DeleteRangeRequest,
+    HashKvRequest, HashRequest, LeaseGrantRequest, LeaseRevokeRequest, PutRequest, RangeRequest,
+    SnapshotRequest, TxnRequest,
 };
 
 async fn set_alarm(clients: &mut Clients, action: AlarmAction, alarm: AlarmType) {
@@ -218,6 +219,188 @@ async fn metrics_have_etcds_names() {
     }
 }
 
+/// Dashboards and alerts written for etcd 3.7 find their series, with the same labels and
+/// buckets: name, labels other than `le`, first and last finite bucket.
+#[tokio::test]
+async fn durations_have_etcds_labels_and_buckets() {
+    let (_guard, dir) = data_dir();
+    let server = Server::start(&dir, &[]);
+    let mut clients = server.connect().await;
+    let put = PutRequest {
+        key: "a".into(),
+        value: "bcd".into(),
+        ..PutRequest::default()
+    };
+    clients.kv.put(put.clone()).await.unwrap();
+    clients.kv.put(put).await.unwrap();
+    let read = RangeRequest {
+        key: "a".into(),
+        ..RangeRequest::default()
+    };
+    clients.kv.range(read.clone()).await.unwrap();
+    let future = RangeRequest {
+        revision: 99,
+        ..read
+    };
+    clients.kv.range(future).await.unwrap_err();
+    clients.kv.txn(TxnRequest::default()).await.unwrap();
+    let unknown = LeaseRevokeRequest { id: 7 };
+    clients.lease.lease_revoke(unknown).await.unwrap_err();
+    let grant = LeaseGrantRequest { id: 5, ttl: 100 };
+    clients.lease.lease_grant(grant).await.unwrap();
+    let compaction = CompactionRequest {
+        revision: 3,
+        physical: true,
+    };
+    clients.kv.compact(compaction).await.unwrap();
+    let maintenance = &mut clients.maintenance;
+    maintenance.defragment(DefragmentRequest {}).await.unwrap();
+    maintenance.hash(HashRequest {}).await.unwrap();
+    maintenance
+        .hash_kv(HashKvRequest { revision: 0 })
+        .await
+        .unwrap();
+    let snapshot = maintenance.snapshot(SnapshotRequest {}).await.unwrap();
+    let mut blobs = snapshot.into_inner();
+    while blobs.message().await.unwrap().is_some() {}
+    let metrics = server.get("/metrics").body;
+    let histogram = |name: &str, labels: &str, first: &str, last: &str, observed: bool| {
+        for bound in [first, last, "+Inf"] {
+            let labels = match labels {
+                "" => format!(r#"le="{bound}""#),
+                labels => format!(r#"{labels},le="{bound}""#),
+            };
+            value(&metrics, &format!("{name}_bucket{{{labels}}}"));
+        }
+        let labels = match labels {
+            "" => String::new(),
+            labels => format!("{{{labels}}}"),
+        };
+        let count = value(&metrics, &format!("{name}_count{labels}"));
+        assert_eq!(count > 0.0, observed, "{name}{labels}");
+    };
+    let apply = "etcd_server_apply_duration_seconds";
+    for (operation, success) in [
+        ("Put", true),
+        ("LeaseRevoke", false),
+        ("LeaseGrant", true),
+        ("Compaction", true),
+        ("ClusterVersionSet", true),
+        ("ClusterMemberAttrSet", true),
+    ] {
+        let labels = format!(r#"op="{operation}",success="{success}",version="v3""#);
+        histogram(apply, &labels, "0.0001", "52.4288", true);
+    }
+    let request = "etcd_server_request_duration_seconds";
+    for (kind, success) in [
+        ("Put", true),
+        ("Range", true),
+        ("Range", false),
+        ("ReadonlyTxn", true),
+        ("LeaseRevoke", false),
+        ("Compaction", true),
+    ] {
+        let labels = format!(r#"success="{success}",type="{kind}""#);
+        histogram(request, &labels, "0.001", "8.192", true);
+    }
+    let range = "etcd_server_range_duration_seconds";
+    for labels in [r#"success="true""#, r#"success="false""#] {
+        histogram(range, labels, "0.0001", "52.4288", true);
+    }
+    for (name, first, last, observed) in [
+        (
+            "etcd_disk_wal_fsync_duration_seconds",
+            "0.001",
+            "8.192",
+            true,
+        ),
+        (
+            "etcd_disk_wal_write_duration_seconds",
+            "0.001",
+            "8.192",
+            true,
+        ),
+        (
+            "etcd_disk_backend_commit_duration_seconds",
+            "0.001",
+            "8.192",
+            true,
+        ),
+        (
+            "etcd_disk_backend_defrag_duration_seconds",
+            "0.1",
+            "409.6",
+            true,
+        ),
+        (
+            "etcd_disk_backend_snapshot_duration_seconds",
+            "0.01",
+            "655.36",
+            true,
+        ),
+        (
+            "etcd_snap_db_fsync_duration_seconds",
+            "0.001",
+            "8.192",
+            false,
+        ),
+        (
+            "etcd_snap_db_save_total_duration_seconds",
+            "0.1",
+            "51.2",
+            false,
+        ),
+        ("etcd_mvcc_hash_duration_seconds", "0.01", "163.84", true),
+        (
+            "etcd_mvcc_hash_rev_duration_seconds",
+            "0.01",
+            "163.84",
+            true,
+        ),
+        ("etcd_debugging_lease_ttl_total", "1", "8388608", true),
+        (
+            "etcd_debugging_mvcc_db_compaction_pause_duration_milliseconds",
+            "1",
+            "4096",
+            true,
+        ),
+        (
+            "etcd_debugging_mvcc_db_compaction_total_duration_milliseconds",
+            "100",
+            "819200",
+            true,
+        ),
+    ] {
+        histogram(name, "", first, last, observed);
+    }
+    let id = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix(r#"etcd_server_id{server_id=""#));
+    let id = id.and_then(|rest| rest.split('"').next()).unwrap();
+    let known_peer = format!(r#"etcd_network_known_peers{{Local="{id}",Remote="{id}"}}"#);
+    for (series, expected) in [
+        ("etcd_server_heartbeat_send_failures_total", 0.0),
+        ("etcd_server_slow_read_indexes_total", 0.0),
+        ("etcd_server_read_indexes_failed_total", 0.0),
+        ("etcd_disk_defrag_inflight", 0.0),
+        ("etcd_mvcc_db_open_read_transactions", 0.0),
+        ("etcd_debugging_mvcc_keys_total", 1.0),
+        ("etcd_debugging_mvcc_total_put_size_in_bytes", 8.0),
+        ("etcd_debugging_mvcc_db_compaction_keys_total", 1.0),
+        (&known_peer, 1.0),
+    ] {
+        let found = value(&metrics, series);
+        assert!((found - expected).abs() < 0.5, "{series}: {found}");
+    }
+    for series in [
+        "etcd_debugging_mvcc_db_compaction_last",
+        "os_fd_used",
+        "os_fd_limit",
+    ] {
+        assert!(value(&metrics, series) > 0.0, "{series}");
+    }
+}
+
 /// What clients do is seen in the numbers.
 #[tokio::test]
 async fn metrics_move() {
@@ -311,6 +494,74 @@ async fn grpc_and_http_share_the_port() {
         assert!((shown - revision as f64).abs() < 0.5);
         assert_eq!(revision, number + 2);
     }
+}
+
+/// The address a log line names after `addresses`.
+fn logged_address(line: &str) -> std::net::SocketAddr {
+    let after = line.split_once("127.0.0.1:").unwrap().1;
+    let port: String = after.chars().take_while(char::is_ascii_digit).collect();
+    format!("127.0.0.1:{port}").parse().unwrap()
+}
+
+/// Those who only watch get a port of their own, where there is no data.
+#[tokio::test]
+async fn metrics_and_probes_on_a_port_of_their_own() {
+    let (_guard, dir) = data_dir();
+    let server = Server::start(&dir, &["--listen-metrics-urls=http://127.0.0.1:0"]);
+    let line = server.process.find_line("serving metrics").unwrap();
+    let address = logged_address(&line);
+    let get = |path: &str| common::http_at(address, "GET", path, &[], b"");
+    assert!(value(&get("/metrics").body, "etcd_server_has_leader") > 0.0);
+    assert_eq!(get("/health").body, r#"{"health":"true","reason":""}"#);
+    for path in ["/livez", "/readyz", "/readyz/linearizable_read"] {
+        assert_eq!(
+            (get(path).status, &*get(path).body),
+            (200, "ok\n"),
+            "{path}"
+        );
+    }
+    for path in ["/version", "/feature-gates", "/etcdserverpb.KV/Range"] {
+        assert_eq!(get(path).status, 404, "{path}");
+    }
+    assert_eq!(
+        server.get("/metrics").status,
+        200,
+        "the client port as before"
+    );
+    server.stop();
+}
+
+/// `/health` tells of a member without a quorum before that member takes clients.
+#[tokio::test]
+async fn metrics_are_served_while_a_member_looks_for_the_others() {
+    let (_guard, dir) = data_dir();
+    let peer = "http://127.0.0.1:1";
+    let flags = [
+        "--listen-metrics-urls=http://127.0.0.1:0".to_owned(),
+        format!("--initial-advertise-peer-urls={peer}"),
+        format!("--initial-cluster=default={peer},other=http://127.0.0.1:2"),
+    ];
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let member = common::launch(&dir, &flags);
+    let line = member.find_line("serving metrics").unwrap();
+    let answer = common::http_at(logged_address(&line), "GET", "/health", &[], b"");
+    let body = r#"{"health":"false","reason":"RAFT NO LEADER"}"#;
+    assert_eq!((answer.status, &*answer.body), (503, body));
+    assert!(!member.has_said("ready to serve client requests"));
+}
+
+#[tokio::test]
+async fn slow_unary_requests_are_logged() {
+    let (_guard, dir) = data_dir();
+    let server = Server::start(&dir, &["--warning-unary-request-duration=1ns"]);
+    let mut clients = server.connect().await;
+    let put = PutRequest {
+        key: "a".into(),
+        ..PutRequest::default()
+    };
+    clients.kv.put(put).await.unwrap();
+    let line = server.process.find_line("a request took long").unwrap();
+    assert!(line.contains("/etcdserverpb.KV/Put"), "{line}");
 }
 
 /// Dashboards of Go's gRPC library read these.

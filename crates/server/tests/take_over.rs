@@ -10,8 +10,11 @@ use common::{Server, data_dir, launch};
 use portunus_bolt::{BulkOptions, FileWriter, Reader};
 use portunus_proto::etcdserverpb::{
     CompactionRequest, DeleteRangeRequest, HashKvRequest, LeaseGrantRequest,
-    LeaseTimeToLiveRequest, PutRequest, SnapshotRequest,
+    LeaseTimeToLiveRequest, PutRequest, Request, SnapshotRequest,
 };
+use portunus_proto::raftpb::{Entry, HardState};
+use portunus_wal::{SnapshotPoint, Wal};
+use prost::Message;
 
 /// Bytes of the digest at the end of a snapshot.
 const DIGEST_BYTES: usize = 32;
@@ -174,4 +177,61 @@ async fn data_with_authentication_is_refused() {
     let (status, log) = launch(&dir, &[]).ended();
     assert!(!status.success());
     assert!(log.contains("authentication is enabled"), "{log}");
+}
+
+/// Adds what a member of 3.5 would to the log of a member that does not run.
+fn append_v2(dir: &Path, requests: &[(&str, &str)]) {
+    let wal = dir.join("member").join("wal");
+    let (mut wal, found) = Wal::open(&wal, SnapshotPoint::default()).unwrap();
+    let last = found.entries.last().unwrap();
+    let entries: Vec<Entry> = (last.index + 1..)
+        .zip(requests)
+        .map(|(index, (path, value))| {
+            let request = Request {
+                id: index,
+                method: "PUT".to_owned(),
+                path: (*path).to_owned(),
+                val: (*value).to_owned(),
+                ..Request::default()
+            };
+            Entry {
+                index,
+                term: last.term,
+                data: request.encode_to_vec().into(),
+                ..Entry::default()
+            }
+        })
+        .collect();
+    let hard_state = HardState {
+        commit: last.index + requests.len() as u64,
+        ..found.hard_state
+    };
+    wal.append(Some(&hard_state), &entries).unwrap();
+    wal.sync().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_with_requests_of_3_5_goes_on() {
+    let (_guard, dir) = data_dir();
+    let as_3_5 = ["--emulated-version=3.5"];
+    let server = Server::start(&dir, &as_3_5);
+    let mut clients = server.connect().await;
+    clients.kv.put(put("a", 0)).await.unwrap();
+    let header = clients.kv.put(put("b", 0)).await.unwrap().into_inner();
+    let id = header.header.unwrap().member_id;
+    let before = hash_kv(&server).await;
+    server.stop();
+    let path = format!("/0/members/{id:x}/attributes");
+    let attributes = r#"{"name":"of 3.5","clientURLs":["http://a:2379"]}"#;
+    append_v2(&dir, &[(&path, attributes), ("/0/version", "3.5.0")]);
+    let again = Server::start(&dir, &as_3_5);
+    let line = again.process.find_line("cluster version decided").unwrap();
+    assert!(line.contains("3.5"), "{line}");
+    assert_eq!(hash_kv(&again).await, before);
+    again.stop();
+
+    append_v2(&dir, &[("/1/key", "value")]);
+    let (status, log) = launch(&dir, &as_3_5).ended();
+    assert!(!status.success());
+    assert!(log.contains("asks for a change of the v2 store"), "{log}");
 }

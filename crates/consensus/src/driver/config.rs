@@ -21,6 +21,8 @@ pub struct Config {
     pub election_ticks: usize,
     /// Ask whether an election could be won before disturbing the others.
     pub pre_vote: bool,
+    /// A sole voter leads at once, without waiting for an election timeout.
+    pub leads_at_once_if_alone: bool,
     /// Proposals that may wait to enter the log.
     pub proposal_queue_entries_max: usize,
     /// Their size.
@@ -41,6 +43,7 @@ impl Default for Config {
             tick_interval: Duration::from_millis(100),
             election_ticks: 10,
             pre_vote: true,
+            leads_at_once_if_alone: true,
             proposal_queue_entries_max: 20_000,
             proposal_queue_bytes_max: 256 * 1024 * 1024,
             apply_backlog_entries_max: 50_000,

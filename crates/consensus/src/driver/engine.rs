@@ -121,7 +121,9 @@ impl Engine {
                 }
                 self.conf_change_applying = false;
             }
-            self.campaign_if_alone();
+            if member.config.leads_at_once_if_alone {
+                self.campaign_if_alone();
+            }
             self.take_proposals(member);
             let leader = self.core.current_leadership().leader;
             member

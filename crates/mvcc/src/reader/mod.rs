@@ -54,6 +54,12 @@ impl Reader {
         self.shared.compact_revision()
     }
 
+    /// How many keys exist at the newest revision.
+    #[must_use]
+    pub fn key_count(&self) -> u64 {
+        self.shared.view().index.existing() as u64
+    }
+
     /// Answers a validated range, at the newest or a named revision. The count
     /// of keys beyond the limit costs nothing at the newest revision, and a step
     /// for each change since at an older one.

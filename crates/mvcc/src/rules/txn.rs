@@ -81,17 +81,31 @@ impl Path {
         leases: &dyn LeaseLookup,
         txn: &TxnRequest,
     ) -> Result<(), ReadError> {
+        self.check_branch(view, leases, txn, &mut Gone::default())
+    }
+
+    fn check_branch(
+        &self,
+        view: &impl KeyView,
+        leases: &dyn LeaseLookup,
+        txn: &TxnRequest,
+        gone: &mut Gone,
+    ) -> Result<(), ReadError> {
         let mut nested = self.nested.iter();
         for op in branch(txn, self.succeeded) {
             match &op.request {
                 Some(Request::RequestRange(range)) => check_range(view, range)?,
-                Some(Request::RequestPut(put)) => check_put(view, leases, put)?,
+                Some(Request::RequestPut(put)) => {
+                    check_put(view, leases, put)?;
+                    gone.check_put(put)?;
+                }
                 Some(Request::RequestTxn(txn)) => {
                     if let Some(path) = nested.next() {
-                        path.check(view, leases, txn)?;
+                        path.check_branch(view, leases, txn, gone)?;
                     }
                 }
-                Some(Request::RequestDeleteRange(_)) | None => {}
+                Some(Request::RequestDeleteRange(delete)) => gone.delete(delete),
+                None => {}
             }
         }
         Ok(())
@@ -152,6 +166,49 @@ impl Path {
             succeeded: self.succeeded,
             responses,
         })
+    }
+}
+
+/// What a transaction will have deleted when it comes to an operation.
+///
+/// A put that keeps the value or the lease of its key needs the key. etcd looks
+/// for it before the transaction only, and stops all members if the transaction
+/// itself deletes it first; a delete without an end gets past the check for
+/// keys that are changed twice. Here the whole transaction is refused.
+#[derive(Default)]
+struct Gone {
+    /// In order; a later put brings its key back.
+    changes: Vec<GoneChange>,
+}
+
+enum GoneChange {
+    Deleted(KeyRange),
+    Put(Bytes),
+}
+
+impl Gone {
+    fn delete(&mut self, delete: &DeleteRangeRequest) {
+        let range = KeyRange::new(&delete.key, &delete.range_end);
+        self.changes.push(GoneChange::Deleted(range));
+    }
+
+    fn check_put(&mut self, put: &PutRequest) -> Result<(), EtcdError> {
+        // Nearly always: nothing was deleted.
+        if self.changes.is_empty() {
+            return Ok(());
+        }
+        let last = self.changes.iter().rev().find(|change| match change {
+            GoneChange::Deleted(range) => range.contains(&put.key),
+            GoneChange::Put(key) => *key == put.key,
+        });
+        let is_gone = matches!(last, Some(GoneChange::Deleted(_)));
+        if is_gone && (put.ignore_value || put.ignore_lease) {
+            return Err(EtcdError::KeyNotFound);
+        }
+        if is_gone {
+            self.changes.push(GoneChange::Put(put.key.clone()));
+        }
+        Ok(())
     }
 }
 

@@ -150,6 +150,12 @@ impl Store {
         }
     }
 
+    /// How many records compactions removed since this was last asked.
+    #[must_use]
+    pub fn take_compacted_records(&mut self) -> u64 {
+        std::mem::take(&mut self.compacted_records)
+    }
+
     fn trim_slice(&mut self, from: Revision, revision: i64) -> Result<CompactionStep, ApplyError> {
         let limit = self.config.compaction_batch_limit.max(1);
         let untrimmed = limit.min(self.untrimmed.len());
@@ -187,6 +193,7 @@ impl Store {
             return;
         };
         self.residency.removed(trimmed.freed_bytes);
+        self.compacted_records += trimmed.records.len() as u64;
         let deletes = trimmed.records.into_iter().map(Change::DeleteRecord);
         self.changes.extend(deletes);
         if trimmed.is_empty {

@@ -71,6 +71,11 @@ impl Index {
         self.changed_at
     }
 
+    /// How many keys exist.
+    pub(crate) fn existing(&self) -> usize {
+        self.existing
+    }
+
     pub(crate) fn get(&self, key: &[u8]) -> Option<&Indexed> {
         let mut node = &*self.root;
         loop {

@@ -78,6 +78,8 @@ pub struct Store {
     raw: RawBuckets,
     residency: Residency,
     compactions: Compactions,
+    /// Removed by compactions and not yet counted by the caller.
+    compacted_records: u64,
     /// Slots an earlier store left untrimmed; the next compaction trims them.
     untrimmed: VecDeque<Slot>,
     /// The newest entry ended, or the one the backend was at.

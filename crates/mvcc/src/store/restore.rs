@@ -164,6 +164,7 @@ impl Store {
             untrimmed: memory.untrimmed,
             index: memory.index,
             index_changed: false,
+            compacted_records: 0,
             leased_keys,
             leased_keys_changed: false,
             revision,

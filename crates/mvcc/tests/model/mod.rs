@@ -116,7 +116,8 @@ impl Model {
 
     pub fn txn(&mut self, request: &TxnRequest) -> Result<TxnResponse, EtcdError> {
         let before = self.state_at(self.revision);
-        self.check_txn(&before, request)?;
+        let mut there = before.keys().cloned().collect();
+        self.check_txn(&before, &mut there, request)?;
         let mut txn = Working::new(self);
         let mut response = txn.txn(&before, request);
         response.header = header(txn.revision());
@@ -247,7 +248,13 @@ impl Model {
         Ok(())
     }
 
-    fn check_txn(&self, before: &State, request: &TxnRequest) -> Result<(), EtcdError> {
+    /// `there` holds the keys that exist when it comes to the next operation.
+    fn check_txn(
+        &self,
+        before: &State,
+        there: &mut BTreeSet<Bytes>,
+        request: &TxnRequest,
+    ) -> Result<(), EtcdError> {
         for op in taken(before, request) {
             match op.request.as_ref().unwrap() {
                 Request::RequestRange(range) if range.revision == 0 => {}
@@ -257,8 +264,17 @@ impl Model {
                 Request::RequestRange(range) if range.revision < self.compact_revision => {
                     return Err(EtcdError::Compacted);
                 }
-                Request::RequestPut(put) => self.check_put(put)?,
-                Request::RequestTxn(txn) => self.check_txn(before, txn)?,
+                Request::RequestPut(put) => {
+                    self.check_put(put)?;
+                    let is_new = there.insert(put.key.clone());
+                    if is_new && (put.ignore_value || put.ignore_lease) {
+                        return Err(EtcdError::KeyNotFound);
+                    }
+                }
+                Request::RequestDeleteRange(delete) => {
+                    there.retain(|key| !in_range(key, &delete.key, &delete.range_end));
+                }
+                Request::RequestTxn(txn) => self.check_txn(before, there, txn)?,
                 _ => {}
             }
         }

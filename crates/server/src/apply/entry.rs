@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use portunus_mvcc::EntryId;
-use portunus_proto::etcdserverpb::InternalRaftRequest;
 use portunus_proto::raftpb::{ConfChange, ConfChangeType, Entry, EntryType};
 use prost::Message;
 
-use super::{Applier, ApplyFaultError, Response};
+use super::{Applier, ApplyFaultError, Response, v2_request};
 use crate::member::membership::{PlannedChange, put_conf_state};
 use crate::member::waiters::Answer;
 
@@ -87,8 +86,7 @@ impl Applier {
     }
 
     fn apply_normal(&mut self, index: u64, data: Bytes) -> Result<Outcome, ApplyFaultError> {
-        let request = InternalRaftRequest::decode(data)
-            .map_err(|source| ApplyFaultError::Decode { index, source })?;
+        let request = v2_request::read(index, data)?;
         let request_id = request
             .header
             .as_ref()

@@ -12,6 +12,7 @@ mod gated;
 mod install;
 mod request;
 mod tag;
+mod v2_request;
 
 pub use request::LEASE_COST_BYTES;
 
@@ -20,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use portunus_consensus::CommittedReceiver;
 use portunus_consensus::RecvTimeoutError;
-use portunus_mvcc::{ApplyError, CompactionStep, RevisionEvents, Store};
+use portunus_mvcc::{ApplyError, CompactionStep, Event, EventKind, RevisionEvents, Store};
 use portunus_proto::etcdserverpb::{
     AlarmResponse, CompactionResponse, DeleteRangeResponse, LeaseGrantResponse,
     LeaseRevokeResponse, PutResponse, TxnResponse,
@@ -79,6 +80,8 @@ pub struct Applier {
     gated: GatedEntries,
     /// Whether compaction work may be left.
     is_compacting: bool,
+    /// When the present one began, for the metrics.
+    compaction_began: Instant,
     /// Who waits for a compaction to be finished, by its revision.
     compactions: Vec<(i64, oneshot::Sender<()>)>,
     /// Where the log was last compacted to.
@@ -218,6 +221,7 @@ impl Applier {
             gated,
             // An earlier process may have left some.
             is_compacting: true,
+            compaction_began: Instant::now(),
             compactions: Vec::new(),
             snapshot_index,
             snapshots,
@@ -316,14 +320,19 @@ impl Applier {
 
     /// One slice of compaction work; true if there is more.
     fn compaction_step(&mut self) -> Result<bool, ApplyFaultError> {
+        let started = Instant::now();
         let step = self
             .store
             .compaction_step()
             .map_err(|source| ApplyFaultError::Compaction { source })?;
+        let metrics = &self.member.metrics.compaction;
+        if let CompactionStep::Working | CompactionStep::Finished { .. } = step {
+            metrics.slice(self.store.take_compacted_records(), started.elapsed());
+        }
         match step {
             CompactionStep::Idle => {
                 self.is_compacting = false;
-                self.member.metrics.compaction_pending.set(0);
+                metrics.pending.set(0);
                 return Ok(false);
             }
             CompactionStep::Waiting | CompactionStep::Working => {}
@@ -341,6 +350,9 @@ impl Applier {
                 }
             }
             CompactionStep::Finished { revision } => {
+                metrics.finished(self.compaction_began.elapsed());
+                // The next of the queue, if there is one, begins now.
+                self.compaction_began = Instant::now();
                 tracing::info!(revision, "compaction finished");
                 let done: Vec<_> = self
                     .compactions
@@ -391,10 +403,14 @@ impl Applier {
             let stats = hub.stats();
             stats.catching_up > 0
         };
-        self.member
-            .metrics
+        let metrics = &self.member.metrics;
+        metrics.events.inc_by(events.events.len() as u64);
+        let puts = events
             .events
-            .inc_by(events.events.len() as u64);
+            .iter()
+            .filter(|event| event.kind() == EventKind::Put);
+        let bytes = |event: &Event| event.kv().key.len() + event.kv().value.len();
+        metrics.put_bytes.add(puts.map(bytes).sum::<usize>() as i64);
         if lagging {
             self.member.watches.ring();
         }

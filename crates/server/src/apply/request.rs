@@ -2,6 +2,7 @@
 //! because members must agree on the error as well.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use portunus_features::ApplyTag;
@@ -23,6 +24,7 @@ use super::tag::tag;
 use super::{Applier, ApplyFaultError, Response};
 use crate::member::cluster_gates::{digest, from_message};
 use crate::member::membership::{DowngradeRecord, ParamsDecision};
+use crate::metrics::Operation;
 
 /// Bytes a lease is reckoned to take.
 pub const LEASE_COST_BYTES: u64 = 64;
@@ -34,6 +36,23 @@ type Applied = Result<(Response, Option<Arc<RevisionEvents>>), ApplyError>;
 
 impl Applier {
     pub(super) fn apply_request(
+        &mut self,
+        index: u64,
+        request_id: u64,
+        request: InternalRaftRequest,
+    ) -> Result<Outcome, ApplyFaultError> {
+        let started = Instant::now();
+        let operation = Operation::of(&request);
+        let outcome = self.apply_known_request(index, request_id, request)?;
+        let is_success = outcome.answer.is_ok();
+        let metrics = &self.member.metrics;
+        metrics
+            .operations
+            .applied(operation, is_success, started.elapsed());
+        Ok(outcome)
+    }
+
+    fn apply_known_request(
         &mut self,
         index: u64,
         request_id: u64,
@@ -168,8 +187,11 @@ impl Applier {
 
     fn apply_compaction(&mut self, compaction: &CompactionRequest) -> Applied {
         let response = self.store.compact(compaction)?;
-        self.is_compacting = true;
-        self.member.metrics.compaction_pending.set(1);
+        let is_another_unfinished = std::mem::replace(&mut self.is_compacting, true);
+        if !is_another_unfinished {
+            self.compaction_began = Instant::now();
+        }
+        self.member.metrics.compaction.pending.set(1);
         let done = compaction.physical.then(|| {
             let (sender, receiver) = oneshot::channel();
             self.compactions.push((compaction.revision, sender));
@@ -188,6 +210,8 @@ impl Applier {
         self.store
             .put_raw(Bucket::Lease, key, Bytes::from(encode_record(&record)))?;
         self.member.metrics.leases_granted.inc();
+        let metrics = &self.member.metrics;
+        metrics.lease_ttl_seconds.observe(record.ttl as f64);
         let response = LeaseGrantResponse {
             header: Some(self.revision_header()),
             id: record.id,

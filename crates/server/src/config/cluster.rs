@@ -9,6 +9,9 @@ use super::{
     ConfigError, ListenUrl, Values, bad, boolean, duration, listen_url, number, one_of, url, urls,
 };
 
+/// Below this, connections between peers would be given up although all is well.
+const RAFT_TIMEOUT_MIN: Duration = Duration::from_millis(100);
+
 /// Settings about the other members.
 #[derive(Debug, Clone)]
 pub struct ClusterConfig {
@@ -26,6 +29,12 @@ pub struct ClusterConfig {
     pub strict_reconfig: bool,
     /// Ask whether an election could be won before disturbing the others.
     pub pre_vote: bool,
+    /// A lone member need not wait for an election timeout.
+    pub leads_at_once_if_alone: bool,
+    /// Silence after which a connection from a peer is given up.
+    pub raft_read_timeout: Duration,
+    /// Time after which a peer that takes nothing is given up.
+    pub raft_write_timeout: Duration,
     /// Make a cluster of one of what is here.
     pub force_new: bool,
     /// Learners a cluster may have.
@@ -54,12 +63,22 @@ impl ClusterConfig {
             advertise_peer_urls,
             strict_reconfig: boolean(values, "strict-reconfig-check")?,
             pre_vote: boolean(values, "pre-vote")?,
+            leads_at_once_if_alone: boolean(values, "initial-election-tick-advance")?,
+            raft_read_timeout: raft_timeout(values, "raft-read-timeout")?,
+            raft_write_timeout: raft_timeout(values, "raft-write-timeout")?,
             force_new: boolean(values, "force-new-cluster")?,
             max_learners: number(values, "max-learners")?,
             corrupt_check_interval: duration(values, "corrupt-check-time")?,
             compact_hash_check_interval: duration(values, "compact-hash-check-time")?,
             downgrade_check_interval: duration(values, "downgrade-check-time")?,
         })
+    }
+}
+
+fn raft_timeout(values: &Values, flag: &'static str) -> Result<Duration, ConfigError> {
+    match duration(values, flag)? {
+        timeout if timeout >= RAFT_TIMEOUT_MIN => Ok(timeout),
+        _ => Err(bad(values, flag, "a duration of at least 100ms")),
     }
 }
 

@@ -87,7 +87,6 @@ const fn removed(name: &'static str, instead: &'static str) -> Flag {
 
 const TLS: &str = "TLS";
 const AUTH: &str = "authentication";
-const PEERS: &str = "clusters of several members";
 const DISCOVERY: &str = "discovery";
 const TRACING: &str = "distributed tracing";
 
@@ -132,7 +131,12 @@ pub const FLAGS: &[Flag] = &[
         "1000",
         "milliseconds without a leader before an election",
     ),
-    later("initial-election-tick-advance", Bool, "true", PEERS),
+    works(
+        "initial-election-tick-advance",
+        Bool,
+        "true",
+        "let a lone member lead at once; false: after an election timeout",
+    ),
     works(
         "listen-peer-urls",
         Text,
@@ -211,8 +215,18 @@ pub const FLAGS: &[Flag] = &[
     later("socket-reuse-port", Bool, "false", "socket options"),
     later("socket-reuse-address", Bool, "false", "socket options"),
     later("enable-grpc-gateway", Bool, "false", "the JSON gateway"),
-    later("raft-read-timeout", Duration, "5s", PEERS),
-    later("raft-write-timeout", Duration, "5s", PEERS),
+    works(
+        "raft-read-timeout",
+        Duration,
+        "5s",
+        "silence after which a connection from a peer is given up",
+    ),
+    works(
+        "raft-write-timeout",
+        Duration,
+        "5s",
+        "time after which a peer that takes nothing is given up",
+    ),
     // Cluster
     works(
         "initial-advertise-peer-urls",
@@ -300,7 +314,12 @@ pub const FLAGS: &[Flag] = &[
     // Monitoring and logging
     later("enable-pprof", Bool, "false", "profiling"),
     works("metrics", Text, "basic", "basic or extensive"),
-    later("listen-metrics-urls", Text, "", "a separate metrics port"),
+    works(
+        "listen-metrics-urls",
+        Text,
+        "",
+        "where metrics and health are served besides the client port",
+    ),
     later("logger", Text, "zap", "other loggers"),
     works("log-outputs", Text, "default", "default, stderr or stdout"),
     works("log-level", Text, "info", "debug, info, warn or error"),
@@ -318,11 +337,11 @@ pub const FLAGS: &[Flag] = &[
         "100ms",
         "longer applies are logged",
     ),
-    later(
+    works(
         "warning-unary-request-duration",
         Duration,
         "300ms",
-        "logging of slow requests",
+        "longer unary requests are logged (0: none)",
     ),
     later("enable-distributed-tracing", Bool, "false", TRACING),
     later(

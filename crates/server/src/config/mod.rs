@@ -48,6 +48,8 @@ pub struct Config {
     pub listen_client_urls: Vec<ListenUrl>,
     /// Client URLs as others see them.
     pub advertise_client_urls: Vec<String>,
+    /// Where metrics and health are served besides.
+    pub listen_metrics_urls: Vec<ListenUrl>,
     /// Who the others are.
     pub cluster: ClusterConfig,
     /// Size at which writes are refused; absent: no limit.
@@ -78,6 +80,8 @@ pub struct Config {
     pub watch_progress_interval: Duration,
     /// Longer applies are logged.
     pub warning_apply_duration: Duration,
+    /// Longer unary requests are logged; zero: none.
+    pub warning_unary_request_duration: Duration,
     /// Versions to behave as.
     pub version: EffectiveVersion,
     /// Server features, raw.
@@ -170,6 +174,13 @@ impl Config {
                 .map(|url| listen_url(url))
                 .collect::<Result<_, _>>()?,
             advertise_client_urls: urls(values, "advertise-client-urls")?,
+            listen_metrics_urls: match values.get("listen-metrics-urls") {
+                "" => Vec::new(),
+                _ => urls(values, "listen-metrics-urls")?
+                    .iter()
+                    .map(|url| listen_url(url))
+                    .collect::<Result<_, _>>()?,
+            },
             cluster,
             quota_bytes: match quota {
                 0 => u64::try_from(QUOTA_BYTES_DEFAULT).ok(),
@@ -198,6 +209,7 @@ impl Config {
             )
             .max(PROGRESS_NOTIFY_MIN),
             warning_apply_duration: duration(values, "warning-apply-duration")?,
+            warning_unary_request_duration: duration(values, "warning-unary-request-duration")?,
             version: version(values)?,
             feature_gates: Assignments::parse(Origin::Flag, values.get("feature-gates"))?,
             cluster_feature_gates: Assignments::parse(
@@ -491,6 +503,13 @@ mod tests {
         assert_eq!(config.max_request_bytes, 1_572_864);
         assert_eq!(config.auto_compaction, AutoCompaction::Off);
         assert_eq!(config.listen_client_urls[0].authority, "localhost:2379");
+        assert_eq!(config.listen_metrics_urls, []);
+        let unary = config.warning_unary_request_duration;
+        assert_eq!(unary, Duration::from_millis(300));
+        let cluster = config.cluster;
+        assert_eq!(cluster.raft_read_timeout, Duration::from_secs(5));
+        assert_eq!(cluster.raft_write_timeout, Duration::from_secs(5));
+        assert!(cluster.leads_at_once_if_alone);
     }
 
     #[test]
@@ -528,6 +547,10 @@ mod tests {
             (&["--feature-gates=A"], "cannot be read"),
             (&["--log-level=loud"], "choose one of"),
             (&["--auto-compaction-retention=soon"], "hours"),
+            (&["--raft-read-timeout=1ms"], "at least 100ms"),
+            (&["--raft-write-timeout=0s"], "at least 100ms"),
+            (&["--listen-metrics-urls=https://127.0.0.1:1"], "TLS"),
+            (&["--listen-metrics-urls=127.0.0.1:1"], "no URL"),
         ] {
             let error = config(words).unwrap_err().to_string();
             assert!(error.contains(expected), "{words:?}: {error}");

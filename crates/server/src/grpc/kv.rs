@@ -1,6 +1,7 @@
 //! Keys and values.
 
 use std::pin::Pin;
+use std::time::Instant;
 
 use portunus_gates::MajorMinor;
 use portunus_mvcc::rules::txn::{is_read_only, is_serializable};
@@ -17,6 +18,7 @@ use tonic::{Request, Response, Status};
 
 use super::{Api, Kind};
 use crate::apply;
+use crate::metrics::{Operation, OperationMetrics};
 
 const RANGE_STREAM_SINCE: MajorMinor = MajorMinor::literal("3.7");
 const KEYS_ONLY_FROM_INDEX_SINCE: MajorMinor = MajorMinor::literal("3.7");
@@ -39,14 +41,11 @@ impl Kv for Api {
         if without_values {
             request.keys_only = false;
         }
+        let watch = self.time(Operation::Range);
         if !request.serializable {
             self.read_barrier(&required).await?;
         }
-        let mut response = self
-            .member
-            .reader()
-            .range(&request)
-            .map_err(|e| self.read_failed(e))?;
+        let mut response = self.collect(&request)?;
         if without_values {
             for kv in &mut response.kvs {
                 kv.value.clear();
@@ -54,6 +53,7 @@ impl Kv for Api {
         }
         self.member.metrics.ranges.inc();
         self.member.complete(&mut response.header);
+        watch.succeeded();
         Ok(Response::new(response))
     }
 
@@ -140,12 +140,14 @@ impl Kv for Api {
         let txn = request.into_inner();
         validate::txn(&txn, self.member.config.max_txn_ops).map_err(|e| self.refuse(e))?;
         if is_read_only(&txn) {
+            let watch = self.time(Operation::ReadonlyTxn);
             if !is_serializable(&txn) {
                 self.read_barrier(&required).await?;
             }
             let read = self.member.reader().read_txn(&txn);
             let mut response = read.map_err(|error| self.read_failed(error))?;
             self.member.complete(&mut response.header);
+            watch.succeeded();
             return Ok(Response::new(response));
         }
         self.member
@@ -186,7 +188,46 @@ impl Kv for Api {
     }
 }
 
+/// Measures one request; unless told that it succeeded, it has failed.
+struct Stopwatch<'a> {
+    metrics: &'a OperationMetrics,
+    operation: Operation,
+    started: Instant,
+    is_success: bool,
+}
+
+impl Stopwatch<'_> {
+    fn succeeded(mut self) {
+        self.is_success = true;
+    }
+}
+
+impl Drop for Stopwatch<'_> {
+    fn drop(&mut self) {
+        let took = self.started.elapsed();
+        self.metrics.answered(self.operation, self.is_success, took);
+    }
+}
+
 impl Api {
+    fn time(&self, operation: Operation) -> Stopwatch<'_> {
+        Stopwatch {
+            metrics: &self.member.metrics.operations,
+            operation,
+            started: Instant::now(),
+            is_success: false,
+        }
+    }
+
+    /// What a range asks for.
+    fn collect(&self, request: &RangeRequest) -> Result<RangeResponse, Status> {
+        let started = Instant::now();
+        let ranged = self.member.reader().range(request);
+        let metrics = &self.member.metrics.operations;
+        metrics.ranged(ranged.is_ok(), started.elapsed());
+        ranged.map_err(|error| self.read_failed(error))
+    }
+
     /// Before 3.7 a range of keys without values still told their leases.
     fn keeps_leases_without_values(&self) -> bool {
         self.member.config.version.emulation() < KEYS_ONLY_FROM_INDEX_SINCE

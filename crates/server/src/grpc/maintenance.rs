@@ -132,7 +132,10 @@ impl Maintenance for Api {
     async fn hash(&self, request: Request<HashRequest>) -> Result<Response<HashResponse>, Status> {
         self.check_metadata(Kind::Unary, request.metadata())?;
         let reader = self.member.reader().clone();
-        let hashed = tokio::task::spawn_blocking(move || reader.hash()).await;
+        let seconds = self.member.metrics.hash_seconds.clone();
+        let hashed =
+            tokio::task::spawn_blocking(move || seconds.observe_closure_duration(|| reader.hash()))
+                .await;
         let (hash, revision) = hashed
             .map_err(|error| Status::internal(error.to_string()))?
             .map_err(|error| self.read_failed(error))?;
@@ -149,7 +152,11 @@ impl Maintenance for Api {
         self.check_metadata(Kind::Unary, request.metadata())?;
         let reader = self.member.reader().clone();
         let revision = request.into_inner().revision;
-        let hashed = tokio::task::spawn_blocking(move || reader.hash_kv(revision)).await;
+        let seconds = self.member.metrics.hash_revision_seconds.clone();
+        let hashed = tokio::task::spawn_blocking(move || {
+            seconds.observe_closure_duration(|| reader.hash_kv(revision))
+        })
+        .await;
         let hash = hashed
             .map_err(|error| Status::internal(error.to_string()))?
             .map_err(|error| self.read_failed(error))?;

@@ -25,11 +25,12 @@ impl Api {
         tokio::task::spawn_blocking(move || {
             let started = std::time::Instant::now();
             match api.write_snapshot(&sender) {
-                Ok(bytes) => tracing::info!(
-                    bytes,
-                    took_ms = started.elapsed().as_millis() as u64,
-                    "snapshot sent"
-                ),
+                Ok(bytes) => {
+                    let took = started.elapsed();
+                    let metrics = &api.member.metrics.disk;
+                    metrics.snapshot_seconds.observe(took.as_secs_f64());
+                    tracing::info!(bytes, took_ms = took.as_millis() as u64, "snapshot sent");
+                }
                 // The client went away.
                 Err(_) if sender.is_closed() => {}
                 Err(status) => {

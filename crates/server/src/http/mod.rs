@@ -17,16 +17,25 @@ use portunus_features::version::version_text;
 
 /// All paths. Other methods than GET are answered with 405.
 pub fn router(member: &Arc<Member>) -> Router {
+    watching()
+        .route("/version", get(version))
+        .merge(feature_gates::router())
+        .with_state(Arc::clone(member))
+}
+
+/// What `--listen-metrics-urls` shows: metrics and probes, no data and no settings.
+pub fn watching_router(member: &Arc<Member>) -> Router {
+    watching().fallback(unknown).with_state(Arc::clone(member))
+}
+
+fn watching() -> Router<Arc<Member>> {
     Router::new()
         .route("/health", get(health))
         .route("/livez", get(livez))
         .route("/livez/{check}", get(livez_one))
         .route("/readyz", get(readyz))
         .route("/readyz/{check}", get(readyz_one))
-        .route("/version", get(version))
         .route("/metrics", get(metrics))
-        .merge(feature_gates::router())
-        .with_state(Arc::clone(member))
 }
 
 /// What no service and no path takes: gRPC callers hear it in their own terms, all others

@@ -205,11 +205,12 @@ impl Member {
         };
         let read = match patience::within(timeout, barrier).await {
             Some(result) => result,
-            None if self.consensus.status().leader == 0 => Err(EtcdError::NoLeader),
             None => Err(EtcdError::Timeout),
         };
-        if read.is_err() {
-            self.metrics.read_indexes_failed.inc();
+        match read {
+            Ok(()) => {}
+            Err(EtcdError::Timeout) => self.metrics.read_indexes_slow.inc(),
+            Err(_) => self.metrics.read_indexes_failed.inc(),
         }
         read
     }

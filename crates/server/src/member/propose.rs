@@ -14,6 +14,7 @@ use prost::Message;
 use super::wrap::{self, Wrapping};
 use super::{Member, patience, request_timeout};
 use crate::apply::Response;
+use crate::metrics::Operation;
 use portunus_features::{LogCompression, PriorityRequest};
 
 /// Committed entries that may wait to be applied before new requests are refused.
@@ -30,6 +31,20 @@ impl Member {
         &self,
         request: InternalRaftRequest,
         required: &[String],
+    ) -> Result<Response, EtcdError> {
+        let operation = Operation::of(&request);
+        let started = Instant::now();
+        let result = self.propose_unmeasured(request, required, started).await;
+        let metrics = &self.metrics.operations;
+        metrics.answered(operation, result.is_ok(), started.elapsed());
+        result
+    }
+
+    async fn propose_unmeasured(
+        &self,
+        request: InternalRaftRequest,
+        required: &[String],
+        started: Instant,
     ) -> Result<Response, EtcdError> {
         let status = self.consensus.status();
         let backlog_max = match &request.lease_revoke {
@@ -53,7 +68,6 @@ impl Member {
         let data = wrap::encode(id, request, Wrapping { pack, required });
         let waiting = self.waiters.register(id);
         self.metrics.proposals_pending.inc();
-        let started = Instant::now();
         let result = match self.consensus.propose(data) {
             Ok(()) => {
                 let timeout = request_timeout(self.config.election_timeout);

@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
-use portunus_consensus::{FatalError, Hooks, Leadership, RequestIds};
+use portunus_consensus::{FatalError, Hooks, Leadership, PeerSink, RequestIds};
 use portunus_gates::cluster::check_mechanism;
 use portunus_gates::{RegisterError, SetErrors};
 use portunus_mvcc::backend::{BackendError, Bucket, Lmdb, LmdbConfig};
@@ -30,8 +30,8 @@ use crate::apply::{Applier, Found};
 use crate::config::{Config, QUOTA_BYTES_ADVISED_MAX};
 use crate::data_dir::{DataDir, DataDirError};
 use crate::metrics::{Metrics, MetricsError};
-use crate::peers::{self, Peers, PeersError};
-use crate::serve::{self, ListenError, Servers};
+use crate::peers::{self, Heartbeats, Peers, PeersError};
+use crate::serve::{self, ListenError, MetricsServers, Servers};
 use portunus_features::{ClusterFeatureGate, InitialCorruptCheck, OwnFeatures};
 
 /// Between two checkpoints of a lease, as in etcd.
@@ -47,6 +47,7 @@ pub struct Running {
     pub member: Arc<Member>,
     /// Where clients can connect.
     pub servers: Servers,
+    metrics_servers: MetricsServers,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -144,6 +145,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     }
     warn_about(&config);
     let listeners = serve::bind(&config.listen_client_urls, "listen-client-urls")?;
+    let metrics_listeners = serve::bind(&config.listen_metrics_urls, "listen-metrics-urls")?;
     let peer_listeners = serve::bind(&config.cluster.listen_peer_urls, "listen-peer-urls")?;
     let data_dir = DataDir::open(&config.data_dir)?;
     data_dir.take_over()?;
@@ -152,7 +154,10 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let runtime = peers::runtime()?;
     let stop = Arc::new(StopSwitch::default());
 
-    let metrics = Metrics::new(config.metrics_extensive)?;
+    let metrics = Metrics::new(
+        config.metrics_extensive,
+        config.warning_unary_request_duration,
+    )?;
     let backend = Lmdb::open(&data_dir.backend(), LmdbConfig::default())?;
     let backend = metrics.disk.measure_backend(backend);
     let (store, restored) = Store::open(backend, store_config(&config), store_hooks(&stop))?;
@@ -212,7 +217,11 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     }
     let leadership = Arc::new(Leaders::default());
     let log = metrics.disk.measure_log(boot.wal);
-    let hooks = hooks(&stop, &peers, &leadership, &metrics);
+    let heartbeats = Heartbeats::new(
+        config.heartbeat_interval,
+        metrics.heartbeat_failures.clone(),
+    );
+    let hooks = hooks(&stop, peers.sink(heartbeats), &leadership, &metrics);
     let entries = boot.initial.entries.iter();
     let wrapped = entries.filter(|entry| wrap::is_wrapped(&entry.data));
     let last_wrapped = wrapped.map(|entry| entry.index).max().unwrap_or(0);
@@ -265,11 +274,16 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let peer_addresses = member.peers.attach(&member, peer_listeners)?;
     member.peers.add_remotes(&remotes);
     tracing::info!(addresses = ?peer_addresses, "listening for peers");
+    let metrics_servers = serve::serve_metrics(&member, metrics_listeners)?;
+    if !metrics_servers.addresses.is_empty() {
+        tracing::info!(addresses = ?metrics_servers.addresses, "serving metrics");
+    }
     introduce(&member)?;
     let servers = serve::serve(&member, listeners)?;
     Ok(Running {
         member,
         servers,
+        metrics_servers,
         threads,
     })
 }
@@ -293,6 +307,7 @@ impl Running {
     pub fn stop(self) -> StopReason {
         self.member.stop.stop(StopReason::Requested("stopped"));
         self.servers.join();
+        self.metrics_servers.join();
         self.member.consensus.stop();
         self.member.peers.stop();
         for thread in self.threads {
@@ -419,6 +434,7 @@ fn raft_config(config: &Config) -> portunus_consensus::Config {
             .unwrap_or(10),
         catch_up_entries: config.snapshot_catchup_entries,
         pre_vote: config.cluster.pre_vote,
+        leads_at_once_if_alone: config.cluster.leads_at_once_if_alone,
         seed: unix_ms(),
         ..portunus_consensus::Config::default()
     }
@@ -426,7 +442,7 @@ fn raft_config(config: &Config) -> portunus_consensus::Config {
 
 fn hooks(
     stop: &Arc<StopSwitch>,
-    peers: &Peers,
+    peers: Box<dyn PeerSink>,
     leaders: &Arc<Leaders>,
     metrics: &Metrics,
 ) -> Hooks {
@@ -434,7 +450,7 @@ fn hooks(
     let leaders = Arc::clone(leaders);
     let leader_changes = metrics.leader_changes.clone();
     Hooks {
-        peers: peers.sink(),
+        peers,
         on_fatal: Box::new(move |error: FatalError| stop.fatal(&error)),
         on_leadership: Box::new(move |leadership: Leadership| {
             if leaders.set(leadership) {

@@ -3,26 +3,37 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::Bytes;
 use portunus_consensus::LogWriter;
-use portunus_mvcc::backend::{Backend, BackendError, Change, Sizes, Snapshot};
+use portunus_mvcc::backend::{Backend, BackendError, Bucket, Change, Sizes, Snapshot, Visit};
 use portunus_proto::raftpb::{Entry, HardState};
 use portunus_proto::walpb;
 use portunus_wal::{ReleaseError, WriteError};
-use prometheus::{Histogram, IntCounter, Registry};
+use prometheus::{Histogram, IntCounter, IntGauge, Registry, exponential_buckets};
 
-use super::{MetricsError, counter, histogram};
+use super::{MetricsError, counter, gauge, histogram};
 
 /// What is measured of the disk.
 #[derive(Clone)]
 pub struct DiskMetrics {
     wal_fsync_seconds: Histogram,
     wal_bytes: IntCounter,
+    wal_write_seconds: Histogram,
     backend_commit_seconds: Histogram,
+    defrag_seconds: Histogram,
+    defrags_inflight: IntGauge,
+    open_reads: IntGauge,
+    /// Writing the backend out as a file, for a backup or a peer.
+    pub snapshot_seconds: Histogram,
+    /// Making the leader's snapshot durable.
+    pub received_fsync_seconds: Histogram,
+    /// Storing the leader's snapshot, from the first byte on.
+    pub received_seconds: Histogram,
 }
 
 impl DiskMetrics {
     pub(super) fn register(registry: &Registry) -> Result<DiskMetrics, MetricsError> {
-        let buckets = || prometheus::exponential_buckets(0.001, 2.0, 14);
+        let buckets = || exponential_buckets(0.001, 2.0, 14);
         Ok(DiskMetrics {
             wal_fsync_seconds: histogram(
                 registry,
@@ -40,6 +51,46 @@ impl DiskMetrics {
                 "etcd_disk_backend_commit_duration_seconds",
                 "Time to commit a batch to the backend.",
                 buckets()?,
+            )?,
+            wal_write_seconds: histogram(
+                registry,
+                "etcd_disk_wal_write_duration_seconds",
+                "Time to add a batch to the log, before it is made durable.",
+                buckets()?,
+            )?,
+            defrag_seconds: histogram(
+                registry,
+                "etcd_disk_backend_defrag_duration_seconds",
+                "Time to defragment the backend.",
+                exponential_buckets(0.1, 2.0, 13)?,
+            )?,
+            defrags_inflight: gauge(
+                registry,
+                "etcd_disk_defrag_inflight",
+                "1 while the backend is defragmented.",
+            )?,
+            open_reads: gauge(
+                registry,
+                "etcd_mvcc_db_open_read_transactions",
+                "Views of the backend that somebody reads from.",
+            )?,
+            snapshot_seconds: histogram(
+                registry,
+                "etcd_disk_backend_snapshot_duration_seconds",
+                "Time to send the whole backend to a client or a peer.",
+                exponential_buckets(0.01, 2.0, 17)?,
+            )?,
+            received_fsync_seconds: histogram(
+                registry,
+                "etcd_snap_db_fsync_duration_seconds",
+                "Time to make a snapshot of the leader durable.",
+                buckets()?,
+            )?,
+            received_seconds: histogram(
+                registry,
+                "etcd_snap_db_save_total_duration_seconds",
+                "Time to store a snapshot of the leader.",
+                exponential_buckets(0.1, 2.0, 10)?,
             )?,
         })
     }
@@ -75,7 +126,12 @@ impl<L: LogWriter> LogWriter for MeasuredLog<L> {
     ) -> Result<(), WriteError> {
         let bytes: usize = entries.iter().map(|entry| entry.data.len()).sum();
         self.metrics.wal_bytes.inc_by(bytes as u64);
-        self.log.append(hard_state, entries)
+        let started = Instant::now();
+        let appended = self.log.append(hard_state, entries);
+        self.metrics
+            .wal_write_seconds
+            .observe(started.elapsed().as_secs_f64());
+        appended
     }
 
     fn sync(&mut self) -> Result<(), WriteError> {
@@ -112,7 +168,13 @@ impl<B: Backend> Backend for MeasuredBackend<B> {
     }
 
     fn snapshot(&self) -> Result<Box<dyn Snapshot>, BackendError> {
-        self.backend.snapshot()
+        let snapshot = self.backend.snapshot()?;
+        let open = OpenRead(self.metrics.open_reads.clone());
+        open.0.inc();
+        Ok(Box::new(MeasuredSnapshot {
+            snapshot,
+            _open: open,
+        }))
     }
 
     fn sizes(&self) -> Sizes {
@@ -120,6 +182,37 @@ impl<B: Backend> Backend for MeasuredBackend<B> {
     }
 
     fn defragment(&self) -> Result<(), BackendError> {
-        self.backend.defragment()
+        let started = Instant::now();
+        self.metrics.defrags_inflight.inc();
+        let done = self.backend.defragment();
+        self.metrics.defrags_inflight.dec();
+        self.metrics
+            .defrag_seconds
+            .observe(started.elapsed().as_secs_f64());
+        done
+    }
+}
+
+/// Counts a view for as long as it is open.
+struct OpenRead(IntGauge);
+
+impl Drop for OpenRead {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+struct MeasuredSnapshot {
+    snapshot: Box<dyn Snapshot>,
+    _open: OpenRead,
+}
+
+impl Snapshot for MeasuredSnapshot {
+    fn get(&self, bucket: Bucket, key: &[u8]) -> Result<Option<Bytes>, BackendError> {
+        self.snapshot.get(bucket, key)
+    }
+
+    fn scan(&self, bucket: Bucket, from: &[u8], visit: &mut Visit<'_>) -> Result<(), BackendError> {
+        self.snapshot.scan(bucket, from, visit)
     }
 }

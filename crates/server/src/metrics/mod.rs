@@ -2,17 +2,23 @@
 
 mod client_requests;
 mod cluster_gates;
+mod compaction;
 mod disk;
+mod gauges;
+mod operations;
 mod rpc;
+mod slow_requests;
 
 pub use client_requests::{ClientRequests, Kind};
 pub use cluster_gates::ClusterGateMetrics;
+pub use compaction::CompactionMetrics;
 pub use disk::{DiskMetrics, MeasuredLog};
+pub use operations::{Operation, OperationMetrics};
 pub use rpc::{RpcMetrics, Running};
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use portunus_gates::Sample;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{
     Encoder, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
@@ -21,6 +27,7 @@ use prometheus::{
 use thiserror::Error;
 
 use crate::member::Member;
+use gauges::Gauges;
 
 /// Every series this member writes itself. The ones derived from state are read when asked.
 pub struct Metrics {
@@ -49,8 +56,18 @@ pub struct Metrics {
     pub leases_renewed: IntCounter,
     /// Leases that expired.
     pub leases_expired: IntCounter,
-    /// 1 while compaction work is left.
-    pub compaction_pending: IntGauge,
+    /// How long the leases that clients ask for shall live.
+    pub lease_ttl_seconds: Histogram,
+    /// Bytes of keys and values put.
+    pub put_bytes: IntGauge,
+    /// Compactions.
+    pub compaction: CompactionMetrics,
+    /// How long requests take.
+    pub operations: OperationMetrics,
+    /// How long the hash of everything takes.
+    pub hash_seconds: Histogram,
+    /// How long the hash of the keys at a revision takes.
+    pub hash_revision_seconds: Histogram,
     /// Health checks that passed.
     pub health_success: IntCounter,
     /// Health checks that failed.
@@ -63,8 +80,12 @@ pub struct Metrics {
     pub rpcs: RpcMetrics,
     /// How long the disk takes.
     pub disk: DiskMetrics,
-    /// Reads that found no index in time.
+    /// Reads that found no index because the leader changed or the member stopped.
     pub read_indexes_failed: IntCounter,
+    /// Reads that found no index in time.
+    pub read_indexes_slow: IntCounter,
+    /// Heartbeats this member sent too late while it led.
+    pub heartbeat_failures: IntCounter,
     /// Checks of `/livez` and `/readyz`.
     pub health_checks: IntCounterVec,
     /// What they said last: 1 for well.
@@ -80,37 +101,14 @@ pub struct Metrics {
     gauges: Gauges,
 }
 
-/// Gauges that are set from state when somebody asks.
-struct Gauges {
-    has_leader: IntGauge,
-    is_leader: IntGauge,
-    is_learner: IntGauge,
-    proposals_committed: IntGauge,
-    proposals_applied: IntGauge,
-    quota_bytes: IntGauge,
-    total_bytes: IntGauge,
-    in_use_bytes: IntGauge,
-    current_revision: IntGauge,
-    compact_revision: IntGauge,
-    watchers: IntGauge,
-    watch_streams: IntGauge,
-    slow_watchers: IntGauge,
-    wal_syncs: IntGauge,
-    id: IntGaugeVec,
-    version: IntGaugeVec,
-    cluster_version: IntGaugeVec,
-    features: IntGaugeVec,
-    alarms: IntGaugeVec,
-}
-
 /// A metric that could not be registered: two have one name.
 #[derive(Debug, Error)]
 #[error("the metrics of this program clash")]
 pub struct MetricsError(#[from] prometheus::Error);
 
 impl Metrics {
-    /// All series at zero.
-    pub fn new(extensive: bool) -> Result<Metrics, MetricsError> {
+    /// All series at zero. Unary requests that take longer than `slow_after` are logged.
+    pub fn new(extensive: bool, slow_after: Duration) -> Result<Metrics, MetricsError> {
         let registry = Registry::new();
         let r = &registry;
         r.register(Box::new(ProcessCollector::for_self()))?;
@@ -143,10 +141,30 @@ impl Metrics {
                 "etcd_debugging_server_lease_expired_total",
                 "Leases expired.",
             )?,
-            compaction_pending: gauge(
+            lease_ttl_seconds: histogram(
                 r,
-                "portunus_compaction_pending",
-                "1 while compaction work is left.",
+                "etcd_debugging_lease_ttl_total",
+                "Seconds that granted leases shall live.",
+                prometheus::exponential_buckets(1.0, 2.0, 24)?,
+            )?,
+            put_bytes: gauge(
+                r,
+                "etcd_debugging_mvcc_total_put_size_in_bytes",
+                "Bytes of keys and values put since the start.",
+            )?,
+            compaction: CompactionMetrics::register(r)?,
+            operations: OperationMetrics::register(r)?,
+            hash_seconds: histogram(
+                r,
+                "etcd_mvcc_hash_duration_seconds",
+                "Time to hash everything that is stored.",
+                prometheus::exponential_buckets(0.01, 2.0, 15)?,
+            )?,
+            hash_revision_seconds: histogram(
+                r,
+                "etcd_mvcc_hash_rev_duration_seconds",
+                "Time to hash the keys as of a revision.",
+                prometheus::exponential_buckets(0.01, 2.0, 15)?,
             )?,
             health_success: counter(
                 r,
@@ -160,12 +178,22 @@ impl Metrics {
             )?,
             leader_changes: counter(r, "etcd_server_leader_changes_seen_total", "Leaders seen.")?,
             client_requests: ClientRequests::register(r)?,
-            rpcs: RpcMetrics::register(r, extensive)?,
+            rpcs: RpcMetrics::register(r, extensive, slow_after)?,
             disk: DiskMetrics::register(r)?,
             read_indexes_failed: counter(
                 r,
                 "etcd_server_read_indexes_failed_total",
-                "Linearizable reads that found no index.",
+                "Linearizable reads that found no index, other than in time.",
+            )?,
+            read_indexes_slow: counter(
+                r,
+                "etcd_server_slow_read_indexes_total",
+                "Linearizable reads that found no index in time.",
+            )?,
+            heartbeat_failures: counter(
+                r,
+                "etcd_server_heartbeat_send_failures_total",
+                "Heartbeats sent too late, for lack of processor time or disk.",
             )?,
             health_checks: counters(
                 r,
@@ -196,92 +224,7 @@ impl Metrics {
                 "etcd_server_snapshot_apply_in_progress_total",
                 "1 while the leader's snapshot is installed.",
             )?,
-            gauges: Gauges {
-                has_leader: gauge(r, "etcd_server_has_leader", "1 if a leader is known.")?,
-                is_leader: gauge(r, "etcd_server_is_leader", "1 if this member leads.")?,
-                is_learner: gauge(r, "etcd_server_is_learner", "1 if this member only learns.")?,
-                proposals_committed: gauge(
-                    r,
-                    "etcd_server_proposals_committed_total",
-                    "Index of the last committed entry.",
-                )?,
-                proposals_applied: gauge(
-                    r,
-                    "etcd_server_proposals_applied_total",
-                    "Index of the last applied entry.",
-                )?,
-                quota_bytes: gauge(
-                    r,
-                    "etcd_server_quota_backend_bytes",
-                    "Size at which writes are refused.",
-                )?,
-                total_bytes: gauge(
-                    r,
-                    "etcd_mvcc_db_total_size_in_bytes",
-                    "Size of the backend, free space included.",
-                )?,
-                in_use_bytes: gauge(
-                    r,
-                    "etcd_mvcc_db_total_size_in_use_in_bytes",
-                    "Size of the backend that holds data.",
-                )?,
-                current_revision: gauge(
-                    r,
-                    "etcd_debugging_mvcc_current_revision",
-                    "Newest revision.",
-                )?,
-                compact_revision: gauge(
-                    r,
-                    "etcd_debugging_mvcc_compact_revision",
-                    "Revision the store is compacted to.",
-                )?,
-                watchers: gauge(r, "etcd_debugging_mvcc_watcher_total", "Watches.")?,
-                watch_streams: gauge(
-                    r,
-                    "etcd_debugging_mvcc_watch_stream_total",
-                    "Watch streams.",
-                )?,
-                slow_watchers: gauge(
-                    r,
-                    "etcd_debugging_mvcc_slow_watcher_total",
-                    "Watches that lag.",
-                )?,
-                wal_syncs: gauge(
-                    r,
-                    "portunus_wal_syncs_total",
-                    "Syncs of the write-ahead log.",
-                )?,
-                id: gauges(
-                    r,
-                    "etcd_server_id",
-                    "1, labelled with the member's id.",
-                    &["server_id"],
-                )?,
-                version: gauges(
-                    r,
-                    "etcd_server_version",
-                    "1, labelled with the version.",
-                    &["server_version"],
-                )?,
-                cluster_version: gauges(
-                    r,
-                    "etcd_cluster_version",
-                    "1, labelled with the cluster version.",
-                    &["cluster_version"],
-                )?,
-                features: gauges(
-                    r,
-                    "etcd_server_feature_enabled",
-                    "1 if the feature is on.",
-                    &["name", "stage"],
-                )?,
-                alarms: gauges(
-                    r,
-                    "etcd_debugging_server_alarms",
-                    "1 per alarm in force.",
-                    &["server_id", "alarm_type"],
-                )?,
-            },
+            gauges: Gauges::register(r)?,
             registry,
         })
     }
@@ -298,70 +241,6 @@ impl Metrics {
         let mut text = Vec::new();
         TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
         Ok(text)
-    }
-}
-
-impl Gauges {
-    fn read(&self, member: &Arc<Member>) {
-        let int = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-        let raft = member.consensus.status();
-        let own = member.identity.member_id;
-        self.has_leader.set(i64::from(raft.leader != 0));
-        self.is_leader.set(i64::from(raft.leader == own));
-        self.is_learner.set(i64::from(raft.is_learner));
-        self.proposals_committed.set(int(raft.commit));
-        self.proposals_applied.set(int(member.applied.index()));
-        self.quota_bytes
-            .set(member.config.quota_bytes.map_or(0, int));
-        let sizes = member.reader().sizes();
-        self.total_bytes.set(int(sizes.total_bytes));
-        self.in_use_bytes.set(int(sizes.in_use_bytes));
-        self.current_revision.set(member.reader().revision());
-        self.compact_revision
-            .set(member.reader().compact_revision());
-        let hub = member.watches.lock().stats();
-        self.watchers.set(int(hub.watchers as u64));
-        self.watch_streams.set(int(hub.streams as u64));
-        self.slow_watchers
-            .set(int((hub.slow + hub.catching_up) as u64));
-        self.wal_syncs.set(int(raft.wal_syncs));
-        self.id
-            .with_label_values(&[format!("{own:x}").as_str()])
-            .set(1);
-        let version = portunus_features::version::version_text(&member.config.version);
-        self.version.with_label_values(&[version.as_str()]).set(1);
-        self.cluster_version.reset();
-        if let Some(version) = member.membership.load().cluster_version {
-            self.cluster_version
-                .with_label_values(&[version.to_string().as_str()])
-                .set(1);
-        }
-        self.features.reset();
-        for sample in member.gates.samples(portunus_gates::SERVER_FEATURE_ENABLED) {
-            self.set_feature(&sample);
-        }
-        self.alarms.reset();
-        for alarm in member
-            .alarms
-            .load()
-            .list(portunus_proto::etcdserverpb::AlarmType::None)
-        {
-            let kind = portunus_proto::etcdserverpb::AlarmType::try_from(alarm.alarm);
-            let kind = kind.map_or("NONE", |kind| kind.as_str_name());
-            let id = format!("{:x}", alarm.member_id);
-            self.alarms.with_label_values(&[id.as_str(), kind]).set(1);
-        }
-    }
-
-    fn set_feature(&self, sample: &Sample) {
-        let values: Vec<&str> = sample
-            .labels
-            .iter()
-            .map(|(_, value)| value.as_str())
-            .collect();
-        self.features
-            .with_label_values(&values)
-            .set(i64::from(sample.value));
     }
 }
 

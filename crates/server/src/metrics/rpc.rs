@@ -1,8 +1,9 @@
-//! Requests by method and outcome, under the names of Go's gRPC library.
+//! Requests by method and outcome, under the names of Go's gRPC library; and in the log if
+//! they were slow.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry,
@@ -10,6 +11,7 @@ use prometheus::{
 use tonic::Code;
 
 use super::MetricsError;
+use super::slow_requests::SlowRequests;
 
 const UNARY: &str = "unary";
 const SERVER_STREAM: &str = "server_stream";
@@ -69,6 +71,10 @@ const CODES: [(Code, &str); 17] = [
 ];
 
 struct Method {
+    /// Service and method, as in a request's path.
+    path: String,
+    /// Who hears of slow ones: only of unary methods, streams may last.
+    slow: Option<Arc<SlowRequests>>,
     started: IntCounter,
     handled: [IntCounter; CODES.len()],
     /// Only where asked for: it has many series.
@@ -88,7 +94,9 @@ impl RpcMetrics {
     pub(super) fn register(
         registry: &Registry,
         extensive: bool,
+        slow_after: Duration,
     ) -> Result<RpcMetrics, MetricsError> {
+        let slow = Arc::new(SlowRequests::new(slow_after));
         const LABELS: [&str; 3] = ["grpc_type", "grpc_service", "grpc_method"];
         let started = IntCounterVec::new(
             Opts::new("grpc_server_started_total", "RPCs started."),
@@ -109,13 +117,16 @@ impl RpcMetrics {
         }
         let methods = METHODS.iter().map(|(service, method, kind)| {
             let labels = [*kind, *service, *method];
+            let path = format!("/{service}/{method}");
             let counters = Method {
+                path: path.clone(),
+                slow: (*kind == UNARY).then(|| Arc::clone(&slow)),
                 started: started.with_label_values(&labels),
                 handled: CODES
                     .map(|(_, code)| handled.with_label_values(&[code, kind, service, method])),
                 handling_seconds: extensive.then(|| seconds.with_label_values(&labels)),
             };
-            (format!("/{service}/{method}"), Arc::new(counters))
+            (path, Arc::new(counters))
         });
         Ok(RpcMetrics {
             by_path: methods.collect(),
@@ -137,7 +148,7 @@ impl RpcMetrics {
         let method = self.by_path.get(path)?;
         method.started.inc();
         Some(Running {
-            started: method.handling_seconds.as_ref().map(|_| Instant::now()),
+            started: Instant::now(),
             method: Arc::clone(method),
             is_over: false,
         })
@@ -147,8 +158,7 @@ impl RpcMetrics {
 /// A request under way. If it is dropped before it is over, its client has gone.
 pub struct Running {
     method: Arc<Method>,
-    /// If anybody wants to know how long it takes.
-    started: Option<Instant>,
+    started: Instant,
     is_over: bool,
 }
 
@@ -161,8 +171,12 @@ impl Running {
         if let Some(counter) = self.method.handled.get(code as usize) {
             counter.inc();
         }
-        if let (Some(histogram), Some(started)) = (&self.method.handling_seconds, self.started) {
-            histogram.observe(started.elapsed().as_secs_f64());
+        let took = self.started.elapsed();
+        if let Some(histogram) = &self.method.handling_seconds {
+            histogram.observe(took.as_secs_f64());
+        }
+        if let Some(slow) = &self.method.slow {
+            slow.ended(&self.method.path, code, took);
         }
     }
 }
@@ -187,7 +201,7 @@ mod tests {
     #[test]
     fn a_request_is_counted_once_whatever_happens_to_it() {
         let registry = Registry::new();
-        let metrics = RpcMetrics::register(&registry, true).unwrap();
+        let metrics = RpcMetrics::register(&registry, true, Duration::ZERO).unwrap();
         let method = &metrics.by_path["/etcdserverpb.KV/Put"];
         let mut running = metrics.start("/etcdserverpb.KV/Put").unwrap();
         running.end(Code::Ok);

@@ -9,6 +9,7 @@
 //! clients.
 
 pub mod ask;
+mod heartbeats;
 pub mod join;
 mod raft;
 pub mod routes;
@@ -29,6 +30,7 @@ use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
+pub use heartbeats::Heartbeats;
 use strangers::Strangers;
 
 use crate::config::Config;
@@ -91,6 +93,9 @@ impl Peers {
         };
         let transport_config = portunus_rafthttp::Config {
             dial_timeout: Duration::from_secs(1) + config.election_timeout,
+            stream_read_timeout: config.cluster.raft_read_timeout,
+            stream_write_timeout: config.cluster.raft_write_timeout,
+            heartbeat: config.cluster.raft_read_timeout / 3,
             ..portunus_rafthttp::Config::default()
         };
         let client = PeerClient::new(&transport_config);
@@ -106,21 +111,27 @@ impl Peers {
     }
 
     /// Where consensus puts its messages.
-    pub fn sink(&self) -> Box<dyn PeerSink> {
-        struct Sink(Arc<Transport>, Arc<Strangers>);
+    pub fn sink(&self, heartbeats: Heartbeats) -> Box<dyn PeerSink> {
+        struct Sink {
+            transport: Arc<Transport>,
+            strangers: Arc<Strangers>,
+            heartbeats: Heartbeats,
+        }
         impl PeerSink for Sink {
             fn send(&self, mut messages: Vec<Message>) {
+                self.heartbeats.sending(&messages, Instant::now());
                 // Snapshots fail when they are opened, so that raft hears of it.
                 messages.retain(|message| {
-                    message.r#type() == MessageType::MsgSnap || !self.1.holds_back(message)
+                    message.r#type() == MessageType::MsgSnap || !self.strangers.holds_back(message)
                 });
-                self.0.send(messages);
+                self.transport.send(messages);
             }
         }
-        Box::new(Sink(
-            Arc::clone(&self.transport),
-            Arc::clone(&self.strangers),
-        ))
+        Box::new(Sink {
+            transport: Arc::clone(&self.transport),
+            strangers: Arc::clone(&self.strangers),
+            heartbeats,
+        })
     }
 
     /// Members that must not be sent the log yet.

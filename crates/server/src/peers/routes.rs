@@ -142,7 +142,11 @@ async fn hash_kv(State(member): Shared, headers: axum::http::HeaderMap, body: By
         return refused(StatusCode::BAD_REQUEST, "error unmarshalling request");
     };
     let reader = member.reader().clone();
-    let hashed = tokio::task::spawn_blocking(move || reader.hash_kv(question.revision)).await;
+    let seconds = member.metrics.hash_revision_seconds.clone();
+    let hashed = tokio::task::spawn_blocking(move || {
+        seconds.observe_closure_duration(|| reader.hash_kv(question.revision))
+    })
+    .await;
     match hashed {
         Ok(Ok(hash)) => json(&PeerHash {
             header: PeerHashHeader {

@@ -24,6 +24,7 @@ use crate::import;
 use crate::member::Member;
 use crate::member::membership::conf_state_of;
 use crate::member::v2_store;
+use crate::metrics::DiskMetrics;
 
 const PIECE_BYTES: usize = 64 * 1024;
 /// Pieces that wait for a slow peer.
@@ -47,15 +48,18 @@ pub async fn open(member: Arc<Member>, message: Message) -> io::Result<OutgoingS
         "sending a snapshot to a member that lags"
     );
     let (sender, receiver) = mpsc::channel::<io::Result<Bytes>>(PIECES_QUEUED_MAX);
+    let seconds = member.metrics.disk.snapshot_seconds.clone();
     tokio::task::spawn_blocking(move || {
         let gone = || io::Error::new(io::ErrorKind::BrokenPipe, "the peer went away");
         let pieces = Pieces::new(PIECE_BYTES, |piece| {
             sender.blocking_send(Ok(piece)).map_err(|_| gone())
         });
+        let started = Instant::now();
         let written = export
             .write(pieces)
             .map_err(io::Error::other)
             .and_then(|mut pieces| pieces.flush());
+        seconds.observe(started.elapsed().as_secs_f64());
         if let Err(error) = written {
             // An upload that ends early is cut off, not short.
             let _ = sender.blocking_send(Err(error));
@@ -138,7 +142,7 @@ pub async fn receive(
     }
     let backend = member.data_dir.incoming(index);
     let database = backend.with_extension("db");
-    let stored = store(&database, body).await;
+    let stored = store(&database, body, &member.metrics.disk).await;
     let bytes = stored.map_err(|error| failed(error.to_string()))?;
     let imported = tokio::task::spawn_blocking({
         let (database, backend) = (database.clone(), backend.clone());
@@ -166,7 +170,12 @@ fn step(member: &Member, message: Message) -> Result<(), SnapshotRefused> {
         })
 }
 
-async fn store(path: &Path, mut body: BoxStream<'static, io::Result<Bytes>>) -> io::Result<u64> {
+async fn store(
+    path: &Path,
+    mut body: BoxStream<'static, io::Result<Bytes>>,
+    metrics: &DiskMetrics,
+) -> io::Result<u64> {
+    let started = Instant::now();
     let mut file = tokio::fs::File::create(path).await?;
     let mut bytes = 0;
     while let Some(piece) = body.next().await {
@@ -174,7 +183,11 @@ async fn store(path: &Path, mut body: BoxStream<'static, io::Result<Bytes>>) -> 
         bytes += piece.len() as u64;
         file.write_all(&piece).await?;
     }
+    let received = Instant::now();
     file.sync_all().await?;
+    let (sync, total) = (received.elapsed(), started.elapsed());
+    metrics.received_fsync_seconds.observe(sync.as_secs_f64());
+    metrics.received_seconds.observe(total.as_secs_f64());
     Ok(bytes)
 }
 

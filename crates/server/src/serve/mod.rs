@@ -7,6 +7,9 @@
 
 mod cork;
 mod counted;
+mod metrics;
+
+pub use metrics::{MetricsServers, serve_metrics};
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};

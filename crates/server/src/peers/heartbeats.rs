@@ -1,0 +1,109 @@
+//! Notices when this member, while it leads, sends heartbeats later than it should.
+//!
+//! Called for every message on its way out, under the lock of consensus: so it looks at
+//! heartbeats only, of which there are few. It decides nothing.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use portunus_proto::raftpb::{Message, MessageType};
+use prometheus::IntCounter;
+
+/// A heartbeat this many intervals after the one before is late.
+const LATE_AFTER_INTERVALS: u32 = 2;
+/// One line in the log per this time, however many are late.
+const WARN_PAUSE: Duration = Duration::from_secs(10);
+
+/// See the module.
+pub struct Heartbeats {
+    gap_max: Duration,
+    late: IntCounter,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// By peer: the term, and when the last one was sent. Another term begins anew.
+    last: HashMap<u64, (u64, Instant)>,
+    warned: Option<Instant>,
+}
+
+impl Heartbeats {
+    /// Counts late ones in `late`.
+    pub fn new(interval: Duration, late: IntCounter) -> Heartbeats {
+        Heartbeats {
+            gap_max: interval * LATE_AFTER_INTERVALS,
+            late,
+            seen: Mutex::default(),
+        }
+    }
+
+    /// These go out now.
+    pub fn sending(&self, messages: &[Message], now: Instant) {
+        let heartbeats = messages
+            .iter()
+            .filter(|message| message.r#type() == MessageType::MsgHeartbeat);
+        for message in heartbeats {
+            // A panic elsewhere ends the process anyway.
+            let Ok(mut seen) = self.seen.lock() else {
+                return;
+            };
+            let last = seen.last.insert(message.to, (message.term, now));
+            let gap = last
+                .filter(|(term, _)| *term == message.term)
+                .map(|(_, at)| now.saturating_duration_since(at));
+            let Some(gap) = gap.filter(|gap| *gap > self.gap_max) else {
+                continue;
+            };
+            self.late.inc();
+            let may_warn = seen
+                .warned
+                .is_none_or(|at| now.saturating_duration_since(at) >= WARN_PAUSE);
+            if may_warn {
+                seen.warned = Some(now);
+                tracing::warn!(
+                    to = %format_args!("{:x}", message.to),
+                    gap_ms = gap.as_millis() as u64,
+                    "a heartbeat was late: this machine is overloaded or its disk is slow"
+                );
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heartbeat(to: u64, term: u64) -> Message {
+        Message {
+            r#type: MessageType::MsgHeartbeat as i32,
+            to,
+            term,
+            ..Message::default()
+        }
+    }
+
+    #[test]
+    fn a_gap_of_more_than_two_intervals_within_a_term_is_late() {
+        let late = IntCounter::new("late", "late").unwrap();
+        let heartbeats = Heartbeats::new(Duration::from_millis(100), late.clone());
+        let start = Instant::now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        heartbeats.sending(&[heartbeat(2, 5), heartbeat(3, 5)], at(0));
+        heartbeats.sending(&[heartbeat(2, 5)], at(200));
+        assert_eq!(late.get(), 0);
+        heartbeats.sending(&[heartbeat(2, 5), heartbeat(3, 5)], at(350));
+        assert_eq!(late.get(), 1, "350 ms after the last to 3");
+        heartbeats.sending(&[heartbeat(2, 7)], at(10_000));
+        assert_eq!(late.get(), 1, "it was no leader in between");
+        let other = Message {
+            to: 2,
+            term: 7,
+            ..Message::default()
+        };
+        heartbeats.sending(&[other], at(20_000));
+        assert_eq!(late.get(), 1);
+    }
+}

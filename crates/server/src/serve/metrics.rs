@@ -1,0 +1,83 @@
+//! Extra listeners for those who only watch: metrics and probes, and nothing else.
+//!
+//! They answer on a thread of their own from the moment the member exists, also while it
+//! still looks for a leader and takes no clients.
+
+use std::future::IntoFuture;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use super::{ListenError, spawn};
+use crate::http;
+use crate::member::Member;
+
+/// Connections stay open between two scrapes; they get this long to end.
+const GOODBYE: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// The listeners for metrics, and their thread.
+#[derive(Default)]
+pub struct MetricsServers {
+    /// Where they listen; ports chosen by the system are filled in.
+    pub addresses: Vec<SocketAddr>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Serves metrics until the member stops.
+pub fn serve_metrics(
+    member: &Arc<Member>,
+    listeners: Vec<TcpListener>,
+) -> Result<MetricsServers, ListenError> {
+    if listeners.is_empty() {
+        return Ok(MetricsServers::default());
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(ListenError::Thread)?;
+    let mut addresses = Vec::new();
+    for listener in &listeners {
+        listener
+            .set_nonblocking(true)
+            .map_err(ListenError::Thread)?;
+        addresses.push(listener.local_addr().map_err(ListenError::Thread)?);
+    }
+    let member = Arc::clone(member);
+    let thread = spawn("serve-metrics", move || {
+        runtime.block_on(async {
+            for listener in listeners {
+                tokio::spawn(serve(Arc::clone(&member), listener));
+            }
+            member.stop.stopped().await;
+        });
+        runtime.shutdown_timeout(GOODBYE);
+    })?;
+    Ok(MetricsServers {
+        addresses,
+        thread: Some(thread),
+    })
+}
+
+async fn serve(member: Arc<Member>, listener: TcpListener) {
+    let served = match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => {
+            axum::serve(listener, http::watching_router(&member))
+                .into_future()
+                .await
+        }
+        Err(error) => Err(error),
+    };
+    if let Err(error) = served {
+        tracing::warn!(%error, "metrics are not served any more at one of --listen-metrics-urls");
+    }
+}
+
+impl MetricsServers {
+    /// Waits for the end, after the member was told to stop.
+    pub fn join(self) {
+        if let Some(thread) = self.thread {
+            // A panic ends the process anyway.
+            let _ = thread.join();
+        }
+    }
+}
