@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | [`AGREE`] | whoever has applied an entry has the same params, members and effects of it |
 //! | [`TOGETHER`] | the values in force were decided at the version in force |
-//! | [`HEED`] | what a leader proposes is what the voters it knows of want, by the rule of the seed: locks and missing features beat flags, one explicit false beats a default true, a default false needs all, a foreign voter beats everything |
+//! | [`HEED`] | what a leader proposes is what the voters it knows of want, by the rule of the seed: locks and missing features beat flags, one explicit false beats a default true, a default false needs all, a foreign member beats everything |
 //! | [`SETTLED`] | when nothing is left to do, the values are those the machines' flags ask for |
 //!
 //! The rule of the seed is written here a second time, from the text and not from the code.
@@ -156,29 +156,30 @@ fn decisions_heed_the_voters(model: &Agreement, state: &State) -> bool {
     })
 }
 
-/// Whether params are what the voters of a replica want.
+/// Whether params are what the members of a replica want.
 fn is_by_the_rule(
     model: &Agreement,
     replica: &Replica,
     version: MajorMinor,
     params: &Params,
 ) -> bool {
-    let voters: Vec<&Record> = replica.voters().collect();
-    params.version == version && params.values == by_the_rule(model, version, &voters)
+    let members: Vec<&Record> = replica.records.iter().flatten().collect();
+    params.version == version && params.values == by_the_rule(model, version, &members)
 }
 
-/// The values by the words of the seed.
+/// The values by the words of the seed, where learners do not count; but one that could not
+/// obey keeps everything off.
 fn by_the_rule(
     model: &Agreement,
     version: MajorMinor,
-    voters: &[&Record],
+    members: &[&Record],
 ) -> [Option<bool>; FEATURES] {
-    let is_foreign = voters.iter().any(|it| it.said == Said::Foreign);
+    let is_foreign = members.iter().any(|it| it.said == Said::Foreign);
     let published = |it: &&Record| match it.said {
-        Said::Proposal(_, flags) => Some(flags),
+        Said::Proposal(_, flags) if it.is_voter => Some(flags),
         _ => None,
     };
-    let flags: Vec<Flags> = voters.iter().filter_map(published).collect();
+    let flags: Vec<Flags> = members.iter().filter_map(published).collect();
     let mut values = [None; FEATURES];
     for (feature, value) in values.iter_mut().enumerate() {
         let Some(spec) = model.rules().spec(feature, version) else {
@@ -218,10 +219,10 @@ fn what_has_settled_is_right(model: &Agreement, state: &State) -> bool {
         Some(Record { said, ..record })
     };
     let words: Vec<Record> = state.running().filter_map(word).collect();
-    let voters: Vec<&Record> = words.iter().filter(|it| it.is_voter).collect();
-    let is_foreign = voters.iter().any(|it| it.said == Said::Foreign);
+    let members: Vec<&Record> = words.iter().collect();
+    let is_foreign = members.iter().any(|it| it.said == Said::Foreign);
     match tip.params {
-        Some(params) => params.values == by_the_rule(model, version, &voters),
+        Some(params) => params.values == by_the_rule(model, version, &members),
         None => is_foreign,
     }
 }
