@@ -307,7 +307,11 @@ impl Arrived {
         }
         let is_leaf = page.page()?.kind == PageKind::Leaf;
         // Of a leaf only the header is looked at again.
-        let bytes = (!is_leaf).then(|| page.bytes.clone()).unwrap_or_default();
+        let bytes = if is_leaf {
+            Bytes::new()
+        } else {
+            page.bytes.clone()
+        };
         self.waiting.push_back(ArrivedPage { bytes, ..*page });
         Ok(())
     }
