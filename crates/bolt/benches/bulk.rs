@@ -93,10 +93,10 @@ fn bulk(criterion: &mut Criterion) {
 
     group.bench_function("plan", |bencher| bencher.iter(plan));
     group.bench_function("stream to nowhere", |bencher| {
-        bencher.iter(|| stream(layout, io::sink()))
+        bencher.iter(|| stream(layout.clone(), io::sink()))
     });
     group.bench_function("stream with digest to nowhere", |bencher| {
-        bencher.iter(|| stream(layout, DigestWriter::new(io::sink())).finish())
+        bencher.iter(|| stream(layout.clone(), DigestWriter::new(io::sink())).finish())
     });
     group.bench_function("write file", |bencher| {
         bencher.iter(|| write_file(&directory.path().join("written")))

@@ -12,6 +12,7 @@
 //!   sorted source ──▶ Planner ──▶ Layout ─┐                 exact size before the first byte
 //!   same source again ────────────────────┴▶ StreamWriter ──▶ any Write (a socket)
 //!   sorted source ────────────────────────▶ FileWriter ─────▶ Write + Seek (one pass)
+//!   such a stream, while it arrives ──────▶ StreamReader ───▶ entries in order
 //! ```
 //!
 //! A snapshot, streamed with its size known in advance:
@@ -65,8 +66,8 @@ pub mod snapshot;
 
 pub use bucket::Bucket;
 pub use bulk::{
-    BulkOptions, FileWriter, KEY_BYTES_MAX, Layout, OptionsError, Planner, StreamWriter,
-    VALUE_BYTES_MAX, WriteError,
+    BulkOptions, FileWriter, KEY_BYTES_MAX, Layout, OptionsError, Planner, STREAM_HEAD_BYTES,
+    StreamError, StreamReader, StreamWriter, VALUE_BYTES_MAX, WriteError,
 };
 pub use check::{PROBLEMS_KEPT_MAX, Problem, Report, check};
 pub use cursor::{Entries, Entry, EntryValue, Pairs};

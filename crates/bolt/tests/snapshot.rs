@@ -175,7 +175,7 @@ fn the_hash_does_not_depend_on_pages() {
 fn a_streamed_snapshot_is_sealed_verified_and_opened() {
     let contents = numbered(20_000, 100);
     let layout = plan(&contents, pages_of(4096));
-    let mut writer = StreamWriter::new(layout, DigestWriter::new(Vec::new())).unwrap();
+    let mut writer = StreamWriter::new(layout.clone(), DigestWriter::new(Vec::new())).unwrap();
     writer.bucket(b"b").unwrap();
     for (key, value) in &contents[&b"b"[..]] {
         writer.entry(key, value).unwrap();

@@ -149,7 +149,7 @@ fn a_stream_never_grows_past_the_announced_size() {
         }
     }
     let layout = plan(&numbered(10, 10), pages_of(4096));
-    let mut writer = StreamWriter::new(layout, Counted(layout.file_bytes())).unwrap();
+    let mut writer = StreamWriter::new(layout.clone(), Counted(layout.file_bytes())).unwrap();
     writer.bucket(b"b").unwrap();
     let error = (0_u64..1_000_000)
         .find_map(|n| writer.entry(&n.to_be_bytes(), &[0; 2_000]).err())

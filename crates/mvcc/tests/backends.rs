@@ -6,7 +6,9 @@ use std::{ops::ControlFlow, path::Path, sync::Arc, thread};
 use bytes::Bytes;
 use portunus_mvcc::{
     Revision,
-    backend::{Backend, BackendError, Bucket, Change, Lmdb, LmdbConfig, MemoryBackend, Snapshot},
+    backend::{
+        Backend, BackendError, Bucket, Change, Lmdb, LmdbConfig, LmdbLoad, MemoryBackend, Snapshot,
+    },
     revision::RecordKey,
 };
 use portunus_proto::mvccpb::KeyValue;
@@ -285,4 +287,56 @@ fn what_an_interrupted_defragmentation_left_is_removed() {
     std::fs::write(&leftover, b"half a copy").unwrap();
     assert_eq!(mains(&lmdb(directory.path())), [1]);
     assert!(!leftover.exists());
+}
+
+/// A record as another store encoded it reads like one that was encoded here.
+#[test]
+fn an_encoded_record_is_stored_as_it_is() {
+    for_each_backend(|backend| {
+        let Change::PutRecord { key, record } = record(2, 10) else {
+            unreachable!()
+        };
+        let record = Bytes::from(record.encode_to_vec());
+        let encoded = record.clone();
+        let change = Change::PutEncodedRecord { key, record };
+        backend.commit(&[change]).unwrap();
+        let stored = backend.snapshot().unwrap();
+        let stored = stored.get(Bucket::Key, &key.encode()).unwrap();
+        assert_eq!(stored, Some(encoded));
+    });
+}
+
+/// A store that was filled at once is like any other; one that was given up is only a directory
+/// to be removed.
+#[test]
+fn a_store_is_filled_at_once_and_then_opened() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = parent.path().join("new");
+    // More than is synced in the background at a time, and some after it.
+    let fill = |load: &mut LmdbLoad| {
+        for step in 0..20 {
+            let records: Vec<_> = (0..40)
+                .map(|main| record(2 + step * 40 + main, 100_000))
+                .collect();
+            load.add(&records).unwrap();
+        }
+        load.add(&[put(Bucket::Meta, "term", b"1")]).unwrap();
+    };
+    let mut given_up = LmdbLoad::create(&directory).unwrap();
+    fill(&mut given_up);
+    assert!(LmdbLoad::create(&directory).is_err(), "it exists");
+    drop(given_up);
+    std::fs::remove_dir_all(&directory).unwrap();
+
+    let mut load = LmdbLoad::create(&directory).unwrap();
+    fill(&mut load);
+    load.finish().unwrap();
+    let renamed = parent.path().join("renamed");
+    std::fs::rename(&directory, &renamed).unwrap();
+    let store = lmdb(&renamed);
+    assert_eq!(mains(&store), (2..802).collect::<Vec<_>>());
+    store.commit(&[record(802, 10)]).unwrap();
+    let snapshot = store.snapshot().unwrap();
+    let term = snapshot.get(Bucket::Meta, b"term").unwrap();
+    assert_eq!(term.as_deref(), Some(&b"1"[..]));
 }

@@ -35,8 +35,8 @@ pub struct Export {
 
 impl Export {
     /// Reads everything once, for the sizes.
-    pub fn plan(snapshot: Box<dyn Snapshot>) -> Result<Export, ExportError> {
-        let mut planner = Planner::new(BulkOptions::default());
+    pub fn plan(snapshot: Box<dyn Snapshot>, options: BulkOptions) -> Result<Export, ExportError> {
+        let mut planner = Planner::new(options);
         for bucket in Bucket::ALL {
             planner.bucket(bucket.name().as_bytes())?;
             scan(&*snapshot, bucket, |key, value| {

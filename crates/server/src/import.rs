@@ -1,17 +1,20 @@
 //! A bbolt file, as etcd keeps and sends it, becomes a backend.
 //!
-//! Used when a data directory of etcd is taken over. The buckets are etcd's, so this is a
-//! copy: record by record, in order, with bounded memory. The result appears under its
-//! name only when it is whole and durable.
+//! Used when a data directory of etcd is taken over and when a leader sends its snapshot, from
+//! the stored file or while it arrives. The buckets are etcd's, so this is a copy: record by
+//! record, in order, with bounded memory. The result appears under its name only when it is
+//! whole and durable; what fails leaves nothing.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use portunus_bolt::{OpenError, ReadError, Reader};
-use portunus_mvcc::backend::{Backend, BackendError, Bucket, Change, Lmdb, LmdbConfig, meta};
+use portunus_bolt::{OpenError, ReadError, Reader, StreamError, StreamReader};
+use portunus_mvcc::backend::{
+    Backend, BackendError, Bucket, Change, Lmdb, LmdbConfig, LmdbLoad, meta,
+};
 use portunus_mvcc::revision::RecordKey;
 use portunus_proto::mvccpb::KeyValue;
 use prost::Message;
@@ -40,6 +43,15 @@ pub enum ImportError {
     /// A record that is none.
     #[error("{} has a record in its history that cannot be read: restore it from a snapshot", path.display())]
     Record { path: PathBuf },
+    /// Cut off or damaged on its way.
+    #[error("the database of the sender could not be taken")]
+    Stream(#[from] StreamError),
+    /// A record that is none, on its way.
+    #[error("the database of the sender has a record in its history that cannot be read")]
+    ArrivingRecord,
+    /// Not what was announced.
+    #[error("the snapshot holds index {applied}, not {index}")]
+    TooOld { applied: u64, index: u64 },
     /// The new backend.
     #[error("the imported data could not be written")]
     Backend(#[from] BackendError),
@@ -57,36 +69,95 @@ pub struct Imported {
 
 /// Copies the bbolt file `database` into a new backend at `backend`, which must not exist.
 pub fn import(database: &Path, backend: &Path) -> Result<Imported, ImportError> {
+    let damaged = |source| ImportError::Read {
+        path: database.to_owned(),
+        source,
+    };
+    let reader = open(database)?;
+    fill(backend, |filling| {
+        for bucket in Bucket::ALL {
+            let from = reader.bucket(bucket.name().as_bytes()).map_err(damaged)?;
+            for pair in from.iter().flat_map(portunus_bolt::Bucket::iter) {
+                let (key, value) = pair.map_err(damaged)?;
+                let (key, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
+                if !filling.entry(bucket, key, value)? {
+                    return Err(ImportError::Record {
+                        path: database.to_owned(),
+                    });
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Copies a database that arrives into a backend at `backend`, in place of what is there.
+/// Nothing of it stays if it does not arrive whole, or if its log is applied to less than
+/// `index`.
+pub fn import_stream<R: Read>(
+    arriving: StreamReader<R>,
+    backend: &Path,
+    index: u64,
+) -> Result<Imported, ImportError> {
+    fill(backend, |filling| {
+        let mut applied = 0;
+        arriving.read(|name, key, value| {
+            let Some(bucket) = Bucket::ALL
+                .into_iter()
+                .find(|bucket| bucket.name().as_bytes() == name)
+            else {
+                // As from a file: etcd's ten buckets are taken, others are not known.
+                return Ok(());
+            };
+            if bucket == Bucket::Meta && *key == *meta::CONSISTENT_INDEX.as_bytes() {
+                applied = big_endian(&value);
+            }
+            let is_readable = filling.entry(bucket, key, value)?;
+            is_readable.then_some(()).ok_or(ImportError::ArrivingRecord)
+        })?;
+        if applied < index {
+            return Err(ImportError::TooOld { applied, index });
+        }
+        Ok(())
+    })
+}
+
+/// Makes a backend of what `entries` adds, and gives it its name when it is whole and durable.
+fn fill(
+    backend: &Path,
+    entries: impl FnOnce(&mut Filling) -> Result<(), ImportError>,
+) -> Result<Imported, ImportError> {
+    let part = backend.with_extension("part");
+    remove_directory(&part)?;
+    let filled = Filling::create(&part).and_then(|mut filling| {
+        entries(&mut filling)?;
+        filling.finish()
+    });
+    if filled.is_err() {
+        // What stays now is removed by the next attempt, or the next start.
+        let _ = remove_directory(&part);
+    }
+    let imported = filled?;
     let refused = |path: &Path| {
         let path = path.to_owned();
         move |source| ImportError::File { path, source }
     };
-    let reader = open(database)?;
-    let part = backend.with_extension("part");
-    match fs::remove_dir_all(&part) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(refused(&part)(error)),
-        _ => {}
-    }
-    let mut copy = Copy {
-        lmdb: Lmdb::open(&part, LmdbConfig::default())?,
-        changes: Vec::new(),
-        bytes: 0,
-        entries: 0,
-        last_word: Instant::now(),
-    };
-    for bucket in Bucket::ALL {
-        copy.bucket(&reader, bucket, database)?;
-    }
-    copy.commit()?;
-    let imported = Imported {
-        entries: copy.entries,
-    };
-    drop(copy);
-    sync_directory(&part).map_err(refused(&part))?;
+    remove_directory(backend)?;
     fs::rename(&part, backend).map_err(refused(backend))?;
     let parent = backend.parent().unwrap_or(Path::new("."));
-    sync_directory(parent).map_err(refused(parent))?;
+    let synced = File::open(parent).and_then(|directory| directory.sync_all());
+    synced.map_err(refused(parent))?;
     Ok(imported)
+}
+
+fn remove_directory(path: &Path) -> Result<(), ImportError> {
+    match fs::remove_dir_all(path) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => Err(ImportError::File {
+            path: path.to_owned(),
+            source,
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// How far the log is applied in a bbolt file; 0 where it does not say.
@@ -127,56 +198,49 @@ fn open(database: &Path) -> Result<Reader, ImportError> {
     })
 }
 
-fn sync_directory(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
-}
-
-struct Copy {
-    lmdb: Lmdb,
+/// A backend that nobody sees yet.
+struct Filling {
+    load: LmdbLoad,
     changes: Vec<Change>,
     bytes: usize,
     entries: u64,
     last_word: Instant,
 }
 
-impl Copy {
-    fn bucket(
-        &mut self,
-        reader: &Reader,
-        bucket: Bucket,
-        database: &Path,
-    ) -> Result<(), ImportError> {
-        let damaged = |source| ImportError::Read {
-            path: database.to_owned(),
-            source,
-        };
-        let Some(from) = reader.bucket(bucket.name().as_bytes()).map_err(damaged)? else {
-            return Ok(());
-        };
-        for pair in from.iter() {
-            let (key, value) = pair.map_err(damaged)?;
-            let change = match bucket {
-                Bucket::Key => record(key, value).ok_or_else(|| ImportError::Record {
-                    path: database.to_owned(),
-                })?,
-                bucket => Change::Put {
-                    bucket,
-                    key: Bytes::copy_from_slice(key),
-                    value: Bytes::copy_from_slice(value),
-                },
-            };
-            self.changes.push(change);
-            self.entries += 1;
-            self.bytes += key.len() + value.len() + ENTRY_BYTES;
-            if self.bytes >= COMMIT_BYTES {
-                self.commit()?;
+impl Filling {
+    fn create(path: &Path) -> Result<Filling, ImportError> {
+        Ok(Filling {
+            load: LmdbLoad::create(path)?,
+            changes: Vec::new(),
+            bytes: 0,
+            entries: 0,
+            last_word: Instant::now(),
+        })
+    }
+
+    /// False if it belongs to the history and cannot be read.
+    fn entry(&mut self, bucket: Bucket, key: Bytes, value: Bytes) -> Result<bool, BackendError> {
+        self.entries += 1;
+        self.bytes += key.len() + value.len() + ENTRY_BYTES;
+        let change = match bucket {
+            Bucket::Key => {
+                let place = RecordKey::decode(&key);
+                let Some(key) = place.filter(|_| KeyValue::decode(value.clone()).is_ok()) else {
+                    return Ok(false);
+                };
+                Change::PutEncodedRecord { key, record: value }
             }
+            bucket => Change::Put { bucket, key, value },
+        };
+        self.changes.push(change);
+        if self.bytes >= COMMIT_BYTES {
+            self.commit()?;
         }
-        Ok(())
+        Ok(true)
     }
 
     fn commit(&mut self) -> Result<(), BackendError> {
-        self.lmdb.commit(&self.changes)?;
+        self.load.add(&self.changes)?;
         self.changes.clear();
         self.bytes = 0;
         if self.last_word.elapsed() >= PROGRESS_INTERVAL {
@@ -185,11 +249,12 @@ impl Copy {
         }
         Ok(())
     }
-}
 
-fn record(key: &[u8], value: &[u8]) -> Option<Change> {
-    Some(Change::PutRecord {
-        key: RecordKey::decode(key)?,
-        record: KeyValue::decode(Bytes::copy_from_slice(value)).ok()?,
-    })
+    fn finish(mut self) -> Result<Imported, ImportError> {
+        self.commit()?;
+        self.load.finish()?;
+        Ok(Imported {
+            entries: self.entries,
+        })
+    }
 }

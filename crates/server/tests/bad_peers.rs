@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use common::cluster::Cluster;
 use common::requests::put;
 use common::{PATIENCE, soon};
+use portunus_bolt::{BulkOptions, Planner, StreamWriter};
 use portunus_proto::raftpb::{ConfState, Entry, Message, MessageType, Snapshot, SnapshotMetadata};
 use prost::Message as _;
 
@@ -319,6 +320,36 @@ async fn announced_lengths_cost_nothing() {
     subject.still_serves().await;
 }
 
+/// A leader's snapshot that is applied to `index`.
+fn database(index: u64, has_record: bool) -> Vec<u8> {
+    let revision = [0, 0, 0, 0, 0, 0, 0, 2, b'_', 0, 0, 0, 0, 0, 0, 0, 0];
+    let users: Vec<_> = (0..2000_u32).map(u32::to_be_bytes).collect();
+    // An empty record is one; a field that does not end is none.
+    let record: &[u8] = if has_record { &[] } else { &[0x0a, 9] };
+    let index = index.to_be_bytes();
+    let users = users.iter().map(|name| (&name[..], &[7; 100][..]));
+    let buckets: [(&str, Vec<(&[u8], &[u8])>); 3] = [
+        ("authUsers", users.collect()),
+        ("key", vec![(&revision, record)]),
+        ("meta", vec![(b"consistent_index", &index)]),
+    ];
+    let mut planner = Planner::new(BulkOptions::for_stream_reader());
+    for (name, entries) in &buckets {
+        planner.bucket(name.as_bytes()).unwrap();
+        for (key, value) in entries {
+            planner.entry(key, value.len() as u64).unwrap();
+        }
+    }
+    let mut writer = StreamWriter::new(planner.finish().unwrap(), Vec::new()).unwrap();
+    for (name, entries) in &buckets {
+        writer.bucket(name.as_bytes()).unwrap();
+        for (key, value) in entries {
+            writer.entry(key, value).unwrap();
+        }
+    }
+    writer.finish().unwrap()
+}
+
 /// A snapshot that ends early, is no database, or is not what its message says, is refused;
 /// nothing of it stays on disk.
 #[tokio::test(flavor = "multi_thread")]
@@ -347,12 +378,25 @@ async fn broken_snapshots_are_refused() {
     };
     let headers = subject.headers();
     let good = envelope(&message);
+    // As a member of Portunus sends it: whole, but behind what the message says; cut in the
+    // middle; longer than it says; with a page that is not in its place; with a record that
+    // is none.
+    let behind = database(before.raft_index, true);
+    let cut = database(before.raft_index + 1000, true);
+    let mut misplaced = cut.clone();
+    misplaced[cut.len() / 2 / 4096 * 4096] ^= 1;
+    let no_record = database(before.raft_index + 1000, false);
     for body in [
         // Ends within the message, right after it, and within the database.
         good[..good.len() - 3].to_vec(),
         good.clone(),
         [&good[..], &[0; 100]].concat(),
         [&good[..], &[0xa5; 100_000]].concat(),
+        [&good[..], &behind].concat(),
+        [&good[..], &cut[..cut.len() / 2]].concat(),
+        [&good[..], &cut, &[0]].concat(),
+        [&good[..], &misplaced].concat(),
+        [&good[..], &no_record].concat(),
     ] {
         let (status, text) = subject.ask("POST", "/raft/snapshot", &headers, &body).await;
         assert!(

@@ -14,9 +14,12 @@
 //! Memory: one page per level of the tree, plus the names of the buckets.
 
 mod branches;
+mod directory;
 mod sinks;
+mod stream_reader;
 mod tree;
 mod writers;
 
+pub use stream_reader::{STREAM_HEAD_BYTES, StreamError, StreamReader};
 pub use tree::{KEY_BYTES_MAX, VALUE_BYTES_MAX, WriteError};
 pub use writers::{BulkOptions, FileWriter, Layout, OptionsError, Planner, StreamWriter};

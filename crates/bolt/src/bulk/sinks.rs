@@ -85,12 +85,15 @@ impl<W: Write> Emit<W> {
     }
 
     /// Both meta pages. The first has the higher transaction id and is the one that counts; its
-    /// id is even because bbolt's next commit, an odd one, goes to page 1.
-    pub fn metas(&mut self, newest: &Meta) -> io::Result<()> {
-        for (page, txid) in [(0, newest.txid), (1, newest.txid - 1)] {
+    /// id is even because bbolt's next commit, an odd one, goes to page 1. `directory` goes behind
+    /// the first meta and fits into its page.
+    pub fn metas(&mut self, newest: &Meta, directory: &[u8]) -> io::Result<()> {
+        let metas = [(0, newest.txid, directory), (1, newest.txid - 1, &[][..])];
+        for (page, txid, directory) in metas {
             self.begin_page(page, FLAG_META, 0, 0);
             self.head
                 .extend_from_slice(&Meta { txid, ..*newest }.encode());
+            self.head.extend_from_slice(directory);
             self.out.write_all(&self.head)?;
             self.pad(self.head.len() as u64)?;
         }

@@ -7,6 +7,7 @@
 use std::io;
 
 use super::branches::{BranchNode, Branches};
+use super::directory::BucketRoot;
 use crate::format::{BUCKET_HEADER_BYTES, COUNT_MARKER, ELEMENT_BYTES, PAGE_HEADER_BYTES, PageId};
 
 /// Longest key (and bucket name) that bbolt accepts.
@@ -201,19 +202,20 @@ impl Tree {
 }
 
 /// What the metas need to know, once all is in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub root: PageId,
     pub high_water: u64,
     pub entries: u64,
+    pub buckets: Vec<BucketRoot>,
 }
 
 /// Cuts buckets and entries, given in order, into pages.
 pub(crate) struct DatabaseBuilder<S> {
     pages: Pages<S>,
     tree: Tree,
-    /// Finished buckets with their headers, for the top level.
-    finished: Vec<(Vec<u8>, [u8; BUCKET_HEADER_BYTES])>,
+    /// For the top level.
+    finished: Vec<BucketRoot>,
     current: Option<Vec<u8>>,
     last_key: Vec<u8>,
     entries: u64,
@@ -238,6 +240,10 @@ impl<S: Sink> DatabaseBuilder<S> {
             entries: 0,
             failed: false,
         }
+    }
+
+    pub fn sink_mut(&mut self) -> &mut S {
+        &mut self.pages.sink
     }
 
     pub fn bucket(&mut self, name: &[u8]) -> Result<(), WriteError> {
@@ -283,8 +289,10 @@ impl<S: Sink> DatabaseBuilder<S> {
     pub fn finish(mut self) -> Result<(S, Shape), WriteError> {
         let root = self.unless_failed(|builder| {
             builder.finish_bucket()?;
-            for (name, header) in &builder.finished {
-                let value = S::bucket_header(header);
+            for bucket in &builder.finished {
+                let header = bucket.header();
+                let value = S::bucket_header(&header);
+                let name = &bucket.name;
                 builder.tree.entry(&mut builder.pages, true, name, value)?;
             }
             builder.tree.finish(&mut builder.pages)
@@ -293,6 +301,7 @@ impl<S: Sink> DatabaseBuilder<S> {
             root,
             high_water: self.pages.next,
             entries: self.entries,
+            buckets: self.finished,
         };
         Ok((self.pages.sink, shape))
     }
@@ -300,9 +309,7 @@ impl<S: Sink> DatabaseBuilder<S> {
     fn finish_bucket(&mut self) -> Result<(), WriteError> {
         if let Some(name) = self.current.take() {
             let root = self.tree.finish(&mut self.pages)?;
-            let mut header = [0; BUCKET_HEADER_BYTES];
-            header[..8].copy_from_slice(&root.0.to_le_bytes());
-            self.finished.push((name, header));
+            self.finished.push(BucketRoot { name, root });
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use std::io::{Seek, SeekFrom, Write};
 
+use super::directory;
 use super::sinks::{Emit, Measure};
 use super::tree::{DatabaseBuilder, Shape, WriteError};
 use crate::format::page_bytes_valid;
@@ -14,6 +15,7 @@ const FIRST_TXID: u64 = 2;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BulkOptions {
     page_bytes: u32,
+    has_directory: bool,
 }
 
 /// Options that no database can have.
@@ -31,15 +33,32 @@ pub enum OptionsError {
 impl Default for BulkOptions {
     /// Pages of 4096 bytes. Readers take the size from the meta, so this fits every host.
     fn default() -> Self {
-        Self { page_bytes: 4096 }
+        Self {
+            page_bytes: Self::PAGE_BYTES,
+            has_directory: false,
+        }
     }
 }
 
 impl BulkOptions {
+    pub(crate) const PAGE_BYTES: u32 = 4096;
+
+    /// A stream with a directory in the padding of its first page, so that a
+    /// [`StreamReader`](crate::StreamReader) can read it while it arrives.
+    pub fn for_stream_reader() -> Self {
+        Self {
+            has_directory: true,
+            ..Self::default()
+        }
+    }
+
     /// Pages of another length.
     pub fn with_page_bytes(page_bytes: u32) -> Result<Self, OptionsError> {
         if page_bytes_valid(page_bytes) {
-            Ok(Self { page_bytes })
+            Ok(Self {
+                page_bytes,
+                has_directory: false,
+            })
         } else {
             Err(OptionsError::PageBytes { page_bytes })
         }
@@ -47,7 +66,7 @@ impl BulkOptions {
 }
 
 /// The shape of a database: enough to write its metas and to announce its size.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     options: BulkOptions,
     shape: Shape,
@@ -73,6 +92,18 @@ impl Layout {
             high_water: self.shape.high_water,
             txid: FIRST_TXID,
         }
+    }
+
+    /// Empty if none is wanted, or if there are too many buckets for one.
+    fn directory(&self) -> Vec<u8> {
+        let BulkOptions {
+            page_bytes,
+            has_directory,
+        } = self.options;
+        has_directory
+            .then(|| directory::encode(self.shape.entries, &self.shape.buckets, page_bytes))
+            .flatten()
+            .unwrap_or_default()
     }
 }
 
@@ -122,10 +153,11 @@ impl<W: Write> StreamWriter<W> {
     pub fn new(layout: Layout, out: W) -> Result<Self, WriteError> {
         let page_bytes = layout.options.page_bytes;
         let mut sink = Emit::new(out, page_bytes);
-        sink.metas(&layout.meta())?;
+        sink.metas(&layout.meta(), &layout.directory())?;
+        let high_water = layout.shape.high_water;
         Ok(Self {
             layout,
-            builder: DatabaseBuilder::new(sink, page_bytes, layout.shape.high_water),
+            builder: DatabaseBuilder::new(sink, page_bytes, high_water),
         })
     }
 
@@ -192,7 +224,7 @@ impl<W: Write + Seek> FileWriter<W> {
         let mut out = sink.into_inner()?;
         out.seek(SeekFrom::Start(0))?;
         let mut sink = Emit::new(out, self.options.page_bytes);
-        sink.metas(&layout.meta())?;
+        sink.metas(&layout.meta(), &[])?;
         let mut out = sink.into_inner()?;
         out.seek(SeekFrom::Start(layout.file_bytes()))?;
         Ok((out, layout))

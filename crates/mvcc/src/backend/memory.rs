@@ -65,6 +65,10 @@ impl Backend for MemoryBackend {
                     let key = Bytes::copy_from_slice(&key.encode());
                     buckets[Bucket::Key as usize].insert(key, record.encode_to_vec().into());
                 }
+                Change::PutEncodedRecord { key, record } => {
+                    let key = Bytes::copy_from_slice(&key.encode());
+                    buckets[Bucket::Key as usize].insert(key, record.clone());
+                }
                 Change::DeleteRecord(key) => {
                     buckets[Bucket::Key as usize].remove(&*key.encode());
                 }

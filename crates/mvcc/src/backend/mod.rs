@@ -15,7 +15,7 @@ use bytes::Bytes;
 use portunus_proto::mvccpb::KeyValue;
 
 pub use bucket::{Bucket, meta};
-pub use lmdb::{Lmdb, LmdbConfig};
+pub use lmdb::{Lmdb, LmdbConfig, LmdbLoad};
 pub use memory::MemoryBackend;
 
 use crate::revision::RecordKey;
@@ -29,6 +29,13 @@ pub enum Change {
         key: RecordKey,
         /// The record, encoded by whoever writes it.
         record: KeyValue,
+    },
+    /// Adds a record that another store has encoded, and that can be decoded.
+    PutEncodedRecord {
+        /// The record's place.
+        key: RecordKey,
+        /// The record as it is stored.
+        record: Bytes,
     },
     /// Removes a record of the `key` bucket.
     DeleteRecord(RecordKey),
@@ -55,6 +62,7 @@ impl Change {
     pub(crate) fn queued_bytes(&self) -> usize {
         let payload = match self {
             Self::PutRecord { record, .. } => record.key.len() + record.value.len(),
+            Self::PutEncodedRecord { record, .. } => record.len(),
             Self::DeleteRecord(_) => 0,
             Self::Put { key, value, .. } => key.len() + value.len(),
             Self::Delete { key, .. } => key.len(),

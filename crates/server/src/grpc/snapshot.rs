@@ -10,6 +10,7 @@ use tonic::Status;
 
 use super::Api;
 use crate::export::{Export, ExportError, Pieces};
+use portunus_bolt::BulkOptions;
 
 /// As etcd cuts it.
 const BLOB_BYTES: usize = 32 * 1024;
@@ -49,7 +50,7 @@ impl Api {
         let unavailable = |error: ExportError| Status::unavailable(error.to_string());
         let snapshot = self.member.reader().snapshot();
         let snapshot = snapshot.map_err(|error| self.read_failed(error))?;
-        let export = Export::plan(snapshot).map_err(unavailable)?;
+        let export = Export::plan(snapshot, BulkOptions::default()).map_err(unavailable)?;
         let total_bytes = export.bytes(true);
         let mut remaining_bytes = total_bytes;
         let pieces = Pieces::new(BLOB_BYTES, |blob| {

@@ -1,20 +1,22 @@
 //! Snapshots between members: a bbolt file behind a raft message.
 //!
 //! Outgoing: what raft announced is only the least it will be; the message is rewritten to
-//! what the file really holds. Incoming: the file is stored, copied into a backend beside
-//! the present one, and only then raft hears of it. The apply thread installs it.
+//! what the file really holds. Incoming: the records are copied into a backend beside the
+//! present one, while the file arrives if its order allows it, else from the stored file. Only
+//! when all of it is there and durable, raft hears of it. The apply thread installs it.
 
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Write};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
+use portunus_bolt::{BulkOptions, STREAM_HEAD_BYTES, StreamReader};
 use portunus_gates::MajorMinor;
 use portunus_mvcc::backend::{Bucket, Snapshot, meta};
 use portunus_proto::raftpb::{self, Message, SnapshotMetadata};
 use portunus_rafthttp::{BoxStream, OutgoingSnapshot, SnapshotRefused};
-use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
@@ -29,6 +31,8 @@ use crate::metrics::DiskMetrics;
 const PIECE_BYTES: usize = 64 * 1024;
 /// Pieces that wait for a slow peer.
 const PIECES_QUEUED_MAX: usize = 16;
+/// Written at once of a file that has to be stored.
+const STORE_BUFFER_BYTES: usize = 1 << 20;
 /// From this version on nobody reads the old store in a snapshot message.
 const V2_STORE_UNTIL: MajorMinor = MajorMinor::literal("3.7");
 
@@ -95,7 +99,8 @@ fn plan(member: &Member) -> io::Result<(SnapshotMetadata, Export)> {
         term: number(meta::TERM)?,
         conf_state: Some(members(&*snapshot)?),
     };
-    let export = Export::plan(snapshot).map_err(io::Error::other)?;
+    let export =
+        Export::plan(snapshot, BulkOptions::for_stream_reader()).map_err(io::Error::other)?;
     Ok((metadata, export))
 }
 
@@ -116,7 +121,7 @@ fn v2_store(member: &Member) -> Bytes {
     }
 }
 
-/// Stores what the leader sends, then lets raft decide whether to take it.
+/// Takes in what the leader sends, then lets raft decide whether to take it.
 pub async fn receive(
     member: Arc<Member>,
     message: Message,
@@ -141,16 +146,18 @@ pub async fn receive(
         return step(&member, message);
     }
     let backend = member.data_dir.incoming(index);
-    let database = backend.with_extension("db");
-    let stored = store(&database, body, &member.metrics.disk).await;
-    let bytes = stored.map_err(|error| failed(error.to_string()))?;
-    let imported = tokio::task::spawn_blocking({
-        let (database, backend) = (database.clone(), backend.clone());
-        move || prepare(&database, &backend, index)
+    let body = ArrivingBody::new(body);
+    let taken = tokio::task::spawn_blocking({
+        let member = Arc::clone(&member);
+        move || take_in(body, &backend, index, &member.metrics.disk)
     });
-    let imported = imported.await.map_err(|error| failed(error.to_string()))?;
-    let _ = std::fs::remove_file(&database);
-    imported.map_err(failed)?;
+    let bytes = taken
+        .await
+        .map_err(|error| error.to_string())
+        .and_then(|taken| taken)
+        .map_err(failed)?;
+    let took = started.elapsed().as_secs_f64();
+    member.metrics.disk.received_seconds.observe(took);
     tracing::info!(
         from = %format_args!("{:x}", message.from),
         index,
@@ -170,35 +177,84 @@ fn step(member: &Member, message: Message) -> Result<(), SnapshotRefused> {
         })
 }
 
-async fn store(
-    path: &Path,
-    mut body: BoxStream<'static, io::Result<Bytes>>,
-    metrics: &DiskMetrics,
-) -> io::Result<u64> {
-    let started = Instant::now();
-    let mut file = tokio::fs::File::create(path).await?;
-    let mut bytes = 0;
-    while let Some(piece) = body.next().await {
-        let piece = piece?;
-        bytes += piece.len() as u64;
-        file.write_all(&piece).await?;
+/// The body, for those who wait for it on a thread of their own.
+struct ArrivingBody {
+    runtime: tokio::runtime::Handle,
+    body: BoxStream<'static, io::Result<Bytes>>,
+    piece: Bytes,
+}
+
+impl ArrivingBody {
+    fn new(body: BoxStream<'static, io::Result<Bytes>>) -> ArrivingBody {
+        ArrivingBody {
+            runtime: tokio::runtime::Handle::current(),
+            body,
+            piece: Bytes::new(),
+        }
     }
+}
+
+impl Read for ArrivingBody {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.piece.is_empty() {
+            match self.runtime.block_on(self.body.next()) {
+                None => return Ok(0),
+                Some(piece) => self.piece = piece?,
+            }
+        }
+        (&mut self.piece).reader().read(buffer)
+    }
+}
+
+/// Makes a backend of what arrives, unless it is not what the message says; returns its
+/// length. Members of Portunus send their records in order, so nothing is stored twice.
+fn take_in(
+    mut body: ArrivingBody,
+    backend: &Path,
+    index: u64,
+    metrics: &DiskMetrics,
+) -> Result<u64, String> {
+    let mut head = Vec::new();
+    (&mut body)
+        .take(STREAM_HEAD_BYTES as u64)
+        .read_to_end(&mut head)
+        .map_err(|error| error.to_string())?;
+    match StreamReader::new(&head, body) {
+        Ok(arriving) => {
+            let bytes = arriving.file_bytes();
+            import::import_stream(arriving, backend, index)
+                .map(|_| bytes)
+                .map_err(|error| describe(&error))
+        }
+        Err(body) => {
+            let database = backend.with_extension("db");
+            let stored = store(&database, &mut Read::chain(&head[..], body), metrics)
+                .map_err(|error| error.to_string());
+            let imported = stored.and_then(|bytes| {
+                prepare(&database, backend, index)?;
+                Ok(bytes)
+            });
+            let _ = std::fs::remove_file(&database);
+            imported
+        }
+    }
+}
+
+fn store(path: &Path, body: &mut impl Read, metrics: &DiskMetrics) -> io::Result<u64> {
+    let mut out = BufWriter::with_capacity(STORE_BUFFER_BYTES, File::create(path)?);
+    let bytes = io::copy(body, &mut out)?;
     let received = Instant::now();
-    file.sync_all().await?;
-    let (sync, total) = (received.elapsed(), started.elapsed());
-    metrics.received_fsync_seconds.observe(sync.as_secs_f64());
-    metrics.received_seconds.observe(total.as_secs_f64());
+    out.into_inner()?.sync_all()?;
+    let sync = received.elapsed().as_secs_f64();
+    metrics.received_fsync_seconds.observe(sync);
     Ok(bytes)
 }
 
 /// Copies the file into a backend, unless it is not what the message says.
-fn prepare(database: &Path, backend: &PathBuf, index: u64) -> Result<(), String> {
+fn prepare(database: &Path, backend: &Path, index: u64) -> Result<(), String> {
     let has = import::applied_index(database).map_err(|error| describe(&error))?;
     if has < index {
         return Err(format!("the snapshot holds index {has}, not {index}"));
-    }
-    if backend.exists() {
-        std::fs::remove_dir_all(backend).map_err(|error| error.to_string())?;
     }
     import::import(database, backend)
         .map(drop)

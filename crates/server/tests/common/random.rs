@@ -21,6 +21,14 @@ impl Random {
         Random(seed | 1)
     }
 
+    /// The same choices in every run, unless the environment has a seed.
+    pub fn seeded_or(test: &str, seed: u64) -> Random {
+        match std::env::var_os("PORTUNUS_TEST_SEED") {
+            Some(_) => Random::seeded(test),
+            None => Random(seed | 1),
+        }
+    }
+
     /// An independent generator, for another task.
     pub fn fork(&mut self) -> Random {
         Random(self.next() | 1)

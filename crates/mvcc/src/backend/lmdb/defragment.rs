@@ -17,7 +17,7 @@ use std::{
 
 use super::{
     Lmdb,
-    environment::{Append, Environment},
+    environment::{Append, Durable, Environment},
 };
 use crate::backend::{BackendError, Change};
 
@@ -93,7 +93,7 @@ impl Lmdb {
     ) -> Result<Environment, BackendError> {
         remove_with_lock_file(unfinished)?;
         Environment::copy_compacted(old, unfinished)?;
-        let copy = Environment::open(unfinished, generation, self.config)?;
+        let copy = Environment::open(unfinished, generation, self.config, Durable::AtCommit)?;
         loop {
             let changes = self.take_since_copy();
             let few_left = changes.len() <= HELD_CHANGES_MAX;

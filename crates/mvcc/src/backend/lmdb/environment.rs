@@ -36,6 +36,15 @@ pub(super) enum Append {
     No,
 }
 
+/// When what is committed is on disk.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Durable {
+    /// As soon as the commit has returned.
+    AtCommit,
+    /// Not before it is asked for. A crash before that leaves no usable file.
+    WhenSynced,
+}
+
 pub(super) struct Environment {
     env: Env<WithoutTls>,
     tables: [Table; TABLES],
@@ -57,6 +66,7 @@ impl Environment {
         path: &Path,
         generation: u64,
         config: LmdbConfig,
+        durable: Durable,
     ) -> Result<Self, BackendError> {
         let failed = |action| failed(action, path);
         let file_bytes = path.metadata().map_or(0, |file| file.len());
@@ -65,8 +75,13 @@ impl Environment {
             .map_size(map_bytes_for(config.map_bytes, file_bytes))
             .max_readers(config.snapshots_max)
             .max_dbs(TABLES as u32);
-        // SAFETY: `NO_SUB_DIR` only says that the path is the file itself.
-        unsafe { options.flags(EnvFlags::NO_SUB_DIR) };
+        let flags = match durable {
+            Durable::AtCommit => EnvFlags::NO_SUB_DIR,
+            Durable::WhenSynced => EnvFlags::NO_SUB_DIR | EnvFlags::NO_SYNC,
+        };
+        // SAFETY: `NO_SUB_DIR` only says that the path is the file itself. A file under
+        // `NO_SYNC` is not usable after a crash, and `WhenSynced` says that nobody uses it.
+        unsafe { options.flags(flags) };
         // SAFETY: the file is mapped, so nobody else may write or truncate it
         // while it is open. It lies in the member's own data directory, which
         // the server locks, and nothing in this process opens it otherwise.
@@ -121,6 +136,9 @@ impl Environment {
                     // A Vec grows as needed, so encoding cannot run out of room.
                     let _ = record.encode(&mut encoded);
                     records.put_with_flags(&mut txn, record_flags, &key.encode(), &encoded)?;
+                }
+                Change::PutEncodedRecord { key, record } => {
+                    records.put_with_flags(&mut txn, record_flags, &key.encode(), record)?;
                 }
                 Change::DeleteRecord(key) => {
                     records.delete(&mut txn, &key.encode())?;
@@ -197,6 +215,13 @@ impl Environment {
         copied.map_err(this.failed("copy"))
     }
 
+    /// Syncs what is committed until it is called. From any thread; commits may go on.
+    pub(super) fn sync_later(&self) -> impl FnOnce() -> Result<(), BackendError> + Send + use<> {
+        let env = self.env.clone();
+        let failed = self.failed("sync");
+        move || env.force_sync().map_err(failed)
+    }
+
     fn grow_map(&self) -> Result<(), BackendError> {
         let map_bytes = self.env.info().map_size;
         let exhausted = || BackendError::MapExhausted {
@@ -220,7 +245,7 @@ impl Environment {
         &self.tables[Bucket::ALL.len()]
     }
 
-    fn failed(&self, action: &'static str) -> impl Fn(heed::Error) -> BackendError {
+    fn failed(&self, action: &'static str) -> impl Fn(heed::Error) -> BackendError + use<> {
         failed(action, &self.path)
     }
 }

@@ -3,7 +3,8 @@
 //! Records of the `key` bucket arrive in revision order and are appended. Every
 //! commit is synced by LMDB itself; `NOSYNC` and `WRITEMAP` stay off, because
 //! the first loses the order of writes and the second lets a stray pointer reach
-//! the file.
+//! the file. Only a store that nobody uses before it is whole is filled under
+//! `NOSYNC` ([`LmdbLoad`]).
 //!
 //! Files are numbered (`store-0000000000000001.lmdb`); the highest complete one
 //! counts. Defragmenting writes the next number beside the running one and swaps.
@@ -11,6 +12,7 @@
 mod defragment;
 mod environment;
 mod gate;
+mod load;
 mod long_keys;
 mod passed;
 
@@ -26,7 +28,8 @@ use std::{
 use arc_swap::ArcSwap;
 
 use super::{Backend, BackendError, Change, Sizes, Snapshot};
-use environment::{Append, Environment};
+use environment::{Append, Durable, Environment};
+pub use load::LmdbLoad;
 
 /// How LMDB is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +85,7 @@ impl Lmdb {
             &defragment::file_of(directory, generation),
             generation,
             config,
+            Durable::AtCommit,
         )?;
         let lmdb = Self {
             directory: directory.to_owned(),

@@ -1,0 +1,382 @@
+//! Reading a database of the bulk writers while it arrives, front to back, without a file.
+//!
+//! The caller is the receiver of a leader's snapshot. The entries are handed out as their leaves
+//! come, so they are not to be believed before [`StreamReader::read`] has returned: only then
+//! is it known that the database is whole. To know it, the reader builds the same database from
+//! the entries, as the writer did, and wants each page that arrived to be the one that it would
+//! have written: its place, its extent, its count, and for a branch every key and child.
+//!
+//! Files that grew under bbolt have their pages in any order. They are not read here.
+//!
+//! Memory: two leaves, and the branches that wait for the leaf after them.
+
+use std::collections::VecDeque;
+use std::io::{self, Read};
+
+use bytes::Bytes;
+
+use super::branches::BranchNode;
+use super::directory::{self, BucketRoot, Directory};
+use super::tree::{DatabaseBuilder, Sink, Span, WriteError};
+use super::writers::BulkOptions;
+use crate::cursor::DEPTH_MAX;
+use crate::format::{BUCKET_HEADER_BYTES, PAGE_HEADER_BYTES, PageHeader, PageId};
+use crate::meta::Meta;
+use crate::page::{Page, PageKind, ReadError};
+
+/// How much of a file's beginning shows whether it can be read as a stream: both metas, at the
+/// page length that the writers choose.
+pub const STREAM_HEAD_BYTES: usize = 2 * BulkOptions::PAGE_BYTES as usize;
+
+/// Taken at once for a page; for a longer one as it arrives, whatever its header claims.
+const PAGE_BUFFER_BYTES: usize = 1 << 20;
+
+/// A stream is no whole database. What was read of it is void.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StreamError {
+    /// It could not be read, or ended early.
+    #[error("the database did not arrive whole")]
+    Io(#[from] io::Error),
+    /// A page is damaged.
+    #[error("the database that arrived is damaged")]
+    Read(#[from] ReadError),
+    /// A page is not what the entries before it make of it.
+    #[error("the database that arrived is damaged: page {page} is not in its place")]
+    Misplaced {
+        /// The page, or the last one read when it was missed.
+        page: PageId,
+    },
+    /// It goes on after its last page.
+    #[error("the database that arrived is longer than it says")]
+    TooLong,
+}
+
+/// A database that arrives in the order in which the bulk writers write it.
+pub struct StreamReader<R> {
+    pages: ArrivingPages<R>,
+    meta: Meta,
+    directory: Directory,
+}
+
+impl<R: Read> StreamReader<R> {
+    /// `head` is the first [`STREAM_HEAD_BYTES`] of the file, `rest` all that follows. Gives
+    /// `rest` back if this is no file to be read as a stream; it may be a database all the same.
+    pub fn new(head: &[u8], rest: R) -> Result<Self, R> {
+        let Some((meta, directory)) = recognise(head) else {
+            return Err(rest);
+        };
+        Ok(Self {
+            pages: ArrivingPages {
+                source: rest,
+                page_bytes: meta.page_bytes as usize,
+                next: 2,
+                high_water: meta.high_water,
+            },
+            meta,
+            directory,
+        })
+    }
+
+    /// Length of the whole file.
+    pub fn file_bytes(&self) -> u64 {
+        self.meta.high_water * u64::from(self.meta.page_bytes)
+    }
+
+    /// Reads to the end; `each` gets bucket, key and value of every entry, in order.
+    pub fn read<E: From<StreamError>>(
+        mut self,
+        mut each: impl FnMut(&[u8], Bytes, Bytes) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut builder = DatabaseBuilder::new(
+            Arrived::default(),
+            self.meta.page_bytes,
+            self.meta.high_water,
+        );
+        for bucket in &self.directory.buckets {
+            let misplaced = |_| StreamError::Misplaced { page: bucket.root };
+            builder.bucket(&bucket.name).map_err(misplaced)?;
+            self.pages.tree(bucket, &mut builder, &mut each)?;
+        }
+        self.top_level(builder)?;
+        Ok(())
+    }
+
+    fn top_level(mut self, mut builder: DatabaseBuilder<Arrived>) -> Result<(), StreamError> {
+        let mut buckets = self.directory.buckets.iter();
+        while self.pages.next < self.meta.high_water {
+            let arrived = self.pages.next()?;
+            let page = arrived.page()?;
+            for index in 0..page.count {
+                if page.kind == PageKind::Branch {
+                    break;
+                }
+                let element = page.leaf_element(index)?;
+                let is_announced = buckets.next().is_some_and(|bucket| {
+                    element.is_bucket
+                        && *element.key == *bucket.name
+                        && element.value == bucket.header()
+                });
+                if !is_announced {
+                    return Err(arrived.misplaced());
+                }
+            }
+            builder.sink_mut().push(&arrived)?;
+        }
+        let misplaced = StreamError::Misplaced {
+            page: self.meta.root,
+        };
+        let Ok((arrived, shape)) = builder.finish() else {
+            return Err(misplaced);
+        };
+        let is_announced = shape.root == self.meta.root
+            && shape.high_water == self.meta.high_water
+            && shape.entries == self.directory.entries
+            && shape.buckets == self.directory.buckets
+            && buckets.next().is_none()
+            && arrived.waiting.is_empty();
+        if !is_announced {
+            return Err(misplaced);
+        }
+        match self.pages.source.read(&mut [0])? {
+            0 => Ok(()),
+            _ => Err(StreamError::TooLong),
+        }
+    }
+}
+
+/// The meta and the directory, if this is the beginning of a stream.
+fn recognise(head: &[u8]) -> Option<(Meta, Directory)> {
+    let page_bytes = BulkOptions::PAGE_BYTES as usize;
+    if head.len() != STREAM_HEAD_BYTES {
+        return None;
+    }
+    let (first_page, second_page) = head.split_at_checked(page_bytes)?;
+    let meta_of = |page: &[u8]| Meta::decode(page.get(PAGE_HEADER_BYTES..)?).ok();
+    let (first, second) = (meta_of(first_page)?, meta_of(second_page)?);
+    // Untouched since a writer made it: bbolt's next transaction would show on page 1.
+    let is_untouched = first.page_bytes as usize == page_bytes
+        && first.freelist.is_none()
+        && second
+            == Meta {
+                txid: first.txid.checked_sub(1)?,
+                ..first
+            };
+    // What a header claims to be longer than any file could be is left to the other reader.
+    let is_possible = first.high_water <= u64::MAX / u64::from(first.page_bytes);
+    if !is_untouched || !is_possible {
+        return None;
+    }
+    Some((first, directory::decode(first_page)?))
+}
+
+/// The source, cut into pages.
+struct ArrivingPages<R> {
+    source: R,
+    page_bytes: usize,
+    next: u64,
+    high_water: u64,
+}
+
+impl<R: Read> ArrivingPages<R> {
+    fn next(&mut self) -> Result<ArrivedPage, StreamError> {
+        let id = PageId(self.next);
+        if id.0 >= self.high_water {
+            return Err(StreamError::Misplaced { page: id });
+        }
+        let mut head = [0; PAGE_HEADER_BYTES];
+        self.source.read_exact(&mut head)?;
+        let ended = || io::Error::from(io::ErrorKind::UnexpectedEof);
+        let header = PageHeader::decode(&head).ok_or_else(ended)?;
+        if header.id != id.0 {
+            let found = header.id;
+            return Err(ReadError::PageId { page: id, found }.into());
+        }
+        let pages = u64::from(header.overflow) + 1;
+        let overflow = header.overflow;
+        let beyond = ReadError::Overflow { page: id, overflow };
+        if pages > self.high_water - id.0 {
+            return Err(beyond.into());
+        }
+        let bytes = usize::try_from(pages).ok();
+        let bytes = bytes.and_then(|pages| pages.checked_mul(self.page_bytes));
+        let bytes = bytes.ok_or(beyond)?;
+        let mut page = Vec::with_capacity(bytes.min(PAGE_BUFFER_BYTES));
+        page.extend_from_slice(&head);
+        let left = (bytes - head.len()) as u64;
+        (&mut self.source).take(left).read_to_end(&mut page)?;
+        if page.len() < bytes {
+            return Err(ended().into());
+        }
+        self.next += pages;
+        Ok(ArrivedPage {
+            header,
+            pages,
+            bytes: page.into(),
+        })
+    }
+
+    /// All pages of a bucket; its root is the last.
+    fn tree<E: From<StreamError>>(
+        &mut self,
+        bucket: &BucketRoot,
+        builder: &mut DatabaseBuilder<Arrived>,
+        each: &mut impl FnMut(&[u8], Bytes, Bytes) -> Result<(), E>,
+    ) -> Result<(), E> {
+        // The builder finishes some branches with the last entry before them and some with the
+        // first one after. So it gets a leaf only when the next one is there, and all branches
+        // in between.
+        let mut last_leaf: Option<ArrivedPage> = None;
+        loop {
+            let arrived = self.next()?;
+            let id = arrived.id();
+            builder.sink_mut().push(&arrived)?;
+            let is_leaf = arrived.page().map_err(StreamError::Read)?.kind == PageKind::Leaf;
+            if is_leaf && let Some(leaf) = last_leaf.replace(arrived) {
+                leaf.entries(bucket, builder, each)?;
+            }
+            if id == bucket.root {
+                break;
+            }
+            if id > bucket.root {
+                return Err(StreamError::Misplaced { page: id }.into());
+            }
+        }
+        last_leaf.map_or(Ok(()), |leaf| leaf.entries(bucket, builder, each))
+    }
+}
+
+struct ArrivedPage {
+    header: PageHeader,
+    pages: u64,
+    bytes: Bytes,
+}
+
+impl ArrivedPage {
+    fn id(&self) -> PageId {
+        PageId(self.header.id)
+    }
+
+    fn page(&self) -> Result<Page<'_>, ReadError> {
+        Page::new(self.id(), self.header, &self.bytes)
+    }
+
+    fn entries<E: From<StreamError>>(
+        &self,
+        bucket: &BucketRoot,
+        builder: &mut DatabaseBuilder<Arrived>,
+        each: &mut impl FnMut(&[u8], Bytes, Bytes) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let page = self.page().map_err(StreamError::Read)?;
+        let id = page.id;
+        for index in 0..page.count {
+            let element = page.leaf_element(index).map_err(StreamError::Read)?;
+            if element.is_bucket {
+                let nested = ReadError::UnexpectedBucket { page: id, index };
+                return Err(StreamError::Read(nested).into());
+            }
+            let entered = builder.entry(element.key, element.value.len() as u64);
+            entered.map_err(|error| match error {
+                WriteError::KeyOrder { .. } => ReadError::KeyOrder { page: id, index }.into(),
+                _ => StreamError::Misplaced { page: id },
+            })?;
+            let key = self.bytes.slice_ref(element.key);
+            each(&bucket.name, key, self.bytes.slice_ref(element.value))?;
+        }
+        Ok(())
+    }
+
+    fn misplaced(&self) -> StreamError {
+        StreamError::Misplaced { page: self.id() }
+    }
+}
+
+/// Pages that arrived and that the builder has not come to yet.
+#[derive(Default)]
+struct Arrived {
+    waiting: VecDeque<ArrivedPage>,
+    /// Entries given to the builder for the leaf that it is filling.
+    held: usize,
+}
+
+impl Arrived {
+    fn push(&mut self, page: &ArrivedPage) -> Result<(), StreamError> {
+        // Two leaves, and behind each at most two branches per level.
+        if self.waiting.len() > 4 * DEPTH_MAX {
+            return Err(page.misplaced());
+        }
+        let is_leaf = page.page()?.kind == PageKind::Leaf;
+        // Of a leaf only the header is looked at again.
+        let bytes = if is_leaf {
+            Bytes::new()
+        } else {
+            page.bytes.clone()
+        };
+        self.waiting.push_back(ArrivedPage { bytes, ..*page });
+        Ok(())
+    }
+
+    /// The page that arrived where the builder has come to, if it is as long.
+    fn at(&mut self, span: Span) -> io::Result<ArrivedPage> {
+        let is_same = |page: &ArrivedPage| page.id() == span.first && page.pages == span.pages;
+        self.waiting
+            .pop_front()
+            .filter(is_same)
+            .ok_or_else(misplaced)
+    }
+
+    fn leaf_of(&mut self, span: Span, count: usize) -> io::Result<()> {
+        let page = self.at(span)?;
+        let is_leaf = page.header.flags == crate::format::FLAG_LEAF;
+        let is_same = is_leaf && usize::from(page.header.count) == count;
+        is_same.then_some(()).ok_or_else(misplaced)
+    }
+}
+
+/// The builder passes it on; the reader knows which page it was.
+fn misplaced() -> io::Error {
+    io::ErrorKind::InvalidData.into()
+}
+
+impl Sink for Arrived {
+    type Value<'v> = u64;
+
+    fn value_bytes(value: u64) -> u64 {
+        value
+    }
+
+    fn bucket_header(header: &[u8; BUCKET_HEADER_BYTES]) -> u64 {
+        header.len() as u64
+    }
+
+    fn hold(&mut self, _: bool, _: &[u8], _: u64) {
+        self.held += 1;
+    }
+
+    fn leaf(&mut self, span: Span) -> io::Result<()> {
+        let held = std::mem::take(&mut self.held);
+        self.leaf_of(span, held)
+    }
+
+    fn lone_entry(&mut self, span: Span, _: bool, _: &[u8], _: u64) -> io::Result<()> {
+        self.leaf_of(span, 1)
+    }
+
+    fn branch(&mut self, span: Span, node: &BranchNode) -> io::Result<()> {
+        let arrived = self.at(span)?;
+        let page = arrived.page().map_err(|_| misplaced())?;
+        if page.kind != PageKind::Branch || page.count != node.count() {
+            return Err(misplaced());
+        }
+        let mut keys = node.keys();
+        for (index, (child, key_bytes)) in node.children().enumerate() {
+            let (key, rest) = keys.split_at_checked(key_bytes).ok_or_else(misplaced)?;
+            let element = page.branch_element(index).map_err(|_| misplaced())?;
+            if element.child != child || element.key != key {
+                return Err(misplaced());
+            }
+            keys = rest;
+        }
+        Ok(())
+    }
+}
