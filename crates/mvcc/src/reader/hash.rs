@@ -99,7 +99,12 @@ impl Reader {
                     keep::kept_for_hash(newest, changes.filter(in_it))
                 }),
                 compact_revision,
-            );
+            )
+            .or_all(|| {
+                kept(&view.index, compact_revision, |_, version| {
+                    keep::kept_by_compaction(version, compact_revision)
+                })
+            });
             let hash = hash_records(&*snapshot, KvHasher::new(revision, compact_revision, keep))?;
             // A compaction in between would have taken records away.
             if self.compact_revision() == compact_revision {

@@ -30,7 +30,21 @@ impl KeepSet {
         }
     }
 
-    /// An empty set keeps everything: so etcd has it.
+    /// An empty set keeps everything: so etcd has it. Not what a compaction is about to
+    /// remove, or the hash would tell how far it is; `survivors` are what it leaves.
+    #[must_use]
+    pub fn or_all<R: Iterator<Item = Revision>>(self, survivors: impl FnOnce() -> R) -> Self {
+        if self.any {
+            return self;
+        }
+        let mut at_or_below_compaction: Vec<_> = survivors().collect();
+        at_or_below_compaction.sort_unstable();
+        Self {
+            at_or_below_compaction,
+            any: true,
+        }
+    }
+
     fn contains(&self, revision: Revision) -> bool {
         !self.any || self.at_or_below_compaction.binary_search(&revision).is_ok()
     }
