@@ -328,7 +328,8 @@ fn database(index: u64, has_record: bool) -> Vec<u8> {
     let record: &[u8] = if has_record { &[] } else { &[0x0a, 9] };
     let index = index.to_be_bytes();
     let users = users.iter().map(|name| (&name[..], &[7; 100][..]));
-    let buckets: [(&str, Vec<(&[u8], &[u8])>); 3] = [
+    type Entry<'a> = (&'a [u8], &'a [u8]);
+    let buckets: [(&str, Vec<Entry<'_>>); 3] = [
         ("authUsers", users.collect()),
         ("key", vec![(&revision, record)]),
         ("meta", vec![(b"consistent_index", &index)]),
