@@ -73,7 +73,7 @@ impl GatedEntries {
 
 /// The last entry that was applied with a feature on, as far as decisions are kept.
 fn last_with_a_feature(membership: &Membership) -> u64 {
-    if has_feature(membership) {
+    if membership.has_feature() {
         return u64::MAX;
     }
     let is_on = |decision: &crate::member::membership::ParamsDecision| {
@@ -90,13 +90,6 @@ fn last_with_a_feature(membership: &Membership) -> u64 {
     ended.map(|(end, _)| end.index).max().unwrap_or(0)
 }
 
-fn has_feature(membership: &Membership) -> bool {
-    let params = membership.params.iter();
-    params
-        .flat_map(|params| params.features.values())
-        .any(|on| *on)
-}
-
 impl Applier {
     /// Notes an entry that others may read differently.
     pub(super) fn note_gated(&mut self, index: u64) {
@@ -107,7 +100,7 @@ impl Applier {
 
     /// Remembers whether entries from now on are such.
     pub(super) fn review_gated(&mut self) {
-        self.has_feature = has_feature(&self.membership);
+        self.has_feature = self.membership.has_feature();
         self.gated.review();
     }
 

@@ -335,6 +335,14 @@ impl Membership {
         self.history.last().map(|decision| decision.index)
     }
 
+    /// Whether a cluster feature is on.
+    pub fn has_feature(&self) -> bool {
+        let params = self.params.iter();
+        params
+            .flat_map(|params| params.features.values())
+            .any(|on| *on)
+    }
+
     /// Whether every member, learners included, takes part in deciding cluster features,
     /// and so reads entries that only such members read.
     pub fn all_know_gates(&self) -> bool {

@@ -109,7 +109,7 @@ pub struct Member {
     /// Rung when the cluster version may have to change.
     pub versions_changed: Notify,
     /// Held while a snapshot of the leader is received.
-    pub receiving_snapshot: tokio::sync::Mutex<()>,
+    pub receiving_snapshot: Arc<tokio::sync::Mutex<()>>,
     /// Where everything lives.
     pub data_dir: DataDir,
 }

@@ -255,7 +255,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         peers,
         leadership,
         versions_changed: tokio::sync::Notify::new(),
-        receiving_snapshot: tokio::sync::Mutex::new(()),
+        receiving_snapshot: Arc::default(),
         data_dir,
         consensus: handle,
         config,

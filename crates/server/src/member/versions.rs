@@ -129,10 +129,11 @@ fn is_heard(membership: &Membership, version: MajorMinor) -> bool {
         .is_some_and(|current| version <= current);
     is_lower
         || membership.iter().all(|record| match &record.proposal {
+            // Whoever's word cannot be read is no reason to wait.
             Some(proposal) => proposal
                 .version
                 .parse()
-                .is_ok_and(|said: MajorMinor| said >= version),
+                .map_or(true, |said: MajorMinor| said >= version),
             None => true,
         })
 }

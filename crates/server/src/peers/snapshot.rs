@@ -138,7 +138,8 @@ pub async fn receive(
         });
     };
     let failed = |reason: String| SnapshotRefused::Failed { reason };
-    let Ok(_one_at_a_time) = member.receiving_snapshot.try_lock() else {
+    let one_at_a_time = Arc::clone(&member.receiving_snapshot).try_lock_owned();
+    let Ok(one_at_a_time) = one_at_a_time else {
         return Err(failed("another snapshot is being received".to_owned()));
     };
     if index <= member.applied.index() {
@@ -149,13 +150,17 @@ pub async fn receive(
     let body = ArrivingBody::new(body);
     let taken = tokio::task::spawn_blocking({
         let member = Arc::clone(&member);
-        move || take_in(body, &backend, index, &member.metrics.disk)
+        // The lock goes along: if the peer goes away nobody waits here any more, but the
+        // file must not be written by the next one until this is really over.
+        move || {
+            (
+                take_in(body, &backend, index, &member.metrics.disk),
+                one_at_a_time,
+            )
+        }
     });
-    let bytes = taken
-        .await
-        .map_err(|error| error.to_string())
-        .and_then(|taken| taken)
-        .map_err(failed)?;
+    let (taken, _one_at_a_time) = taken.await.map_err(|error| failed(error.to_string()))?;
+    let bytes = taken.map_err(failed)?;
     let took = started.elapsed().as_secs_f64();
     member.metrics.disk.received_seconds.observe(took);
     tracing::info!(

@@ -27,10 +27,7 @@ pub struct Strangers {
 impl Strangers {
     /// Looks at the members and features as they are applied now.
     pub fn review(&self, membership: &Membership) {
-        let has_feature = membership
-            .params
-            .iter()
-            .any(|params| params.features.values().any(|enabled| *enabled));
+        let has_feature = membership.has_feature();
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let unsaid = membership
             .iter()
