@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use portunus_proto::etcdserverpb::{
-    PutRequest, RangeRequest, RequestOp, StatusRequest, StatusResponse, TxnRequest,
-    request_op::Request as Op,
+    MemberListRequest, MemberListResponse, PutRequest, RangeRequest, RequestOp, StatusRequest,
+    StatusResponse, TxnRequest, request_op::Request as Op,
 };
 use prost::Message;
 use thiserror::Error;
@@ -77,6 +77,16 @@ pub async fn holds_key(address: &str, number: usize) -> bool {
 pub async fn status(address: &str) -> Option<StatusResponse> {
     let answer = ask(address, Method::Status, &StatusRequest {}).await?;
     StatusResponse::decode(answer).ok()
+}
+
+/// How many members a member counts in its cluster, as far as it has heard.
+pub async fn member_count(address: &str) -> Option<usize> {
+    let own_view = MemberListRequest {
+        linearizable: false,
+    };
+    let answer = ask(address, Method::MemberList, &own_view).await?;
+    let answer = MemberListResponse::decode(answer).ok()?;
+    Some(answer.members.len())
 }
 
 /// The answer to one question on a connection of its own; nothing if it was refused or took

@@ -39,6 +39,9 @@ pub enum ClusterError {
     /// No new member wanted.
     #[error("{label} refused a new member: is the cluster healthy?")]
     MemberRefused { label: String },
+    /// Added, but not everywhere.
+    #[error("not all members of {label} had heard of the new member within {seconds} s")]
+    MemberUnknown { label: String, seconds: u64 },
 }
 
 impl Cluster {
@@ -123,6 +126,7 @@ impl Cluster {
         added.ok_or_else(|| ClusterError::MemberRefused {
             label: self.program.label.clone(),
         })?;
+        self.wait_until_all_count(number + 1).await?;
         let present = self.servers.iter().map(|server| server.place());
         let introductions: Vec<String> = present.chain([&place]).map(Place::introduction).collect();
         let founding = Founding {
@@ -133,6 +137,24 @@ impl Cluster {
         let server = Server::launch(&self.program, place, founding)?;
         self.servers.push(server);
         Ok(number)
+    }
+
+    /// A new member asks any of the others who belongs to the cluster, and ends at once if that
+    /// one has not heard of it yet.
+    async fn wait_until_all_count(&self, members: usize) -> Result<(), ClusterError> {
+        let deadline = Instant::now() + AGREEMENT_TIME_MAX;
+        for server in &self.servers {
+            while client::member_count(&server.address()).await != Some(members) {
+                if Instant::now() >= deadline {
+                    return Err(ClusterError::MemberUnknown {
+                        label: self.program.label.clone(),
+                        seconds: AGREEMENT_TIME_MAX.as_secs(),
+                    });
+                }
+                tokio::time::sleep(POLL_INTERVAL).await;
+            }
+        }
+        Ok(())
     }
 
     /// Ends all members. A single one is asked, as it was always measured; of several, each

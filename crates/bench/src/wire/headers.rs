@@ -24,9 +24,11 @@ pub enum Method {
     Status,
     /// Makes a cluster larger.
     MemberAdd,
+    /// Tells who belongs to a cluster.
+    MemberList,
 }
 
-const METHODS: usize = 8;
+const METHODS: usize = 9;
 
 impl Method {
     fn path(self) -> &'static str {
@@ -39,6 +41,7 @@ impl Method {
             Method::LeaseKeepAlive => "/etcdserverpb.Lease/LeaseKeepAlive",
             Method::Status => "/etcdserverpb.Maintenance/Status",
             Method::MemberAdd => "/etcdserverpb.Cluster/MemberAdd",
+            Method::MemberList => "/etcdserverpb.Cluster/MemberList",
         }
     }
 

@@ -3,9 +3,14 @@
 //!
 //! The log is kept so short that the leader has to send its data as a snapshot. That it did is
 //! read from its metrics, which have the same names in both servers.
+//!
+//! Meanwhile the leader is given a put now and then, as it would be in life. etcd needs that: its
+//! new member counts what came with a snapshot as not applied until the first entry after it, and
+//! with more than 5 000 of those it refuses requests, its own announcement among them, for ever.
 
 use std::time::{Duration, Instant};
 
+use portunus_proto::etcdserverpb::PutRequest;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -13,8 +18,10 @@ use super::{Scale, WorkloadError, sample_of};
 use crate::client;
 use crate::cluster::Cluster;
 use crate::report::{Sample, Transfer};
+use crate::server::Server;
 use crate::usage;
 use crate::window::{Seen, Spent, micros};
+use crate::wire::Method;
 
 /// Its puts fit into one message of the load generator, and its record into eight pages.
 const SNAPSHOT_VALUE_BYTES: usize = 32_000;
@@ -23,6 +30,7 @@ const CATCH_UP_TIME_MAX: Duration = Duration::from_secs(600);
 /// The sender counts a snapshot only when it is answered.
 const COUNT_TIME_MAX: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
+const PUT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Snapshots that a member has sent, by receiver.
 const SENT_METRIC: &str = "etcd_network_snapshot_send_success{";
@@ -44,7 +52,11 @@ pub(super) async fn run(cluster: &mut Cluster, scale: &Scale) -> Result<Sample, 
     let learner = cluster.add_learner().await?;
     let started = Instant::now();
     let receiver = cluster.servers[learner].process_id();
-    wait_for_last_key(cluster, learner, scale.snapshot_keys - 1).await?;
+    let last_key = scale.snapshot_keys - 1;
+    tokio::select! {
+        caught_up = wait_for_last_key(&mut cluster.servers[learner], last_key) => caught_up?,
+        () = put_now_and_then(&address) => {}
+    }
     let took = started.elapsed();
 
     let spent = Spent {
@@ -82,12 +94,7 @@ pub(super) async fn run(cluster: &mut Cluster, scale: &Scale) -> Result<Sample, 
     })
 }
 
-async fn wait_for_last_key(
-    cluster: &mut Cluster,
-    learner: usize,
-    last_key: usize,
-) -> Result<(), WorkloadError> {
-    let server = &mut cluster.servers[learner];
+async fn wait_for_last_key(server: &mut Server, last_key: usize) -> Result<(), WorkloadError> {
     let address = server.address();
     let deadline = Instant::now() + CATCH_UP_TIME_MAX;
     while !client::holds_key(&address, last_key).await {
@@ -98,6 +105,19 @@ async fn wait_for_last_key(
         tokio::time::sleep(POLL_INTERVAL).await;
     }
     Ok(())
+}
+
+/// For as long as it is asked to.
+async fn put_now_and_then(address: &str) {
+    let put = PutRequest {
+        key: client::key(0),
+        ..PutRequest::default()
+    };
+    loop {
+        tokio::time::sleep(PUT_INTERVAL).await;
+        // A refused one is followed by another.
+        client::ask(address, Method::Put, &put).await;
+    }
 }
 
 async fn has_sent_another(address: &str, sent_before: Option<f64>) -> bool {
