@@ -1,6 +1,6 @@
 //! Log lines: for people on a terminal, as JSON otherwise.
 
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
@@ -28,6 +28,9 @@ pub fn init(config: &LogConfig) {
     let builder = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(writer)
+        // It would say so on standard error, and panic if that is what cannot be written: a full
+        // disk under a log file must not end a member.
+        .log_internal_errors(false)
         .with_target(false);
     // A second initialisation fails, and the first one stays; that is fine.
     if config.json.unwrap_or(!is_terminal) {
@@ -35,4 +38,9 @@ pub fn init(config: &LogConfig) {
     } else {
         let _ = builder.with_ansi(is_terminal).try_init();
     }
+}
+
+/// Tells a person why the process ends, if there is anywhere to tell it.
+pub fn say_last_words(words: &str) {
+    let _ = writeln!(io::stderr(), "{words}");
 }

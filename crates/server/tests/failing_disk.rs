@@ -1,0 +1,232 @@
+//! A disk that stops taking writes under a running member: the member ends with one line that
+//! says so, acknowledges nothing that is not safe, and has everything when the disk is back.
+//!
+//! The disk is real; the system refuses writes beyond a position of a file once the process
+//! has a limit for that, which can be set while it runs.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+mod writers;
+
+use std::fs::OpenOptions;
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use common::random::Random;
+use common::{Process, Server, connect, data_dir, member_flags, portunus, soon};
+use portunus_proto::etcdserverpb::{PutRequest, RangeRequest};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use tokio::task::JoinSet;
+use writers::{Acknowledgements, Writer};
+
+const WRITERS: usize = 3;
+const MIB: u64 = 1024 * 1024;
+
+/// The binary, which is told of a refused write instead of being ended by a signal, as it would
+/// be told by a full or broken disk.
+fn portunus_told_of_refusals() -> Command {
+    let program = portunus();
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""])
+        .arg(program.get_program());
+    for (name, value) in program.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command
+}
+
+fn start(dir: &Path) -> Server {
+    let mut command = portunus_told_of_refusals();
+    command
+        .args(member_flags(dir))
+        // The backend is written all the time, not only now and then.
+        .args(["--backend-batch-interval=5ms", "--backend-batch-limit=20"]);
+    Process::spawn(&mut command).ready()
+}
+
+/// From now on the process cannot write beyond this position of any file.
+fn refuse_writes_beyond(position_bytes: u64, process_id: u32) {
+    let process = Pid::from_raw(i32::try_from(process_id).unwrap());
+    let limit = Rlimit {
+        current: Some(position_bytes),
+        maximum: Some(position_bytes),
+    };
+    prlimit(process, Resource::Fsize, limit).unwrap();
+}
+
+/// Writers write until the member is gone; after some answers its disk refuses. Returns the
+/// member's last words.
+async fn fail_under_load(
+    server: Server,
+    writers: Vec<Writer>,
+    acknowledgements: u64,
+    position_bytes: u64,
+) -> (String, Vec<Writer>) {
+    let counter = Arc::new(Acknowledgements::default());
+    let mut tasks = JoinSet::new();
+    for mut writer in writers {
+        let clients = server.connect().await;
+        let counter = Arc::clone(&counter);
+        tasks.spawn(async move {
+            writer.write_until_refused(clients, &counter).await;
+            writer
+        });
+    }
+    soon("acknowledgements", counter.wait_for(acknowledgements)).await;
+    refuse_writes_beyond(position_bytes, server.process.id());
+    let (status, log) = tokio::task::spawn_blocking(|| server.process.ended())
+        .await
+        .unwrap();
+    assert_eq!(status.code(), Some(1), "{log}");
+    let mut writers: Vec<Writer> = soon("the writers to end", tasks.join_all()).await;
+    writers.sort_by_key(Writer::number);
+    let last_words = log.lines().find(|line| line.starts_with("portunus: "));
+    let last_words = last_words.unwrap_or_else(|| panic!("{log}")).to_owned();
+    (last_words, writers)
+}
+
+async fn check(server: &Server, writers: &mut [Writer]) {
+    let mut clients = server.connect().await;
+    for writer in &mut *writers {
+        writer.check_and_settle(&mut clients).await;
+    }
+    writers::check_revisions(writers, &mut clients).await;
+}
+
+fn some_writers(random: &mut Random) -> Vec<Writer> {
+    let numbers = 0..WRITERS;
+    numbers
+        .map(|number| Writer::new(number, random.fork()))
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_that_takes_no_more_ends_the_member_and_loses_nothing() {
+    let (_guard, dir) = data_dir();
+    let mut random = Random::seeded("failing disk");
+    let mut writers = some_writers(&mut random);
+    let mut server = start(&dir);
+    for _ in 0..4 {
+        let acknowledgements = 1 + random.below(300);
+        let said;
+        (said, writers) = fail_under_load(server, writers, acknowledgements, 0).await;
+        // The log or the backend, whichever was written first.
+        assert!(
+            said.contains("check the disk") || said.contains("check its disk"),
+            "{said}"
+        );
+        assert!(said.contains("File too large"), "{said}");
+        server = start(&dir);
+        check(&server, &mut writers).await;
+    }
+    server.stop();
+}
+
+/// The log is in its second file, at a small position, and the backend is larger than that.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backend_that_cannot_be_written_ends_the_member_and_loses_nothing() {
+    let (_guard, dir) = data_dir();
+    let mut random = Random::seeded("failing backend");
+    let server = start(&dir);
+    let mut clients = server.connect().await;
+    let large_values = 72;
+    for number in 0..large_values {
+        let put = PutRequest {
+            key: format!("large/{number}").into(),
+            value: vec![b'x'; MIB as usize].into(),
+            ..PutRequest::default()
+        };
+        clients.kv.put(put).await.unwrap();
+    }
+    let writers = some_writers(&mut random);
+    let (said, mut writers) = fail_under_load(server, writers, 100, 32 * MIB).await;
+    assert!(!said.contains("write-ahead log"), "{said}");
+
+    let server = start(&dir);
+    check(&server, &mut writers).await;
+    let mut clients = server.connect().await;
+    let range = RangeRequest {
+        key: "large/".into(),
+        range_end: "large0".into(),
+        count_only: true,
+        ..RangeRequest::default()
+    };
+    let found = clients.kv.range(range).await.unwrap().into_inner();
+    assert_eq!(found.count, large_values);
+    server.stop();
+}
+
+/// Only what it says cannot be written: its data is on another disk, so to speak.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_whose_log_lines_cannot_be_written_goes_on() {
+    let (guard, dir) = data_dir();
+    let lines = guard.path().join("lines");
+    let position_bytes = 1024 * MIB;
+    let file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(&lines)
+        .unwrap();
+    // Full of holes, so that it takes no room.
+    file.set_len(position_bytes).unwrap();
+    let address = free_address();
+    let mut child = portunus_told_of_refusals()
+        .arg(format!("--data-dir={}", dir.display()))
+        .arg(format!("--listen-client-urls=http://{address}"))
+        .arg(format!("--advertise-client-urls=http://{address}"))
+        .arg("--listen-peer-urls=http://127.0.0.1:0")
+        .arg("--log-level=debug")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(file)
+        .spawn()
+        .map(Guarded)
+        .unwrap();
+    soon("the member to listen", async {
+        while std::net::TcpStream::connect(address).is_err() {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    let mut clients = connect(address).await;
+    let put = PutRequest {
+        key: "a".into(),
+        value: "1".into(),
+        ..PutRequest::default()
+    };
+    clients.kv.put(put.clone()).await.unwrap();
+    let written_bytes = std::fs::metadata(&lines).unwrap().len();
+    assert!(written_bytes > position_bytes, "it did say something");
+    refuse_writes_beyond(position_bytes, child.0.id());
+    for _ in 0..20 {
+        clients.kv.put(put.clone()).await.unwrap();
+        // Refused, which is worth a line.
+        let nothing = PutRequest::default();
+        clients.kv.put(nothing).await.unwrap_err();
+    }
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(child.0.id()).unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+    let status = child.0.wait().unwrap();
+    assert!(status.success(), "{status}");
+}
+
+/// Ended with the test.
+struct Guarded(std::process::Child);
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn free_address() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap()
+}
