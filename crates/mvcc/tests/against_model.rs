@@ -292,7 +292,7 @@ impl Harness {
             .reader()
             .compaction_hashes()
             .iter()
-            .any(|h| h.revision == revision)
+            .any(|h| h.revision == revision && revision != 0)
         {
             return;
         }

@@ -301,6 +301,19 @@ fn an_interrupted_compaction_is_resumed() {
 }
 
 #[test]
+fn the_hash_of_the_newest_revision_is_not_the_one_of_a_compaction_to_nothing() {
+    let backend = MemoryBackend::new();
+    let (mut store, _) = open(&backend);
+    put(&mut store, 1, "a", 0);
+    let before = store.reader().hash_kv(0).unwrap();
+    compact(&mut store, 2, 0);
+    finish_compactions(&mut store);
+    let hash = store.reader().hash_kv(0).unwrap();
+    assert_eq!(hash.revision, before.revision);
+    assert_eq!(hash.hash, before.hash);
+}
+
+#[test]
 fn the_revision_never_falls_below_a_compaction() {
     let backend = MemoryBackend::new();
     let (mut store, _) = open(&backend);

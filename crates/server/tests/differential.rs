@@ -356,10 +356,16 @@ async fn the_same_requests_have_the_same_answers_as_etcds() {
     // compacted to exactly that revision loses the key, and ends when it is read, so there is
     // nothing to compare with. More revisions than that are passed over, and it does not matter.
     let mut unsafe_to_compact = BTreeSet::new();
+    // The first compaction may be to revision 0. A Go etcd then remembers the hash of nothing as
+    // the one of revision 0, and answers whoever asks for the newest one with it.
+    let mut is_compacted = false;
     for number in 0..requests {
         let newest = newest(&mut own).await;
         let request = request(&mut random, newest);
         if matches!(&request, Request::Compact(r) if unsafe_to_compact.contains(&r.revision)) {
+            continue;
+        }
+        if matches!(&request, Request::Compact(r) if r.revision == 0 && !is_compacted) {
             continue;
         }
         let (ours, expected) = tokio::join!(
@@ -369,6 +375,9 @@ async fn the_same_requests_have_the_same_answers_as_etcds() {
         assert_eq!(ours, expected, "request {number}: {request:#?}");
         if matches!(&request, Request::Txn(txn) if deletes(txn) && puts(txn)) {
             unsafe_to_compact.insert(newest + 1);
+        }
+        if matches!(&request, Request::Compact(_)) && ours.starts_with("CompactionResponse") {
+            is_compacted = true;
         }
         if number % 50 == 0 {
             // At the newest revision, by 0: a revision that was just compacted to may be

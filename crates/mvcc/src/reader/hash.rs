@@ -72,7 +72,11 @@ impl Reader {
     /// The hash up to a revision; 0 means the newest. A revision that a recent
     /// compaction hashed is answered with that hash.
     pub fn hash_kv(&self, revision: i64) -> Result<KvHash, ReadError> {
-        if let Some(cached) = self.shared.hashes.get(revision) {
+        // 0 asks for the newest revision. etcd takes it literally once somebody has compacted to
+        // revision 0, and answers with the hash of nothing until ten more are remembered.
+        if revision != 0
+            && let Some(cached) = self.shared.hashes.get(revision)
+        {
             return Ok(cached);
         }
         loop {

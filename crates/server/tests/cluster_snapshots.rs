@@ -1,0 +1,128 @@
+//! Snapshots that take a while: the member that takes one in is killed, cut off and stopped in
+//! the middle of it, and has everything in the end.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use common::cluster::{Cluster, eventually};
+use portunus_proto::etcdserverpb::PutRequest;
+
+/// Such that a member which is away for a moment needs a snapshot.
+const SHORT_LOG: [&str; 2] = ["--snapshot-count=10", "--snapshot-catchup-entries=2"];
+
+const VALUE_BYTES: usize = 1 << 20;
+/// Enough for the file to arrive in more than one piece of everything on its way.
+const VALUES: usize = 48;
+/// More than the log keeps.
+const VALUES_AFTERWARDS: usize = 30;
+
+async fn fill(cluster: &Cluster, member: usize, values: usize) {
+    let mut kv = cluster.clients(member).kv;
+    for number in 0..values {
+        let put = PutRequest {
+            key: format!("large/{number}").into(),
+            value: vec![b'x'; VALUE_BYTES].into(),
+            ..PutRequest::default()
+        };
+        kv.put(put).await.unwrap();
+    }
+}
+
+/// What a member has of a snapshot that still arrives.
+fn incoming(dir: &Path) -> Option<PathBuf> {
+    let files = std::fs::read_dir(dir.join("member")).ok()?;
+    let mut paths = files.filter_map(|file| Some(file.ok()?.path()));
+    paths.find(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("incoming-")
+    })
+}
+
+/// Waits until a snapshot arrives; `false` if it was installed before anybody saw it arrive.
+async fn is_receiving(cluster: &Cluster, member: usize) -> bool {
+    let node = &cluster.nodes[member];
+    common::soon("a snapshot on its way", async {
+        loop {
+            if incoming(&node.dir).is_some() {
+                return true;
+            }
+            if node
+                .log()
+                .contains("the snapshot of the leader is installed")
+            {
+                return false;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_is_killed_while_it_takes_in_a_snapshot_takes_in_the_next() {
+    let test = "a_member_that_is_killed_while_it_takes_in_a_snapshot_takes_in_the_next";
+    let mut cluster = Cluster::start(test, 3, &SHORT_LOG).await;
+    let lost = cluster.follower().await;
+    cluster.kill(lost);
+    let leader = cluster.leader().await;
+    fill(&cluster, leader, VALUES).await;
+    let mut kills_on_the_way = 0;
+    for _ in 0..4 {
+        cluster.launch(lost);
+        if !is_receiving(&cluster, lost).await {
+            break;
+        }
+        let moment = Duration::from_millis(cluster.random.below(100));
+        tokio::time::sleep(moment).await;
+        kills_on_the_way += usize::from(incoming(&cluster.nodes[lost].dir).is_some());
+        cluster.kill(lost);
+        fill(&cluster, leader, VALUES_AFTERWARDS).await;
+    }
+    assert!(kills_on_the_way > 0, "no kill met a snapshot on its way");
+    cluster.start_one(lost).await;
+    cluster.agree().await;
+    let left = incoming(&cluster.nodes[lost].dir);
+    assert_eq!(left, None, "of a snapshot that nobody waits for");
+}
+
+/// The sender falls silent, without an end of the connection, and the receiver is asked to stop:
+/// once while it starts, once while it serves.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_waits_for_a_snapshot_can_be_stopped() {
+    let test = "a_member_that_waits_for_a_snapshot_can_be_stopped";
+    let mut cluster = Cluster::start(test, 3, &SHORT_LOG).await;
+    let all = cluster.running();
+    for is_serving in [true, false] {
+        let lost = cluster.follower().await;
+        let others: Vec<usize> = all.iter().copied().filter(|it| *it != lost).collect();
+        let leader = cluster.leader().await;
+        if is_serving {
+            cluster.network.part(&[lost], &others);
+            // Else all of it would wait in connections and arrive as entries.
+            eventually("the leader to give the connections up", async || {
+                let log = cluster.nodes[leader].log();
+                log.contains("peer became inactive").then_some(())
+            })
+            .await;
+        } else {
+            cluster.kill(lost);
+        }
+        fill(&cluster, leader, VALUES).await;
+        if is_serving {
+            cluster.network.heal();
+        } else {
+            cluster.launch(lost);
+        }
+        assert!(is_receiving(&cluster, lost).await, "it was too quick");
+        cluster.network.part(&[lost], &others);
+        let is_on_its_way = incoming(&cluster.nodes[lost].dir).is_some();
+        assert!(is_on_its_way, "it was too quick");
+        cluster.stop(lost).await;
+        cluster.network.heal();
+        cluster.start_one(lost).await;
+        cluster.agree().await;
+    }
+}
