@@ -48,6 +48,35 @@ fn error(error: EtcdError) -> (Code, String) {
     (error.code(), error.text().to_owned())
 }
 
+/// Sent in pieces, which a client does not see: one message, and a status at its end.
+#[tokio::test]
+async fn a_list_of_megabytes_is_one_answer() {
+    let (_guard, server, clients) = started(&[]).await;
+    // Its own limit would be 4 MiB.
+    let mut kv = clients.kv.max_decoding_message_size(64 << 20);
+    let value = "v".repeat(10_000);
+    let name = |number: usize| format!("list/{number:04}");
+    for number in 0..1000 {
+        kv.put(put(&name(number), &value)).await.unwrap();
+    }
+    let list = RangeRequest {
+        limit: 900,
+        ..range("list/", "list0")
+    };
+    let answer = kv.range(list).await.unwrap().into_inner();
+    assert_eq!(revision(&answer.header), 1001);
+    assert_eq!((answer.count, answer.more), (1000, true));
+    assert!(
+        keys(&answer)
+            .iter()
+            .eq((0..900).map(name).collect::<Vec<_>>().iter())
+    );
+    assert!(answer.kvs.iter().all(|kv| kv.value == value));
+    let metrics = server.get("/metrics").body;
+    let ended = r#"grpc_server_handled_total{grpc_code="OK",grpc_method="Range""#;
+    assert!(metrics.contains(ended), "{metrics}");
+}
+
 #[tokio::test]
 async fn revisions_count_changes() {
     let (_guard, _server, mut clients) = started(&[]).await;

@@ -16,7 +16,7 @@ use portunus_proto::etcdserverpb::{
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 
-use super::{Api, Kind};
+use super::{Api, Kind, long_answer};
 use crate::apply;
 use crate::metrics::{Operation, OperationMetrics};
 
@@ -54,7 +54,7 @@ impl Kv for Api {
         self.member.metrics.ranges.inc();
         self.member.complete(&mut response.header);
         watch.succeeded();
-        Ok(Response::new(response))
+        Ok(long_answer::respond(response))
     }
 
     type RangeStreamStream = RangePieces;

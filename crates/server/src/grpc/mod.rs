@@ -5,6 +5,7 @@ mod feature_gates;
 mod gate_history;
 mod kv;
 mod lease;
+mod long_answer;
 mod maintenance;
 mod oversized;
 mod required;
@@ -31,6 +32,7 @@ use tonic_health::server::HealthService;
 
 use crate::member::Member;
 use crate::metrics::Kind;
+pub use long_answer::send_in_pieces;
 pub use oversized::translate_response as translate_oversized;
 use required::Required;
 use watch_codec::WatchService;

@@ -66,6 +66,7 @@ impl Future for Counting {
         let mut running = this.running.take();
         if let Some(request) = &mut running {
             grpc::translate_oversized(&mut response);
+            grpc::send_in_pieces(&mut response);
             // A refusal has its code here; everything else in its trailers.
             if let Some(code) = code(response.headers()) {
                 request.end(code);
