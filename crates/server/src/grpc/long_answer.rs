@@ -98,7 +98,7 @@ impl Pieces {
                 piece.put_u8(0);
                 piece.put_u32(self.long.message_bytes);
                 let header = RangeResponse {
-                    header: answer.header.clone(),
+                    header: answer.header,
                     ..RangeResponse::default()
                 };
                 header.encode(&mut piece)?;
