@@ -8,14 +8,14 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use common::{Clients, PATIENCE, portunus};
+use common::{Clients, PATIENCE, free_address, portunus};
 use portunus_peers::Tool;
 use portunus_proto::etcdserverpb::{
     FeatureGateStatusRequest, HashKvRequest, Member, MemberAddRequest, MemberListRequest,
@@ -64,11 +64,6 @@ impl Node {
         }
         common::connect(self.client).await
     }
-}
-
-fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap()
 }
 
 /// A cluster of both kinds.

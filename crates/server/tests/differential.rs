@@ -9,12 +9,12 @@
 mod common;
 
 use std::collections::BTreeSet;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use common::random::Random;
-use common::{Clients, Server, data_dir};
+use common::{Clients, Server, data_dir, free_address};
 use portunus_peers::{Tool, find_for_test};
 use portunus_proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 use portunus_proto::etcdserverpb::request_op::Request as Op;
@@ -40,13 +40,7 @@ impl Drop for Peer {
 
 impl Peer {
     async fn start(program: &PathBuf) -> (Peer, Clients) {
-        let free = || {
-            TcpListener::bind("127.0.0.1:0")
-                .unwrap()
-                .local_addr()
-                .unwrap()
-        };
-        let (client, peer) = (free(), free());
+        let (client, peer) = (free_address(), free_address());
         let (guard, dir) = data_dir();
         let child = Command::new(program)
             .arg(format!("--data-dir={}", dir.display()))

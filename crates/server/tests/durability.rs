@@ -6,18 +6,16 @@ mod common;
 mod writers;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use common::random::Random;
-use common::{Clients, Server, connect, data_dir, launch, refusal, soon};
+use common::{Clients, Server, connect, data_dir, launch, refusal};
 use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::{
     HashKvRequest, HashKvResponse, PutRequest, RangeRequest, StatusRequest,
 };
 use portunus_sim::torture::{Options, Until};
-use tokio::task::JoinSet;
-use writers::{Acknowledgements, Writer};
+use writers::{Writer, Writing};
 
 /// Small enough that log snapshots, backend commits and compaction all happen within a round.
 const RESTLESS: &[&str] = &[
@@ -39,20 +37,9 @@ async fn crash_round(
     writers: Vec<Writer>,
     acknowledgements: u64,
 ) -> (Server, Vec<Writer>) {
-    let counter = Arc::new(Acknowledgements::default());
-    let mut tasks = JoinSet::new();
-    for mut writer in writers {
-        let clients = server.connect().await;
-        let counter = Arc::clone(&counter);
-        tasks.spawn(async move {
-            writer.write_until_refused(clients, &counter).await;
-            writer
-        });
-    }
-    soon("acknowledgements", counter.wait_for(acknowledgements)).await;
+    let writing = Writing::begin(&server, writers, acknowledgements).await;
     server.kill();
-    let mut writers: Vec<Writer> = soon("the writers to end", tasks.join_all()).await;
-    writers.sort_by_key(Writer::number);
+    let mut writers = writing.ended().await;
 
     let server = restart();
     let mut clients = server.connect().await;

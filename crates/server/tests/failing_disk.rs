@@ -9,17 +9,14 @@ mod common;
 mod writers;
 
 use std::fs::OpenOptions;
-use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 
 use common::random::Random;
-use common::{Process, Server, connect, data_dir, member_flags, portunus, soon};
+use common::{Process, Server, connect, data_dir, free_address, member_flags, portunus, soon};
 use portunus_proto::etcdserverpb::{PutRequest, RangeRequest};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
-use tokio::task::JoinSet;
-use writers::{Acknowledgements, Writer};
+use writers::{Writer, Writing};
 
 const WRITERS: usize = 3;
 const MIB: u64 = 1024 * 1024;
@@ -68,24 +65,13 @@ async fn fail_under_load(
     acknowledgements: u64,
     position_bytes: u64,
 ) -> (String, Vec<Writer>) {
-    let counter = Arc::new(Acknowledgements::default());
-    let mut tasks = JoinSet::new();
-    for mut writer in writers {
-        let clients = server.connect().await;
-        let counter = Arc::clone(&counter);
-        tasks.spawn(async move {
-            writer.write_until_refused(clients, &counter).await;
-            writer
-        });
-    }
-    soon("acknowledgements", counter.wait_for(acknowledgements)).await;
+    let writing = Writing::begin(&server, writers, acknowledgements).await;
     refuse_writes_beyond(position_bytes, server.process.id());
     let (status, log) = tokio::task::spawn_blocking(|| server.process.ended())
         .await
         .unwrap();
     assert_eq!(status.code(), Some(1), "{log}");
-    let mut writers: Vec<Writer> = soon("the writers to end", tasks.join_all()).await;
-    writers.sort_by_key(Writer::number);
+    let writers = writing.ended().await;
     let last_words = log.lines().find(|line| line.starts_with("portunus: "));
     let last_words = last_words.unwrap_or_else(|| panic!("{log}")).to_owned();
     (last_words, writers)
@@ -224,9 +210,4 @@ impl Drop for Guarded {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap()
 }

@@ -16,7 +16,7 @@ pub mod requests;
 pub mod watching;
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
@@ -56,6 +56,12 @@ pub fn member_flags(dir: &Path) -> Vec<String> {
         "--advertise-client-urls=http://127.0.0.1:2379".to_owned(),
         "--listen-peer-urls=http://127.0.0.1:0".to_owned(),
     ]
+}
+
+/// An address at which nobody listens now, for programs that must be told theirs.
+pub fn free_address() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap()
 }
 
 /// A process that may or may not come to serve.

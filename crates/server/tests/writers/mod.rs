@@ -5,6 +5,7 @@
 //! acknowledged, or that and the whole of the open request.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
 
 use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
@@ -14,10 +15,11 @@ use portunus_proto::etcdserverpb::{
     LeaseRevokeRequest, PutRequest, RangeRequest, RequestOp, TxnRequest,
 };
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tonic::Status;
 
-use crate::common::Clients;
 use crate::common::random::Random;
+use crate::common::{Clients, Server, soon};
 
 const KEYS: u64 = 6;
 const LEASED_KEYS: u64 = 3;
@@ -27,7 +29,7 @@ const LEASE_TTL_S: i64 = 3600;
 const HISTORY_REVISIONS: i64 = 40;
 
 /// Counts answers, so that a test can act after any number of them.
-pub struct Acknowledgements(watch::Sender<u64>);
+struct Acknowledgements(watch::Sender<u64>);
 
 impl Default for Acknowledgements {
     fn default() -> Self {
@@ -41,12 +43,40 @@ impl Acknowledgements {
     }
 
     /// Waits for that many.
-    pub async fn wait_for(&self, count: u64) {
+    async fn wait_for(&self, count: u64) {
         self.0
             .subscribe()
             .wait_for(|answered| *answered >= count)
             .await
             .unwrap();
+    }
+}
+
+/// Writers at work, each over a connection of its own, until the member is gone.
+pub struct Writing(JoinSet<Writer>);
+
+impl Writing {
+    /// Lets them begin, and returns when so many requests were answered.
+    pub async fn begin(server: &Server, writers: Vec<Writer>, acknowledgements: u64) -> Writing {
+        let counter = Arc::new(Acknowledgements::default());
+        let mut tasks = JoinSet::new();
+        for mut writer in writers {
+            let clients = server.connect().await;
+            let counter = Arc::clone(&counter);
+            tasks.spawn(async move {
+                writer.write_until_refused(clients, &counter).await;
+                writer
+            });
+        }
+        soon("acknowledgements", counter.wait_for(acknowledgements)).await;
+        Writing(tasks)
+    }
+
+    /// The writers, once none of them is answered any more.
+    pub async fn ended(self) -> Vec<Writer> {
+        let mut writers = soon("the writers to end", self.0.join_all()).await;
+        writers.sort_by_key(Writer::number);
+        writers
     }
 }
 
@@ -99,7 +129,7 @@ impl Writer {
     }
 
     /// Writes until the member is gone.
-    pub async fn write_until_refused(&mut self, mut clients: Clients, counter: &Acknowledgements) {
+    async fn write_until_refused(&mut self, mut clients: Clients, counter: &Acknowledgements) {
         loop {
             self.requests += 1;
             let change = self.choose();
