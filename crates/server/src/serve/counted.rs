@@ -63,10 +63,11 @@ impl Future for Counting {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let mut response = ready!(this.answer.poll(context))?;
+        // For every request: without it the client would get an empty answer.
+        grpc::send_in_pieces(&mut response);
         let mut running = this.running.take();
         if let Some(request) = &mut running {
             grpc::translate_oversized(&mut response);
-            grpc::send_in_pieces(&mut response);
             // A refusal has its code here; everything else in its trailers.
             if let Some(code) = code(response.headers()) {
                 request.end(code);
