@@ -116,20 +116,24 @@ pub enum MigrateError {
 /// What stands in the way, and can be overruled.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
-#[allow(missing_docs)] // the fields are the ones the messages print
 pub enum Refusal {
     /// Another major version.
     #[error("cannot create migration plan: changing major storage version is not supported")]
     Major,
     /// A version this program knows nothing of.
     #[error("cannot create migration plan: version \"{version}.0\" is not supported")]
-    Unsupported { version: MajorMinor },
+    Unsupported {
+        /// Which.
+        version: MajorMinor,
+    },
     /// What is not applied yet could not be applied by the target.
     #[error(
         "cannot downgrade storage, WAL contains newer entries, as the target version ({target}.0) is lower than the version ({needed}.0) detected from WAL logs: start the members once more as they were, stop them in good order, then migrate"
     )]
     NewerEntries {
+        /// What was asked for.
         target: MajorMinor,
+        /// What can apply them.
         needed: MajorMinor,
     },
 }
