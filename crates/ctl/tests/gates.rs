@@ -449,6 +449,9 @@ fn a_server_without_gates_is_told_from_one_that_refuses() {
             last.starts_with(&format!("{without} does not know feature gates")),
             "{listed}"
         );
+        let one = ["endpoint", "featuregate", "LeaseCheckpoint"];
+        let one = ["--endpoints", &endpoints].into_iter().chain(one);
+        assert_eq!(gated.portctl(one).ok(), "false\n");
         let status = gated
             .portctl(["--endpoints", &endpoints, "gate", "status"])
             .ok();
