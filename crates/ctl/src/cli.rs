@@ -65,6 +65,8 @@ enum PortctlCommand {
     /// Snapshots: save one from a member, look at one, restore one
     #[command(subcommand)]
     Snapshot(command::snapshot::SnapshotCommand),
+    /// Brings the data directory of a stopped member to another version
+    Migrate(command::migrate::MigrateArgs),
     /// Checks properties of the cluster
     #[command(subcommand)]
     Check(command::check::CheckCommand),
@@ -139,6 +141,7 @@ async fn dispatch(
         PortctlCommand::Alarm(command) => command::alarm::run(command, globals).await,
         PortctlCommand::Defrag(args) => command::defrag::run(args, globals).await,
         PortctlCommand::Snapshot(command) => command::snapshot::run(command, globals).await,
+        PortctlCommand::Migrate(args) => command::migrate::run(args, globals),
         PortctlCommand::Check(command) => command::check::run(command, globals).await,
         // Handled before there was a runtime.
         PortctlCommand::Version | PortctlCommand::Completion(_) => Ok(()),

@@ -431,4 +431,33 @@ fn a_server_without_gates_is_told_from_one_that_refuses() {
         "{plan}"
     );
     assert!(plan.ends_with("add member m2: no feature changes, nothing stands in the way\n"));
+
+    // Asked together with one that knows, whoever is first.
+    let gated = Gated::start(&[&[MECHANISM]]);
+    let (without, with) = (etcd.endpoint(), gated.nodes[0].endpoint());
+    for endpoints in [format!("{without},{with}"), format!("{with},{without}")] {
+        let listed = gated
+            .portctl(["--endpoints", &endpoints, "gate", "list"])
+            .ok();
+        assert!(
+            listed.contains("LeaseCheckpoint, cluster, false"),
+            "{listed}"
+        );
+        assert!(listed.contains(&format!("default, {with}\n")), "{listed}");
+        let last = listed.lines().last().unwrap();
+        assert!(
+            last.starts_with(&format!("{without} does not know feature gates")),
+            "{listed}"
+        );
+        let one = ["endpoint", "featuregate", "LeaseCheckpoint"];
+        let one = ["--endpoints", &endpoints].into_iter().chain(one);
+        assert_eq!(gated.portctl(one).ok(), "false\n");
+        let status = gated
+            .portctl(["--endpoints", &endpoints, "gate", "status"])
+            .ok();
+        assert!(
+            status.contains("ClusterFeatureGate, server, true"),
+            "{status}"
+        );
+    }
 }

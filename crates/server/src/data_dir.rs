@@ -55,6 +55,12 @@ pub enum DataDirError {
     /// A file where a directory should be.
     #[error("{} is no directory: choose another --data-dir", path.display())]
     NotADirectory { path: PathBuf },
+    /// No member ever ran here.
+    #[error("{} holds no data of a member: check --data-dir", path.display())]
+    NoMember { path: PathBuf },
+    /// etcd's data, which etcd's own tools are for.
+    #[error("{} holds data of etcd that Portunus has not taken over: use etcdutl, or start Portunus here once", path.display())]
+    NotTakenOver { path: PathBuf },
     /// No space.
     #[error("there is no space left at {}: free some, then start again", path.display())]
     Full { path: PathBuf, source: io::Error },
@@ -98,6 +104,23 @@ impl DataDir {
             path: path.to_owned(),
             _lock: lock,
         })
+    }
+
+    /// Locks one that a member of Portunus has used, and creates nothing.
+    pub fn open_of_member(path: &Path) -> Result<DataDir, DataDirError> {
+        let path = path.to_owned();
+        if !path.join("member").is_dir() {
+            return Err(DataDirError::NoMember { path });
+        }
+        let is_of_etcd = path.join("member").join("snap").join("db").exists();
+        if is_of_etcd {
+            return Err(DataDirError::NotTakenOver { path });
+        }
+        let data_dir = DataDir::open(&path)?;
+        match data_dir.backend().exists() {
+            true => Ok(data_dir),
+            false => Err(DataDirError::NoMember { path }),
+        }
     }
 
     /// Where the backend lives: the newest one that was installed, or the first.

@@ -13,15 +13,16 @@ use std::time::Duration;
 
 use common::cluster::{Cluster, eventually};
 use common::gates::{
-    MECHANISM, Requiring, TAG, agree_on_gates, detail, history, requiring, restart_with,
-    until_feature, wants, watch_gates,
+    MECHANISM, Requiring, TAG, agree_on_decisions, agree_on_gates, detail, history, requiring,
+    restart_with, until_feature, wants, watch_gates,
 };
 use common::load::Load;
 use common::requests::{get, put};
+use common::versions::{downgrade, emulate, until_cluster_version, until_no_downgrade};
 use portunus_proto::etcdserverpb::downgrade_request::DowngradeAction;
 use portunus_proto::etcdserverpb::watch_request::RequestUnion;
 use portunus_proto::etcdserverpb::{
-    DowngradeRequest, FeatureGateStatusRequest, LeaseGrantRequest, WatchCreateRequest, WatchRequest,
+    FeatureGateStatusRequest, LeaseGrantRequest, WatchCreateRequest, WatchRequest,
 };
 use tokio_stream::StreamExt;
 use tonic::Code;
@@ -347,39 +348,6 @@ async fn large_requests_are_compressed_in_the_log() {
     }
 }
 
-async fn cluster_version(cluster: &Cluster, member: usize) -> String {
-    let answer = cluster
-        .ask_peer_port(member, "GET", "/version", &[], &[])
-        .await;
-    let json: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
-    json["etcdcluster"].as_str().unwrap().to_owned()
-}
-
-async fn until_cluster_version(cluster: &Cluster, version: &str) {
-    for member in cluster.running() {
-        let what = format!("cluster version {version} on m{member}");
-        eventually(&what, async || {
-            let known = cluster_version(cluster, member).await;
-            known.starts_with(version).then_some(())
-        })
-        .await;
-    }
-}
-
-async fn downgrade(cluster: &Cluster, action: DowngradeAction, version: &str) {
-    let request = DowngradeRequest {
-        action: action as i32,
-        version: version.to_owned(),
-    };
-    let leader = cluster.leader().await;
-    let mut clients = cluster.clients(leader);
-    clients.maintenance.downgrade(request).await.unwrap();
-}
-
-fn emulate(version: &str) -> String {
-    format!("--emulated-version={version}")
-}
-
 /// One binary goes from 3.6 to 3.8 and back by its flags alone. Features appear with the
 /// version that has them, in the entry that brings it, and vanish the same way.
 /// Proves: S0-10, S0-13, S0-14, S0-24, S0-36, S0-37, S0-50, S0-A9, S0-A21, S0-A25, S2-25, S2-50
@@ -430,7 +398,7 @@ async fn features_come_and_go_with_the_version() {
     }
     until_cluster_version(&cluster, "3.8").await;
     until_feature(&cluster, "LogCompression", true).await;
-    let decisions = agree_decisions(&cluster).await;
+    let decisions = agree_on_decisions(&cluster).await;
     let first_38 = decisions
         .iter()
         .find(|it| it.cluster_version == "3.8")
@@ -449,15 +417,15 @@ async fn features_come_and_go_with_the_version() {
 
     // Announced, called off half-way, announced again.
     use DowngradeAction::{Cancel, Enable};
-    downgrade(&cluster, Enable, "3.7").await;
+    switch_downgrade(&cluster, Enable, "3.7").await;
     until_cluster_version(&cluster, "3.7").await;
     restart_with(&mut cluster, 0, &at_37).await;
     assert!(detail(&cluster, 1, TAG).await.unwrap().enabled);
-    downgrade(&cluster, Cancel, "").await;
+    switch_downgrade(&cluster, Cancel, "").await;
     restart_with(&mut cluster, 0, &at_38).await;
     until_cluster_version(&cluster, "3.8").await;
     until_feature(&cluster, "LogCompression", true).await;
-    downgrade(&cluster, Enable, "3.7").await;
+    switch_downgrade(&cluster, Enable, "3.7").await;
     until_cluster_version(&cluster, "3.7").await;
     // The log may hold what 3.7 cannot read; it is gone before a member of 3.7 starts.
     for member in 0..3 {
@@ -473,7 +441,7 @@ async fn features_come_and_go_with_the_version() {
     load.goes_on(&cluster, &all, 20).await;
 
     // Below 3.7 there is no trace of it.
-    downgrade(&cluster, Enable, "3.6").await;
+    switch_downgrade(&cluster, Enable, "3.6").await;
     until_cluster_version(&cluster, "3.6").await;
     to(&mut cluster, &[emulate("3.6")]).await;
     until_no_downgrade(&cluster).await;
@@ -489,24 +457,9 @@ async fn features_come_and_go_with_the_version() {
     load.judge(&cluster).await;
 }
 
-async fn agree_decisions(
-    cluster: &Cluster,
-) -> Vec<portunus_proto::membershippb::ClusterParamsDecision> {
-    let first = history(cluster, 0).await;
-    for member in cluster.running() {
-        assert_eq!(history(cluster, member).await, first);
-    }
-    first
-}
-
-async fn until_no_downgrade(cluster: &Cluster) {
-    for member in cluster.running() {
-        eventually("the end of the downgrade", async || {
-            let status = cluster.status(member).await?;
-            (!status.downgrade_info?.enabled).then_some(())
-        })
-        .await;
-    }
+async fn switch_downgrade(cluster: &Cluster, action: DowngradeAction, version: &str) {
+    let leader = cluster.leader().await;
+    downgrade(cluster, leader, action, version).await.unwrap();
 }
 
 /// A member is lost and replaced by one with other flags; the words of the lost one do not

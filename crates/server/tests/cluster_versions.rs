@@ -5,14 +5,15 @@
 mod common;
 
 use common::HttpAnswer;
-use common::cluster::{Cluster, eventually};
+use common::cluster::Cluster;
 use common::load::Load;
 use common::requests::put;
+use common::versions::{downgrade, emulate, until_cluster_version, until_no_downgrade, versions};
 use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::downgrade_request::DowngradeAction;
 use portunus_proto::etcdserverpb::{
-    DowngradeRequest, HashKvRequest, LeaseGrantRequest, LeaseKeepAliveRequest,
-    LeaseKeepAliveResponse, LeaseTimeToLiveRequest,
+    HashKvRequest, LeaseGrantRequest, LeaseKeepAliveRequest, LeaseKeepAliveResponse,
+    LeaseTimeToLiveRequest,
 };
 use portunus_proto::leasepb::{LeaseInternalRequest, LeaseInternalResponse};
 use prost::Message;
@@ -20,42 +21,8 @@ use tonic::Status;
 
 const SOME: u64 = 20;
 
-async fn versions(cluster: &Cluster, member: usize) -> (String, String) {
-    let answer = cluster
-        .ask_peer_port(member, "GET", "/version", &[], &[])
-        .await;
-    let json: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
-    let text = |key: &str| json[key].as_str().unwrap().to_owned();
-    (text("etcdserver"), text("etcdcluster"))
-}
-
-async fn until_cluster_version(cluster: &Cluster, version: &str) {
-    for member in cluster.running() {
-        eventually(
-            &format!("cluster version {version} on m{member}"),
-            async || (versions(cluster, member).await.1 == version).then_some(()),
-        )
-        .await;
-    }
-}
-
 fn behave_as(cluster: &mut Cluster, member: usize, version: &str) {
-    cluster.nodes[member].flags = vec![format!("--emulated-version={version}")];
-}
-
-async fn downgrade(
-    cluster: &Cluster,
-    by: usize,
-    action: DowngradeAction,
-    version: &str,
-) -> Result<String, Status> {
-    let request = DowngradeRequest {
-        action: action as i32,
-        version: version.to_owned(),
-    };
-    let mut clients = cluster.clients(by);
-    let answer = clients.maintenance.downgrade(request).await?;
-    Ok(answer.into_inner().version)
+    cluster.nodes[member].flags = vec![emulate(version)];
 }
 
 /// Members are restarted one after the other with the next version; the cluster's version
@@ -160,12 +127,8 @@ async fn a_cluster_is_downgraded_member_by_member() {
         cluster.start_one(member).await;
         load.goes_on(&cluster, &[member], SOME).await;
     }
+    until_no_downgrade(&cluster).await;
     for member in 0..3 {
-        eventually("the end of the downgrade", async || {
-            let status = cluster.status(member).await?;
-            (!status.downgrade_info?.enabled).then_some(())
-        })
-        .await;
         let (server, of_cluster) = versions(&cluster, member).await;
         assert!(server.starts_with("3.7."), "{server}");
         assert_eq!(of_cluster, "3.7.0");

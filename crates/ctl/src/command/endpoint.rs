@@ -167,7 +167,14 @@ async fn hash_kv(endpoints: Vec<String>, rev: i64, globals: &Globals) -> Result<
 
 async fn cluster_feature(arguments: &[String], globals: &Globals) -> Result<(), Failure> {
     let request = feature_request(arguments, false)?;
-    let response = globals.connect()?.feature_gate_status(request).await;
+    let ask = async |client: Client| client.feature_gate_status(request.clone()).await;
+    let mut response = ask(globals.connect()?).await;
+    for endpoint in &globals.client.endpoints {
+        // A member of etcd does not know; the next one may.
+        if response.as_ref().is_err_and(ClientError::is_unimplemented) {
+            response = ask(globals.connect_to(endpoint)?).await;
+        }
+    }
     let response = response.map_err(gate::refused)?;
     let answer = Answer::Gate(GateAnswer::Enabled(&response));
     globals.printer.print(&answer)

@@ -16,6 +16,7 @@ pub mod gate;
 pub mod get;
 pub mod lease;
 pub mod member;
+pub mod migrate;
 pub mod move_leader;
 pub mod put;
 pub mod snapshot;

@@ -10,6 +10,7 @@ use portunus_proto::etcdserverpb::{
     MemberUpdateResponse, MoveLeaderResponse, PutResponse, RangeResponse, StatusResponse,
     TxnResponse, WatchResponse,
 };
+use portunus_server::migrate::Migrated;
 
 use super::gate::GateAnswer;
 
@@ -86,6 +87,8 @@ pub enum Answer<'a> {
     Gate(GateAnswer<'a>),
     /// `snapshot status`
     Snapshot(&'a snapshot::Status),
+    /// `migrate`
+    Migrated(&'a Migrated),
 }
 
 /// Whether an endpoint commits.

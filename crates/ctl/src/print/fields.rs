@@ -117,7 +117,8 @@ pub fn render(answer: &Answer<'_>, hex: bool) -> Option<String> {
             lines.field("Size", status.total_bytes);
             lines.field("Version", &status.version);
         }
-        Answer::MemberAdd { .. }
+        Answer::Migrated(_)
+        | Answer::MemberAdd { .. }
         | Answer::MemberRemove(..)
         | Answer::MemberUpdate(..)
         | Answer::MemberPromote(..)

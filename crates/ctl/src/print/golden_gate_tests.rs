@@ -90,6 +90,7 @@ fn report(asked: &[&str]) -> GateReport {
         asked: asked.iter().map(|name| (*name).to_owned()).collect(),
         cluster: response(false, vec![checkpoint()]),
         servers: vec![server("a:1"), server("b:1")],
+        gateless: Vec::new(),
     }
 }
 
@@ -161,6 +162,23 @@ FastLeaseKeepAlive, server, true, BETA, true, false, default, b:1
         json.contains(r#""servers":[{"Endpoint":"a:1","FeatureGate":{"#),
         "{json}"
     );
+}
+
+#[test]
+fn an_endpoint_that_knows_no_gates_is_named_below_the_others() {
+    let mut mixed = report(&[]);
+    mixed.gateless = vec!["g:1".to_owned()];
+    let line = "g:1 does not know feature gates, as etcd and versions before 3.7 do not\n";
+    for answer in [GateAnswer::List(&mixed), GateAnswer::Status(&mixed)] {
+        for format in [Format::Simple, Format::Table] {
+            let text = printed(format, answer);
+            assert!(text.ends_with(line), "{text}");
+        }
+        let fields = printed(Format::Fields, answer);
+        assert!(fields.ends_with("\"KnowsNoGates\" : \"g:1\"\n"), "{fields}");
+        let json = printed(Format::Json, answer);
+        assert!(json.ends_with("],\"gateless\":[\"g:1\"]}\n"), "{json}");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use portunus_proto::mvccpb::{Event, KeyValue};
 
 use super::{Answer, gate};
 use crate::go::duration;
-use crate::go::json::{Object, array, array_or_null, base64};
+use crate::go::json::{Object, array, array_or_null, base64, string};
 
 pub fn render(answer: &Answer<'_>, hex: bool) -> String {
     match answer {
@@ -104,6 +104,17 @@ pub fn render(answer: &Answer<'_>, hex: bool) -> String {
             .raw("totalSize", status.total_bytes)
             .text("version", &status.version)
             .end(),
+        Answer::Migrated(done) => {
+            let cluster = done.cluster_version.map(|it| it.to_string());
+            let removed = done.removed_features.iter().map(|name| string(name));
+            Object::default()
+                .text("storageVersionBefore", &done.before.to_string())
+                .text("storageVersion", &done.after.to_string())
+                .text_or_nothing("clusterVersion", &cluster.unwrap_or_default())
+                .raw("removedFeatures", array(removed))
+                .text_or_nothing("overruled", done.overruled.as_deref().unwrap_or_default())
+                .end()
+        }
     }
 }
 

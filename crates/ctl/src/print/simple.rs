@@ -7,6 +7,7 @@ use portunus_proto::etcdserverpb::{
     PutResponse, RangeResponse, ResponseHeader, TxnResponse, response_op,
 };
 use portunus_proto::mvccpb::KeyValue;
+use portunus_server::migrate::Migrated;
 
 use super::fields::event_type;
 use super::{Answer, Printed, Printer, gate, table};
@@ -107,6 +108,7 @@ pub fn render(answer: &Answer<'_>, printer: &Printer) -> Printed {
             }
         }
         Answer::Gate(answer) => gate::simple::render(out, *answer),
+        Answer::Migrated(done) => migrated(out, done),
         Answer::Members(_) | Answer::Status(_) | Answer::HashKv(_) | Answer::Snapshot(_) => {
             let table = table::contents(answer).unwrap_or_default();
             for row in table.rows {
@@ -115,6 +117,22 @@ pub fn render(answer: &Answer<'_>, printer: &Printer) -> Printed {
         }
     }
     printed
+}
+
+fn migrated(out: &mut Vec<u8>, done: &Migrated) {
+    if let Some(refusal) = &done.overruled {
+        line!(out, "overruled: {refusal}");
+    }
+    match done.before == done.after {
+        true => line!(out, "storage version {} is up to date", done.after),
+        false => line!(out, "storage version {} -> {}", done.before, done.after),
+    }
+    if let Some(version) = done.cluster_version {
+        line!(out, "cluster version {version}");
+    }
+    if !done.removed_features.is_empty() {
+        line!(out, "removed: {}", done.removed_features.join(", "));
+    }
 }
 
 fn put(out: &mut Vec<u8>, response: &PutResponse, printer: &Printer) {

@@ -25,7 +25,7 @@ pub const WANTS_IT: &str = "--cluster-feature-gates=LeaseCheckpoint=true";
 pub struct Node {
     pub name: String,
     pub client_port: u16,
-    peer_url: String,
+    pub peer_url: String,
     process: Option<Child>,
 }
 
@@ -39,6 +39,16 @@ impl Node {
         if let Some(mut process) = self.process.take() {
             process.kill().unwrap();
             process.wait().unwrap();
+        }
+    }
+
+    /// Ends the process in good order.
+    pub fn stop(&mut self) {
+        use nix::sys::signal::{Signal, kill};
+        if let Some(mut process) = self.process.take() {
+            let id = nix::unistd::Pid::from_raw(i32::try_from(process.id()).unwrap());
+            kill(id, Signal::SIGTERM).unwrap();
+            assert!(process.wait().unwrap().success(), "{}", self.name);
         }
     }
 }
@@ -57,24 +67,31 @@ pub struct Gated {
 }
 
 impl Gated {
+    /// As `--initial-cluster` says it.
+    pub fn initial_cluster(&self) -> &str {
+        &self.initial_cluster
+    }
+
     /// Starts as many members as there are lists of flags.
     pub fn start(flags: &[&[&str]]) -> Self {
-        let nodes: Vec<Node> = (1..=flags.len())
+        let mut cluster = Self::places(flags.len());
+        cluster.start_all(flags);
+        cluster
+    }
+
+    /// Places for members that do not run yet.
+    pub fn places(count: usize) -> Self {
+        let nodes: Vec<Node> = (1..=count)
             .map(|number| new_node(format!("m{number}")))
             .collect();
         let initial = nodes
             .iter()
             .map(|node| format!("{}={}", node.name, node.peer_url));
-        let mut cluster = Self {
+        Self {
             directory: tempfile::tempdir().unwrap(),
             initial_cluster: initial.collect::<Vec<_>>().join(","),
             nodes,
-        };
-        for (at, flags) in flags.iter().enumerate() {
-            cluster.start_node(at, flags, "new");
         }
-        cluster.until(&["endpoint", "health"], |ran| ran.success);
-        cluster
     }
 
     /// Stops a member and starts it on its data with other flags.
@@ -99,11 +116,18 @@ impl Gated {
     }
 
     fn start_node(&mut self, at: usize, flags: &[&str], state: &str) {
-        let node = &mut self.nodes[at];
+        let mut command = self.server(at, flags, state);
+        let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        self.nodes[at].process = Some(process.unwrap());
+    }
+
+    fn server(&self, at: usize, flags: &[&str], state: &str) -> Command {
+        let node = &self.nodes[at];
         let client_url = format!("http://{}", node.endpoint());
-        let process = Command::new(server_program())
+        let mut command = Command::new(server_program());
+        command
             .arg("--data-dir")
-            .arg(self.directory.path().join(&node.name))
+            .arg(self.data_dir(at))
             .args(["--name", &node.name])
             .args(["--listen-client-urls", &client_url])
             .args(["--advertise-client-urls", &client_url])
@@ -111,12 +135,38 @@ impl Gated {
             .args(["--initial-advertise-peer-urls", &node.peer_url])
             .args(["--initial-cluster", &self.initial_cluster])
             .args(["--initial-cluster-state", state])
-            .args(flags)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        node.process = Some(process);
+            .args(flags);
+        command
+    }
+
+    /// Where a member's data is.
+    pub fn data_dir(&self, at: usize) -> PathBuf {
+        self.path(&self.nodes[at].name)
+    }
+
+    /// A place for files of the test, beside the members' data.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Stops every running member in good order.
+    pub fn stop_all(&mut self) {
+        for node in &mut self.nodes {
+            node.stop();
+        }
+    }
+
+    /// Starts every member on its data.
+    pub fn start_all(&mut self, flags: &[&[&str]]) {
+        for (at, flags) in flags.iter().enumerate() {
+            self.start_node(at, flags, "new");
+        }
+        self.until(&["endpoint", "health"], |ran| ran.success);
+    }
+
+    /// Runs a member that does not come up, and returns why.
+    pub fn refusal(&self, at: usize, flags: &[&str]) -> Ran {
+        run(&mut self.server(at, flags, "new"), b"")
     }
 
     /// The endpoints of running members.

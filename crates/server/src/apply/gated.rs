@@ -20,7 +20,7 @@ use crate::member::membership::Membership;
 use crate::member::wrap;
 
 /// The first version that unpacks requests: that of the feature `LogCompression`.
-const PACKED_SINCE: MajorMinor = MajorMinor::literal("3.8");
+pub(crate) const PACKED_SINCE: MajorMinor = MajorMinor::literal("3.8");
 
 /// Where in the log such entries are.
 #[derive(Debug)]

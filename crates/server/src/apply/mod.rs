@@ -38,6 +38,9 @@ use crate::member::watches::StoreHistory;
 use alarms::Alarms;
 use gated::GatedEntries;
 
+pub(crate) use gated::PACKED_SINCE;
+pub(crate) use v2_request::read as read_request;
+
 /// What an applied request answers. Headers hold only the revision.
 #[derive(Debug)]
 pub enum Response {

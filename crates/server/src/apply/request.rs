@@ -339,6 +339,11 @@ impl Applier {
                     Some((_, Err(error))) => tracing::warn!(%error, index, "a member does not fit"),
                     Some((_, Ok(()))) | None => {}
                 }
+                tracing::debug!(
+                    index,
+                    member = %format_args!("{:x}", set.member_id),
+                    "a member's word is applied"
+                );
             }
         } else if let Some(set) = &request.downgrade_info_set {
             let downgrade = DowngradeRecord {

@@ -26,7 +26,7 @@ const HEX_DIGITS_MAX: usize = 16;
 ///
 /// A v2 request never passes for the other: its text sits where messages are expected, and
 /// is none.
-pub(super) fn read(index: u64, data: Bytes) -> Result<InternalRaftRequest, ApplyFaultError> {
+pub(crate) fn read(index: u64, data: Bytes) -> Result<InternalRaftRequest, ApplyFaultError> {
     match InternalRaftRequest::decode(data.clone()) {
         Ok(request) => match &request.v2 {
             None => Ok(request),

@@ -16,15 +16,15 @@ use thiserror::Error;
 
 use super::cluster_gates::{from_message, proposal_from_message, to_message};
 
-const CLUSTER_VERSION: &[u8] = b"clusterVersion";
-const DOWNGRADE: &[u8] = b"downgrade";
-const CLUSTER_PARAMS: &[u8] = b"clusterParams";
-const CLUSTER_PARAMS_HISTORY: &[u8] = b"clusterParamsHistory";
+pub(crate) const CLUSTER_VERSION: &[u8] = b"clusterVersion";
+pub(crate) const DOWNGRADE: &[u8] = b"downgrade";
+pub(crate) const CLUSTER_PARAMS: &[u8] = b"clusterParams";
+pub(crate) const CLUSTER_PARAMS_HISTORY: &[u8] = b"clusterParamsHistory";
 /// Decisions that are kept for people to look back at.
 const DECISIONS_KEPT: usize = 128;
 const REMOVED: &[u8] = b"removed";
 /// The first version that writes down which version the data is for.
-const STORAGE_VERSION_SINCE: MajorMinor = MajorMinor::literal("3.6");
+pub(crate) const STORAGE_VERSION_SINCE: MajorMinor = MajorMinor::literal("3.6");
 
 /// A member as etcd stores and sends it: JSON with these names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,6 +54,21 @@ pub struct MemberRecord {
         skip_serializing_if = "Option::is_none"
     )]
     pub proposal: Option<ProposalRecord>,
+}
+
+impl MemberRecord {
+    /// From an entry of the bucket.
+    pub(crate) fn read(key: &[u8], json: &[u8]) -> Result<MemberRecord, MembershipError> {
+        serde_json::from_slice(json).map_err(|source| MembershipError::Record {
+            key: String::from_utf8_lossy(key).into_owned(),
+            source,
+        })
+    }
+
+    /// As an entry of the bucket.
+    pub(crate) fn stored(&self) -> Result<(Bytes, Bytes), MembershipError> {
+        Ok((Bytes::from(hex(self.id)), to_json(self)?))
+    }
 }
 
 /// A member's own word about cluster features: never resolved, unknown names included.
@@ -122,11 +137,7 @@ impl Membership {
     pub fn load(store: &Store) -> Result<Membership, MembershipError> {
         let mut membership = Membership::default();
         for (key, value) in store.iter_raw(Bucket::Members) {
-            let record: MemberRecord =
-                serde_json::from_slice(value).map_err(|source| MembershipError::Record {
-                    key: String::from_utf8_lossy(key).into_owned(),
-                    source,
-                })?;
+            let record = MemberRecord::read(key, value)?;
             membership.members.insert(record.id, record);
         }
         for (key, _) in store.iter_raw(Bucket::MembersRemoved) {
@@ -432,8 +443,8 @@ impl Membership {
     }
 
     fn put(&mut self, store: &mut Store, record: MemberRecord) -> Result<(), MembershipError> {
-        let json = to_json(&record)?;
-        store.put_raw(Bucket::Members, Bytes::from(hex(record.id)), json)?;
+        let (key, json) = record.stored()?;
+        store.put_raw(Bucket::Members, key, json)?;
         self.members.insert(record.id, record);
         Ok(())
     }

@@ -95,7 +95,7 @@ pub enum StartError {
     Membership(#[from] MembershipError),
     /// The data belongs to a later version than the one to behave as.
     #[error(
-        "the cluster version is {cluster}, above {emulation}: start without --emulated-version, or with {cluster}; going back needs a downgrade, which this version does not support"
+        "the cluster version is {cluster}, above {emulation}: start without --emulated-version, or with {cluster}; to go back, enable a downgrade while the cluster runs, or stop every member and use `portctl migrate`"
     )]
     ClusterVersionAbove { cluster: String, emulation: String },
     /// The data may only be shown to those who may see it.

@@ -16,6 +16,7 @@ use portunus_proto::membershippb::{ClusterVersionSetRequest, DowngradeInfoSetReq
 use super::Member;
 use super::cluster_gates::to_message;
 use super::membership::{DowngradeRecord, Membership};
+use crate::apply::Response;
 use crate::peers::ask::Asked;
 
 /// Between two looks at all versions.
@@ -102,7 +103,8 @@ async fn raise_or_lower(member: &Arc<Member>) -> Duration {
             }),
             ..InternalRaftRequest::default()
         };
-        let proposed = member.propose(request).await;
+        tracing::debug!(%version, is_changed, "about to propose a decision");
+        let proposed = propose_decision(member, request, version).await;
         if is_changed {
             let result = if proposed.is_ok() {
                 "decided"
@@ -118,6 +120,23 @@ async fn raise_or_lower(member: &Arc<Member>) -> Duration {
         }
     }
     MONITOR_INTERVAL
+}
+
+/// Proposes it and waits until it is applied, with a word in between.
+async fn propose_decision(
+    member: &Member,
+    request: InternalRaftRequest,
+    version: MajorMinor,
+) -> Result<Response, EtcdError> {
+    let mut proposal = std::pin::pin!(member.propose(request));
+    tokio::select! {
+        biased;
+        // The first look hands it to consensus.
+        answer = &mut proposal => return answer,
+        () = std::future::ready(()) => {}
+    }
+    tracing::debug!(%version, "a decision is proposed, not yet applied");
+    proposal.await
 }
 
 /// Whether everybody who takes part in deciding features has said what it wants at a version.

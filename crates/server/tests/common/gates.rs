@@ -105,6 +105,11 @@ pub async fn watch_gates(
 /// data; what was decided where is in the data, by the feature [`TAG`].
 pub async fn agree_on_gates(cluster: &Cluster) -> Vec<ClusterParamsDecision> {
     cluster.agree().await;
+    agree_on_decisions(cluster).await
+}
+
+/// All members must have the same decisions at the same indexes.
+pub async fn agree_on_decisions(cluster: &Cluster) -> Vec<ClusterParamsDecision> {
     let mut histories = Vec::new();
     for member in cluster.running() {
         histories.push(history(cluster, member).await);

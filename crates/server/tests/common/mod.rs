@@ -13,6 +13,7 @@ pub mod load;
 pub mod network;
 pub mod random;
 pub mod requests;
+pub mod versions;
 pub mod watching;
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -129,6 +130,29 @@ impl Process {
             );
             lines = self.log.changed.wait_timeout(lines, left).unwrap().0;
         }
+    }
+
+    /// How many lines it wrote so far.
+    pub fn lines_said(&self) -> usize {
+        self.log.lines.lock().unwrap().0.len()
+    }
+
+    /// Ends it as a power failure would, as soon as it writes a line that contains `text`
+    /// after the first `known_lines`.
+    pub fn kill_when_it_says(mut self, known_lines: usize, text: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        let mut lines = self.log.lines.lock().unwrap();
+        while !lines.0[known_lines..]
+            .iter()
+            .any(|line| line.contains(text))
+        {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let log = || lines.0.join("\n");
+            assert!(!left.is_zero() && !lines.1, "no {text:?} in:\n{}", log());
+            lines = self.log.changed.wait_timeout(lines, left).unwrap().0;
+        }
+        drop(lines);
+        self.kill();
     }
 
     /// Whether a line that contains `text` was written so far.

@@ -56,7 +56,8 @@ pub async fn status(args: StatusArgs, globals: &Globals) -> Result<(), Failure> 
 }
 
 /// What is known, and whether that is everything: an endpoint that does not answer is reported
-/// and fails the command once the others have been shown.
+/// and fails the command once the others have been shown. One that does not know gates, as Go's
+/// etcd does not, is shown as such; the next one is asked.
 async fn ask(
     args: WhichArgs,
     names: Vec<String>,
@@ -70,15 +71,28 @@ async fn ask(
         all_known: true,
         serializable,
     };
-    let client = globals.connect()?;
-    let cluster = client.feature_gate_status(question(false)).await;
-    let cluster = cluster.map_err(refused)?;
+    let mut cluster = match globals
+        .connect()?
+        .feature_gate_status(question(false))
+        .await
+    {
+        Err(error) if !error.is_unimplemented() => return Err(refused(error)),
+        answer => answer,
+    };
     let mut servers = Vec::new();
+    let mut gateless = Vec::new();
     let mut complete = Ok(());
     for endpoint in endpoints {
         let client = globals.connect_to(&endpoint)?;
         match client.feature_gate_status(question(true)).await {
-            Ok(response) => servers.push(EndpointGates { endpoint, response }),
+            Ok(response) => {
+                if cluster.is_err() {
+                    // Whoever was asked before does not know the question.
+                    cluster = client.feature_gate_status(question(false)).await;
+                }
+                servers.push(EndpointGates { endpoint, response });
+            }
+            Err(error) if error.is_unimplemented() => gateless.push(endpoint),
             Err(error) => {
                 let line = format!("Failed to get the gates of endpoint {endpoint} ({error})\n");
                 write_err(line.as_bytes());
@@ -88,8 +102,9 @@ async fn ask(
     }
     let report = GateReport {
         asked: names,
-        cluster,
+        cluster: cluster.map_err(refused)?,
         servers,
+        gateless,
     };
     Ok((report, complete))
 }

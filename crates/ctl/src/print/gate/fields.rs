@@ -1,7 +1,7 @@
 //! `"Name" : value` lines.
 
 use super::super::fields::Lines;
-use super::{GateAnswer, MemberNames, rows, simple};
+use super::{GateAnswer, GateReport, MemberNames, rows, simple};
 use crate::go::quote::quote;
 
 pub fn render(lines: &mut Lines, answer: GateAnswer<'_>) {
@@ -25,8 +25,14 @@ pub fn render(lines: &mut Lines, answer: GateAnswer<'_>) {
                 lines.blank();
             }
         }
-        GateAnswer::List(report) => seen(lines, rows::all(report)),
-        GateAnswer::Status(report) => seen(lines, rows::asked(report)),
+        GateAnswer::List(report) => {
+            seen(lines, rows::all(report));
+            gateless(lines, report);
+        }
+        GateAnswer::Status(report) => {
+            seen(lines, rows::asked(report));
+            gateless(lines, report);
+        }
         GateAnswer::Story(story) => {
             lines.field("Feature", text(&story.detail.name));
             for (name, value) in simple::story(story).into_iter().skip(1) {
@@ -71,6 +77,12 @@ pub fn render(lines: &mut Lines, answer: GateAnswer<'_>) {
                 decision(lines, &decided, names);
             }
         }
+    }
+}
+
+fn gateless(lines: &mut Lines, report: &GateReport) {
+    for endpoint in &report.gateless {
+        lines.field("KnowsNoGates", quote(endpoint.as_bytes()));
     }
 }
 

@@ -101,6 +101,7 @@ impl Ids {
         Object::default()
             .raw("cluster", self.response(&report.cluster))
             .raw("servers", self.endpoints(&report.servers))
+            .raw("gateless", texts(&report.gateless))
             .end()
     }
 

@@ -65,6 +65,8 @@ pub struct GateReport {
     pub cluster: FeatureGateStatusResponse,
     /// Those of single servers.
     pub servers: Vec<EndpointGates>,
+    /// Endpoints of servers that know no gates: another program, or an earlier version.
+    pub gateless: Vec<String>,
 }
 
 /// What members are called.

@@ -1,5 +1,6 @@
 //! What is in the rows of lists, whatever they are drawn as.
 
+use portunus_features::version::CLUSTER_PARAMS_SINCE;
 use portunus_gates::plan::{Block, PlanRow};
 use portunus_proto::etcdserverpb::{Feature, FeatureGateDetail, FeatureGateStatusResponse};
 use portunus_proto::membershippb;
@@ -50,6 +51,16 @@ pub fn asked(report: &GateReport) -> Vec<Seen<'_>> {
         }
     }
     rows
+}
+
+/// One sentence for each server that knows no gates.
+pub fn gateless(report: &GateReport) -> impl Iterator<Item = String> {
+    report.gateless.iter().map(|endpoint| {
+        format!(
+            "{endpoint} does not know feature gates, as etcd and versions before \
+             {CLUSTER_PARAMS_SINCE} do not"
+        )
+    })
 }
 
 /// Names a server does not know are marked in its reply, so as not to be an error.

@@ -58,6 +58,11 @@ pub fn render(out: &mut Vec<u8>, answer: GateAnswer<'_>) {
             for row in contents.rows {
                 line!(out, "{}", row.join(", "));
             }
+            if let GateAnswer::List(report) | GateAnswer::Status(report) = answer {
+                for text in rows::gateless(report) {
+                    line!(out, "{text}");
+                }
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The cells of what is drawn as a table, and the lines below a plan's.
+//! The cells of what is drawn as a table, and the lines below it.
 
 use super::super::table::{Contents, draw};
 use super::{GateAnswer, rows, simple};
@@ -6,11 +6,14 @@ use super::{GateAnswer, rows, simple};
 /// The drawn table, if the answer has one.
 pub fn render(answer: GateAnswer<'_>) -> Option<String> {
     let mut text = draw(&contents(answer)?);
-    if let GateAnswer::Plan(foresight) = answer {
-        for line in simple::around(foresight) {
-            text += &line;
-            text.push('\n');
-        }
+    let below: Vec<String> = match answer {
+        GateAnswer::Plan(foresight) => simple::around(foresight),
+        GateAnswer::List(report) | GateAnswer::Status(report) => rows::gateless(report).collect(),
+        _ => Vec::new(),
+    };
+    for line in below {
+        text += &line;
+        text.push('\n');
     }
     Some(text)
 }

@@ -1,0 +1,102 @@
+//! `migrate`: etcdutl's command for the data directory of a stopped member.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Args;
+use portunus_features::version::EMULATION_FLOOR;
+use portunus_gates::MajorMinor;
+use portunus_server::migrate::{MigrateOptions, migrate};
+
+use crate::globals::Globals;
+use crate::outcome::{ExitWith, Failure, with_causes};
+use crate::print::{Answer, Format};
+
+/// Flags of `migrate`.
+#[derive(Debug, Args)]
+pub struct MigrateArgs {
+    /// Path to the data directory of a member that is stopped
+    #[arg(long, value_name = "DIR", required = true)]
+    data_dir: PathBuf,
+    /// Path to its write-ahead log, if that is elsewhere
+    #[arg(long, value_name = "DIR")]
+    wal_dir: Option<OsString>,
+    /// Version that is to use the directory, such as 3.6; 3.5 at least
+    #[arg(long, value_name = "X.Y", required = true)]
+    target_version: String,
+    /// Override the storage version although a check says no. Not recommended
+    #[arg(long)]
+    force: bool,
+}
+
+/// Runs it.
+pub fn run(args: MigrateArgs, globals: &Globals) -> Result<(), Failure> {
+    let target =
+        target(&args.target_version).map_err(|message| Failure::new(ExitWith::BadArgs, message))?;
+    if !matches!(globals.printer.format, Format::Simple | Format::Json) {
+        // Said before anything is done, not after.
+        let message = "only simple and json are supported as output format";
+        return Err(Failure::new(ExitWith::BadFeature, message));
+    }
+    let wal_dir = args.wal_dir.filter(|dir| !dir.is_empty());
+    let done = migrate(&MigrateOptions {
+        data_dir: args.data_dir,
+        wal_dir: wal_dir.map(PathBuf::from),
+        target,
+        force: args.force,
+    });
+    let done = done.map_err(|error| Failure::new(ExitWith::Error, with_causes(&error)))?;
+    globals.printer.print(&Answer::Migrated(&done))
+}
+
+/// Reads the version with etcdutl's checks, in its words.
+fn target(text: &str) -> Result<MajorMinor, String> {
+    if text.matches('.').count() != 1 {
+        return Err(format!(
+            "wrong target version format, expected \"X.Y\", got {text:?}"
+        ));
+    }
+    let version: MajorMinor = text
+        .parse()
+        .map_err(|_| "failed to parse target version: invalid semantic version".to_owned())?;
+    if version < EMULATION_FLOOR {
+        return Err(format!(
+            "target version \"{version}\" not supported. Minimal \"{EMULATION_FLOOR}\""
+        ));
+    }
+    Ok(version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_refused_in_the_words_of_etcdutl() {
+        assert_eq!(target("3.6").unwrap(), MajorMinor::literal("3.6"));
+        for (text, refusal) in [
+            (
+                "abc",
+                r#"wrong target version format, expected "X.Y", got "abc""#,
+            ),
+            (
+                "3",
+                r#"wrong target version format, expected "X.Y", got "3""#,
+            ),
+            (
+                "3.6.0",
+                r#"wrong target version format, expected "X.Y", got "3.6.0""#,
+            ),
+            (
+                "3.a",
+                "failed to parse target version: invalid semantic version",
+            ),
+            (
+                "3.4",
+                r#"target version "3.4" not supported. Minimal "3.5""#,
+            ),
+        ] {
+            assert_eq!(target(text).unwrap_err(), refusal);
+        }
+    }
+}

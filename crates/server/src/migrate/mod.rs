@@ -1,0 +1,398 @@
+//! Brings the data directory of a stopped member to another version, offline.
+//!
+//! `portctl migrate` calls it. Every member of the cluster is stopped first and each directory
+//! is migrated to the same version; then they start as that version. It is what
+//! `downgrade enable` does while a cluster runs, for clusters that cannot run any more.
+//!
+//! ```text
+//!  lock ──▶ versions stored ──▶ etcd's checks ──▶ log: forget what is applied ──▶ one commit:
+//!                                                 (only on the way down)          storage and cluster version,
+//!                                                                                 params, proposals
+//! ```
+//!
+//! The log goes first: cut off in between, the directory is what it was with a shorter log.
+//! Keys, leases and users are never touched, and nothing runs in the directory meanwhile.
+
+mod log;
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use portunus_consensus::bootstrap::{BackendPosition, Boot, RestartError, restart};
+use portunus_features::OwnFeatures;
+use portunus_features::version::{CLUSTER_PARAMS_SINCE, ETCD_VERSION};
+use portunus_gates::{MajorMinor, RegisterError};
+use portunus_mvcc::backend::{
+    Backend, BackendError, Bucket, Change, Lmdb, LmdbConfig, Snapshot, meta,
+};
+use portunus_proto::{membershippb, walpb};
+use portunus_wal::{ReleaseError, WalOptions, WriteError};
+use prost::Message as _;
+use thiserror::Error;
+
+use crate::apply::ApplyFaultError;
+use crate::data_dir::{DataDir, DataDirError};
+use crate::member::cluster_gates::{from_message, to_message};
+use crate::member::membership::{
+    self, CLUSTER_PARAMS, CLUSTER_PARAMS_HISTORY, CLUSTER_VERSION, DOWNGRADE, MemberRecord,
+    MembershipError, STORAGE_VERSION_SINCE,
+};
+
+/// The only version that stores no version, as far as directories can be migrated.
+const WITHOUT_MARK: MajorMinor = MajorMinor::literal("3.5");
+
+/// What to migrate, and to what.
+#[derive(Debug, Clone)]
+pub struct MigrateOptions {
+    /// The directory.
+    pub data_dir: PathBuf,
+    /// Where its log is, if not inside.
+    pub wal_dir: Option<PathBuf>,
+    /// The version that is to use it.
+    pub target: MajorMinor,
+    /// Go on where a check says no.
+    pub force: bool,
+}
+
+/// What was done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Migrated {
+    /// The storage version before.
+    pub before: MajorMinor,
+    /// The storage version now.
+    pub after: MajorMinor,
+    /// The cluster version now, if one was ever decided.
+    pub cluster_version: Option<MajorMinor>,
+    /// Cluster features that had a value and do not exist at that version.
+    pub removed_features: Vec<String>,
+    /// The check that was overruled, if one was.
+    pub overruled: Option<String>,
+}
+
+/// Why nothing was migrated.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+#[allow(missing_docs)] // the fields are the ones the messages print
+pub enum MigrateError {
+    /// No member ever lived here, or another program.
+    #[error(transparent)]
+    DataDir(#[from] DataDirError),
+    /// The program's own gates are declared wrongly.
+    #[error("the features of this program are declared wrongly")]
+    Declarations(#[from] RegisterError),
+    /// The data does not say.
+    #[error("cannot detect storage schema version: missing term information")]
+    VersionUnknown,
+    /// Text that is no version.
+    #[error("the stored {what} {text:?} is no version: restore this member from a snapshot")]
+    BadVersion { what: &'static str, text: String },
+    /// A check of etcd's says no.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The backend.
+    #[error("the backend cannot be used")]
+    Backend(#[from] BackendError),
+    /// Stored records.
+    #[error(transparent)]
+    Membership(#[from] MembershipError),
+    /// The log.
+    #[error("failed to open wal")]
+    Log(#[from] RestartError),
+    /// The log again.
+    #[error("failed to read wal: entry {index} is no request")]
+    Entry {
+        index: u64,
+        source: Box<ApplyFaultError>,
+    },
+    /// The log could not be shortened.
+    #[error("the log cannot be shortened")]
+    Shorten(#[from] WriteError),
+    /// The log was shortened, but old files stay.
+    #[error("old files of the log cannot be removed")]
+    Release(#[from] ReleaseError),
+}
+
+/// What stands in the way, and can be overruled.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Another major version.
+    #[error("cannot create migration plan: changing major storage version is not supported")]
+    Major,
+    /// A version this program knows nothing of.
+    #[error("cannot create migration plan: version \"{version}.0\" is not supported")]
+    Unsupported {
+        /// Which.
+        version: MajorMinor,
+    },
+    /// What is not applied yet could not be applied by the target.
+    #[error(
+        "cannot downgrade storage, WAL contains newer entries, as the target version ({target}.0) is lower than the version ({needed}.0) detected from WAL logs: start the members once more as they were, stop them in good order, then migrate"
+    )]
+    NewerEntries {
+        /// What was asked for.
+        target: MajorMinor,
+        /// What can apply them.
+        needed: MajorMinor,
+    },
+}
+
+/// What the directory holds about versions.
+struct Stored {
+    storage: MajorMinor,
+    cluster: Option<MajorMinor>,
+    params: Option<portunus_gates::cluster::ClusterParams>,
+    members: Vec<MemberRecord>,
+    position: BackendPosition,
+}
+
+/// Migrates.
+pub fn migrate(options: &MigrateOptions) -> Result<Migrated, MigrateError> {
+    let data_dir = DataDir::open_of_member(&options.data_dir)?;
+    let wal_dir = match &options.wal_dir {
+        Some(dir) => dir.clone(),
+        None => options.data_dir.join("member").join("wal"),
+    };
+    let in_log = portunus_wal::valid_snapshots(&wal_dir).unwrap_or_default();
+    data_dir.install_pending(|index| in_log.iter().any(|snapshot| snapshot.index == index))?;
+    let backend = Lmdb::open(&data_dir.backend(), LmdbConfig::default())?;
+    let stored = Stored::read(&*backend.snapshot()?)?;
+    let target = options.target;
+    let mut done = Migrated {
+        before: stored.storage,
+        after: stored.storage,
+        cluster_version: stored.cluster,
+        removed_features: Vec::new(),
+        overruled: None,
+    };
+    let is_above = |version: MajorMinor| version > target;
+    if stored.storage == target && !stored.cluster.is_some_and(is_above) {
+        return Ok(done);
+    }
+    let mut overrule = |checked: Result<(), Refusal>| match checked {
+        Err(refusal) if options.force => {
+            done.overruled = Some(refusal.to_string());
+            Ok(false)
+        }
+        checked => checked.map(|()| true),
+    };
+    let is_known = overrule(check_path(stored.storage, target))?;
+    let mut changes = vec![storage_version(target)];
+    if is_known && (stored.storage > target || stored.cluster.is_some_and(is_above)) {
+        let boot = restart(&wal_dir, WalOptions::default(), &stored.position)?;
+        let needed = log::version_needed(&boot.initial)?;
+        overrule(match needed.filter(|needed| is_above(*needed)) {
+            Some(needed) => Err(Refusal::NewerEntries { target, needed }),
+            None => Ok(()),
+        })?;
+        forget_applied(boot)?;
+        let lowered = stored.lowered(target)?;
+        changes.extend(lowered.changes);
+        done.cluster_version = lowered.cluster;
+        done.removed_features = lowered.removed_features;
+    }
+    backend.commit(&changes)?;
+    done.after = target;
+    Ok(done)
+}
+
+/// Whether this program knows every version on the way, as far as etcd asks.
+fn check_path(current: MajorMinor, target: MajorMinor) -> Result<(), Refusal> {
+    if current.major() != target.major() {
+        return Err(Refusal::Major);
+    }
+    // The first version on the way that is not known.
+    let version = match target > current {
+        true => current.max(ETCD_VERSION).plus_minors(1),
+        false => current,
+    };
+    match current.max(target) > ETCD_VERSION {
+        true => Err(Refusal::Unsupported { version }),
+        false => Ok(()),
+    }
+}
+
+/// From now on the log begins after what is applied: an entry before it may be one that the
+/// lower version must not read, and whoever lags is sent a snapshot instead.
+fn forget_applied(mut boot: Boot) -> Result<(), MigrateError> {
+    let initial = &boot.initial;
+    let index = initial.applied_index;
+    let Some(term) = log::term_of(initial, index).filter(|_| index > initial.base_index) else {
+        return Ok(());
+    };
+    // A snapshot beyond the recorded commit index would be ignored at start.
+    boot.wal.append(Some(&initial.hard_state), &[])?;
+    boot.wal.save_snapshot(&walpb::Snapshot {
+        index,
+        term,
+        conf_state: Some(initial.conf_state.clone()),
+    })?;
+    boot.wal.release_to(index)?;
+    Ok(())
+}
+
+/// What a lower version makes of what is stored.
+struct Lowered {
+    changes: Vec<Change>,
+    cluster: Option<MajorMinor>,
+    removed_features: Vec<String>,
+}
+
+impl Stored {
+    fn read(snapshot: &dyn Snapshot) -> Result<Stored, MigrateError> {
+        let meta_number = |key: &str| -> Result<u64, BackendError> {
+            let value = snapshot.get(Bucket::Meta, key.as_bytes())?;
+            let number = value.and_then(|value| value.as_ref().try_into().ok());
+            Ok(number.map_or(0, u64::from_be_bytes))
+        };
+        let storage = snapshot.get(Bucket::Meta, meta::STORAGE_VERSION.as_bytes())?;
+        let storage = match storage {
+            Some(text) => parse("storage version", &text)?,
+            // Before 3.6 nobody wrote it down, but 3.5 wrote the term.
+            None if meta_number(meta::TERM)? != 0 => WITHOUT_MARK,
+            None => return Err(MigrateError::VersionUnknown),
+        };
+        let cluster = snapshot.get(Bucket::Cluster, CLUSTER_VERSION)?;
+        let params = snapshot.get(Bucket::Cluster, CLUSTER_PARAMS)?;
+        let conf_state = snapshot.get(Bucket::Meta, meta::CONF_STATE.as_bytes())?;
+        let conf_state = conf_state.map(|json| membership::conf_state_of(&json));
+        Ok(Stored {
+            storage,
+            cluster: cluster
+                .map(|text| parse("cluster version", &text))
+                .transpose()?,
+            params: match params {
+                None => None,
+                Some(bytes) => {
+                    let message = membershippb::ClusterParams::decode(bytes).ok();
+                    let params = message.as_ref().and_then(from_message);
+                    Some(params.ok_or(MembershipError::Params)?)
+                }
+            },
+            members: members(snapshot)?,
+            position: BackendPosition {
+                applied_index: meta_number(meta::CONSISTENT_INDEX)?,
+                conf_state: conf_state.transpose()?,
+            },
+        })
+    }
+
+    fn lowered(&self, target: MajorMinor) -> Result<Lowered, MigrateError> {
+        let mut changes = Vec::new();
+        let cluster = self.cluster.map(|version| version.min(target));
+        if let Some(version) = cluster.filter(|_| cluster != self.cluster) {
+            let text = Bytes::from(format!("{version}.0"));
+            changes.push(put(Bucket::Cluster, CLUSTER_VERSION, text));
+            // Whatever it was on its way to, it is there or past it.
+            changes.push(delete(Bucket::Cluster, DOWNGRADE));
+        }
+        let mut removed_features = Vec::new();
+        if let Some(params) = self.params.as_ref().filter(|it| it.version > target) {
+            let specs = OwnFeatures::declared()?.cluster_specs();
+            let pruned = specs.pruned(params, target);
+            let kept = pruned.as_ref().map(|it| &it.features);
+            let names = params.features.keys();
+            let gone = names.filter(|name| !kept.is_some_and(|kept| kept.contains_key(*name)));
+            removed_features = gone.cloned().collect();
+            changes.push(match &pruned {
+                Some(params) => {
+                    let bytes = to_message(params).encode_to_vec().into();
+                    put(Bucket::Cluster, CLUSTER_PARAMS, bytes)
+                }
+                None => delete(Bucket::Cluster, CLUSTER_PARAMS),
+            });
+        }
+        if target < CLUSTER_PARAMS_SINCE {
+            changes.push(delete(Bucket::Cluster, CLUSTER_PARAMS_HISTORY));
+            let proposers = self.members.iter().filter(|it| it.proposal.is_some());
+            for member in proposers {
+                let (key, json) = MemberRecord {
+                    proposal: None,
+                    ..member.clone()
+                }
+                .stored()?;
+                changes.push(put(Bucket::Members, &key, json));
+            }
+        }
+        Ok(Lowered {
+            changes,
+            cluster,
+            removed_features,
+        })
+    }
+}
+
+fn members(snapshot: &dyn Snapshot) -> Result<Vec<MemberRecord>, MigrateError> {
+    let mut members = Vec::new();
+    let mut fault = None;
+    snapshot.scan(
+        Bucket::Members,
+        b"",
+        &mut |key, json| match MemberRecord::read(key, json) {
+            Ok(record) => {
+                members.push(record);
+                ControlFlow::Continue(())
+            }
+            Err(error) => {
+                fault = Some(error);
+                ControlFlow::Break(())
+            }
+        },
+    )?;
+    fault.map_or(Ok(members), |error| Err(error.into()))
+}
+
+fn parse(what: &'static str, text: &[u8]) -> Result<MajorMinor, MigrateError> {
+    let text = String::from_utf8_lossy(text);
+    text.parse().map_err(|_| MigrateError::BadVersion {
+        what,
+        text: text.into_owned(),
+    })
+}
+
+/// The mark of a version; 3.5 does not know it.
+fn storage_version(version: MajorMinor) -> Change {
+    let key = meta::STORAGE_VERSION.as_bytes();
+    match version >= STORAGE_VERSION_SINCE {
+        true => put(Bucket::Meta, key, Bytes::from(format!("{version}.0"))),
+        false => delete(Bucket::Meta, key),
+    }
+}
+
+fn put(bucket: Bucket, key: &[u8], value: Bytes) -> Change {
+    let key = Bytes::copy_from_slice(key);
+    Change::Put { bucket, key, value }
+}
+
+fn delete(bucket: Bucket, key: &[u8]) -> Change {
+    let key = Bytes::copy_from_slice(key);
+    Change::Delete { bucket, key }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_versions_that_are_known_are_passed() {
+        let version = |text: &str| text.parse::<MajorMinor>().unwrap();
+        for (current, target, unknown) in [
+            ("3.5", "3.8", None),
+            ("3.8", "3.5", None),
+            ("3.8", "3.9", Some("3.9")),
+            ("3.6", "3.10", Some("3.9")),
+            ("3.10", "3.8", Some("3.10")),
+        ] {
+            let checked = check_path(version(current), version(target));
+            let expected = unknown.map(|text| Refusal::Unsupported {
+                version: version(text),
+            });
+            assert_eq!(checked.err(), expected, "{current} to {target}");
+        }
+        assert_eq!(
+            check_path(version("3.8"), version("4.0")),
+            Err(Refusal::Major)
+        );
+    }
+}

@@ -1,0 +1,80 @@
+//! The leader dies at each moment of a decision about cluster features, in real processes.
+//!
+//! Each moment is a line of the leader's log; it is killed when that line comes. Clients that
+//! require the feature write all the time, and the feature shows in what they write.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use common::cluster::Cluster;
+use common::gates::{
+    MECHANISM, Requiring, TAG, agree_on_decisions, agree_on_gates, restart_with, until_feature,
+    wants,
+};
+use portunus_proto::membershippb::ClusterParamsDecision;
+
+/// From a member's word to what holds for all.
+const MOMENTS: [&str; 4] = [
+    "a member's word is applied",
+    "about to propose a decision",
+    "a decision is proposed, not yet applied",
+    "cluster features decided",
+];
+/// The member whose word turns the feature on and off, and who does not lead meanwhile.
+const VOICE: usize = 2;
+
+fn is_on(decision: &ClusterParamsDecision) -> bool {
+    let features = decision.params.iter().flat_map(|it| &it.feature_gates);
+    features.into_iter().any(|it| it.name == TAG && it.enabled)
+}
+
+/// Kills the leader when it says `moment` while the voice changes its word, and lets it come
+/// back.
+async fn lose_leader_at(cluster: &mut Cluster, moment: &str, clients: &Requiring, value: bool) {
+    let before = agree_on_decisions(cluster).await;
+    cluster.stop(VOICE).await;
+    let leader = cluster.leader_among(&[0, 1]).await;
+    let process = cluster.nodes[leader].process.take().unwrap();
+    let (known_lines, text) = (process.lines_said(), moment.to_owned());
+    let killed = tokio::task::spawn_blocking(move || process.kill_when_it_says(known_lines, &text));
+    cluster.nodes[VOICE].flags = vec![wants(&format!("{TAG}={value}"))];
+    cluster.launch(VOICE);
+    killed.await.unwrap();
+    cluster.ready(VOICE).await;
+
+    // The others come to it without the one that knew, or had begun.
+    let decided_at = until_feature(cluster, TAG, value).await;
+    clients.until_more(value).await;
+    cluster.start_one(leader).await;
+    assert_eq!(until_feature(cluster, TAG, value).await, decided_at);
+
+    // Once, and everybody has the same in its history.
+    let after = agree_on_decisions(cluster).await;
+    let since = &after[before.len()..];
+    let changes = since.iter().filter(|it| is_on(it) == value).count();
+    assert_eq!((changes, since.len()), (1, 1), "at {moment:?}: {since:?}");
+    assert_eq!(since[0].index, decided_at);
+    let by_itself = since[0].decided_by == cluster.nodes[leader].id;
+    let by = if by_itself { "it" } else { "its successor" };
+    eprintln!("lost m{leader} at {moment:?}: {by} decided, at {decided_at}");
+}
+
+/// Proves: S0-1, S0-26, S0-28, S0-48
+#[tokio::test(flavor = "multi_thread")]
+async fn a_decision_survives_its_leader_at_every_moment() {
+    let flags = [MECHANISM, "--log-level=debug"];
+    let mut cluster = Cluster::start("leader_lost_while_deciding", 3, &flags).await;
+    for member in [0, 1] {
+        restart_with(&mut cluster, member, &[wants("ApplyTag=true")]).await;
+    }
+    let clients = Requiring::start(&cluster);
+    for (moment, value) in MOMENTS.into_iter().zip([true, false, true, false]) {
+        while cluster.leader().await == VOICE {
+            // It may be refused while members are just back.
+            let _ = cluster.move_leader(0).await;
+        }
+        lose_leader_at(&mut cluster, moment, &clients, value).await;
+    }
+    clients.judge(&cluster).await;
+    agree_on_gates(&cluster).await;
+}
