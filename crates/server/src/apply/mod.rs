@@ -7,6 +7,7 @@
 //! flag; members must agree on both.)
 
 pub mod alarms;
+mod clean_up;
 mod entry;
 mod gated;
 mod install;
