@@ -29,6 +29,8 @@ const RETRY_PAUSE_MAX: Duration = Duration::from_millis(500);
 const REQUEST_BYTES_MAX_DEFAULT: usize = 2 * 1024 * 1024;
 /// The API version this client was written for; a label in the server's metrics.
 const CLIENT_API_VERSION: &str = "3.8";
+/// What a program says it is unless it has a name of its own.
+const USER_AGENT_DEFAULT: &str = "portunus-client/v3.8.0";
 
 /// How to reach a cluster. `Default` has etcdctl's defaults.
 #[derive(Debug, Clone)]
@@ -47,6 +49,8 @@ pub struct Options {
     pub request_bytes_max: usize,
     /// Largest response accepted.
     pub response_bytes_max: usize,
+    /// Who calls, as `name/vX.Y.Z`; servers count clients whose version is far from theirs.
+    pub user_agent: String,
 }
 
 impl Default for Options {
@@ -59,6 +63,7 @@ impl Default for Options {
             keepalive_timeout: Duration::from_secs(6),
             request_bytes_max: REQUEST_BYTES_MAX_DEFAULT,
             response_bytes_max: wire::RESPONSE_BYTES_MAX,
+            user_agent: USER_AGENT_DEFAULT.to_owned(),
         }
     }
 }
@@ -288,6 +293,12 @@ fn target(text: &str, options: &Options) -> Result<Endpoint, ConnectError> {
             endpoint: text.to_owned(),
         })
     })?;
+    let endpoint =
+        endpoint
+            .user_agent(&options.user_agent)
+            .map_err(|_| ConnectError::UserAgent {
+                user_agent: options.user_agent.clone(),
+            })?;
     Ok(endpoint
         .connect_timeout(options.dial_timeout)
         .http2_keep_alive_interval(options.keepalive_time.max(KEEPALIVE_INTERVAL_MIN))

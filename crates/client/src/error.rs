@@ -17,6 +17,12 @@ pub enum ConnectError {
     /// An endpoint cannot be used.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
+    /// The name of the program cannot be sent.
+    #[error("{user_agent:?} cannot be the user agent: use visible ASCII characters")]
+    UserAgent {
+        /// As given.
+        user_agent: String,
+    },
 }
 
 /// Why a feature cannot be required.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::Args;
 use portunus_client::{Client, Options};
+use portunus_features::version::ETCD_VERSION;
 
 use crate::go::{boolean, duration};
 use crate::outcome::{ExitWith, Failure, write_err};
@@ -135,6 +136,7 @@ impl Globals {
             response_bytes_max: said
                 .bytes(args.max_recv_bytes.as_deref(), "max-recv-bytes")?
                 .unwrap_or(defaults.response_bytes_max),
+            user_agent: format!("portctl/v{ETCD_VERSION}.0"),
         };
         let globals = Self {
             client,

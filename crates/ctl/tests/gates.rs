@@ -366,6 +366,46 @@ async fn a_client_requires_features_of_its_calls() {
     demanding.put(put()).await.unwrap();
 }
 
+fn metrics(endpoint: &str) -> String {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect(endpoint).unwrap();
+    let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// `portctl` and programs that use the client library tell the server which version they are.
+///
+/// Proves: S2-27
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_say_which_version_they_are() {
+    let cluster = Gated::start(&[&["--emulated-version=3.7"]]);
+    let endpoint = cluster.nodes[0].endpoint();
+    cluster.portctl(["get", "a"]).ok();
+    let options = Options {
+        endpoints: vec![endpoint.clone()],
+        ..Options::default()
+    };
+    let client = Client::connect(options).unwrap();
+    client.status().await.unwrap();
+    let metrics = metrics(&endpoint);
+    for series in [
+        r#"portunus_server_client_version_skew_total{component="portctl",verdict="newer"} "#,
+        r#"portunus_server_client_version_skew_total{component="portunus-client",verdict="newer"} 1"#,
+        r#"etcd_server_client_requests_total{client_api_version="3.8",type="unary"} "#,
+    ] {
+        assert!(metrics.contains(series), "{series} in {metrics}");
+    }
+    let unsayable = Options {
+        user_agent: "a\nb".to_owned(),
+        ..Options::default()
+    };
+    let refused = Client::connect(unsayable).unwrap_err().to_string();
+    assert!(refused.contains("user agent"), "{refused}");
+}
+
 /// A `portctl` that goes on printing; ended when dropped.
 struct Following {
     process: std::process::Child,

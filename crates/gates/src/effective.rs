@@ -97,6 +97,13 @@ impl EffectiveVersion {
         self.min_compat
     }
 
+    /// Whether something may be written that versions before `tolerated_since` cannot read.
+    /// They learn to read it one release before anybody writes it unasked, because the
+    /// minimum is usually one minor below the emulated version.
+    pub fn may_write(&self, tolerated_since: MajorMinor) -> bool {
+        self.min_compat >= tolerated_since
+    }
+
     /// The pair that selects specs.
     pub fn versions(&self) -> Versions {
         Versions::new(self.emulation, self.min_compat)

@@ -13,7 +13,7 @@ use crate::feature::Level;
 use crate::registry::Registry;
 use crate::spec::Spec;
 use crate::stage::Stage;
-use crate::version::MajorMinor;
+use crate::version::{MajorMinor, Version};
 
 /// How long a locked server feature stays known, so that emulating that far back still
 /// finds it.
@@ -23,12 +23,14 @@ const SERVER_MINORS_KEPT: u64 = 3;
 /// by one minor at most.
 const CLUSTER_MINORS_KEPT: u64 = 1;
 
-/// Compares the present registries with the list of the last release.
+/// Compares the present registries with the list of the last release. A `current` version
+/// with a patch number is a patch release, which changes nothing about any feature.
 pub fn lint<'a>(
     registries: impl IntoIterator<Item = &'a Registry>,
     previous_json: &str,
-    current: MajorMinor,
+    current: impl Into<Version>,
 ) -> Result<(), Vec<LintError>> {
+    let current = current.into();
     let mut errors = Vec::new();
     let mut present: BTreeMap<String, Documented> = BTreeMap::new();
     for registry in registries {
@@ -49,7 +51,10 @@ pub fn lint<'a>(
     }
     match from_json(previous_json) {
         Err(source) => errors.push(LintError::Document(source)),
-        Ok(previous) => check_against(&previous, &present, current, &mut errors),
+        Ok(previous) if current.patch() > 0 => check_patch(&previous, &present, &mut errors),
+        Ok(previous) => {
+            check_against(&previous, &present, current.major_minor(), &mut errors);
+        }
     }
     if errors.is_empty() {
         Ok(())
@@ -59,6 +64,21 @@ pub fn lint<'a>(
 }
 
 fn check_alone(feature: &Documented, errors: &mut Vec<LintError>) {
+    // A cluster feature is deprecated at the value it had; see `check_removal`.
+    let steps = feature.specs.iter().zip(feature.specs.iter().skip(1));
+    for (before, after) in steps {
+        let is_lost = after.stage == Stage::Deprecated && after.locked && !after.default;
+        if feature.level != Level::Cluster
+            && before.stage == Stage::Beta
+            && before.default
+            && is_lost
+        {
+            errors.push(LintError::DeprecatedAtOnce {
+                name: feature.name.clone(),
+                version: after.version,
+            });
+        }
+    }
     for spec in &feature.specs {
         if spec.stage == Stage::Alpha && spec.default {
             errors.push(LintError::AlphaOn {
@@ -75,6 +95,29 @@ fn check_alone(feature: &Documented, errors: &mut Vec<LintError>) {
             });
         }
     }
+}
+
+/// A feature that comes, goes or changes does so in a minor release.
+fn check_patch(
+    previous: &[Documented],
+    present: &BTreeMap<String, Documented>,
+    errors: &mut Vec<LintError>,
+) {
+    let previous: BTreeMap<&str, &Documented> = previous
+        .iter()
+        .map(|feature| (feature.name.as_str(), feature))
+        .collect();
+    let changed = |feature: &Documented| {
+        previous
+            .get(feature.name.as_str())
+            .is_none_or(|old| old.specs != feature.specs || old.level != feature.level)
+    };
+    let gone = previous.keys().filter(|name| !present.contains_key(**name));
+    let changed = present.values().filter(|feature| changed(feature));
+    let names = gone
+        .map(|name| (*name).to_owned())
+        .chain(changed.map(|feature| feature.name.clone()));
+    errors.extend(names.map(|name| LintError::ChangedInPatch { name }));
 }
 
 fn check_against(
@@ -198,6 +241,14 @@ pub enum LintError {
         "{name} is a GA server feature and off by default from {version}: a switch that stays is an option, not a gate"
     )]
     GaOff { name: String, version: MajorMinor },
+    /// A server gate that was on and is locked off in one step.
+    #[error(
+        "{name} is beta and on, and deprecated and locked off from {version}: let it be off by default for a minor first"
+    )]
+    DeprecatedAtOnce { name: String, version: MajorMinor },
+    /// Something about a feature changed between two patch releases.
+    #[error("{name} changes in a patch release: features come, change and go with minor releases")]
+    ChangedInPatch { name: String },
     /// One name, two levels.
     #[error("{name} is registered as {} and as {} feature: a name has one level", levels[0].text(), levels[1].text())]
     TwoLevels { name: String, levels: [Level; 2] },
@@ -246,6 +297,8 @@ impl Classified for LintError {
             LintError::Document(source) => source.id(),
             LintError::AlphaOn { .. } => "E-LINT-ALPHA-ON",
             LintError::GaOff { .. } => "E-LINT-GA-OFF",
+            LintError::DeprecatedAtOnce { .. } => "E-LINT-DEPRECATED-AT-ONCE",
+            LintError::ChangedInPatch { .. } => "E-LINT-PATCH",
             LintError::TwoLevels { .. } => "E-LINT-TWO-LEVELS",
             LintError::LevelChanged { .. } => "E-LINT-LEVEL-CHANGED",
             LintError::DuplicateDisagrees { .. } => "E-LINT-DUPLICATE",

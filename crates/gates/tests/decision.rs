@@ -295,7 +295,7 @@ fn among_members_that_know_nothing_of_it_the_mechanism_leaves_no_trace() {
     assert_eq!(decision.outcome, Outcome::Unchanged);
 }
 
-/// Proves: S0-37, S0-A10, S0-A12
+/// Proves: S0-37, S0-A10, S0-A12, X8
 #[test]
 fn what_a_version_entry_does_to_stored_params() {
     let specs = specs();

@@ -9,7 +9,7 @@ use portunus_gates::*;
 const NOTHING: &str = r#"{"features":[]}"#;
 
 fn lint_ids(now: &Registry, previous: &str, current: &str) -> Vec<&'static str> {
-    lint([now], previous, v(current)).map_or_else(
+    lint([now], previous, Version::parse(current).unwrap()).map_or_else(
         |errors| errors.iter().map(Classified::id).collect(),
         |()| Vec::new(),
     )
@@ -22,7 +22,7 @@ fn gone(level: Level, current: &str, specs: &[Spec]) -> Vec<&'static str> {
     lint_ids(&registry(level, []).unwrap(), &before, current)
 }
 
-/// Proves: G19, G87, S2-45, S2-46
+/// Proves: G19, G87, S0-A24, S2-45, S2-46
 #[test]
 fn rules_for_a_list_on_its_own() {
     let alpha_on = server([NewFeature::new("F", [Spec::alpha("3.6").on()])]);
@@ -146,6 +146,81 @@ fn released_history_stays_as_it_was() {
         lint_ids(&now(&original), unordered, "3.8"),
         ["E-DECREASING"]
     );
+}
+
+/// Whatever comes, goes or changes does so in a minor release; the same list is fine.
+/// Proves: S1-7
+#[test]
+fn a_patch_release_changes_no_feature() {
+    let specs = [Spec::alpha("3.7"), Spec::beta("3.8").on()];
+    let before = to_json([&*server([NewFeature::new("F", specs)])]);
+    let now = |specs: &[Spec]| server([NewFeature::new("F", specs.iter().copied())]);
+    assert_eq!(lint_ids(&now(&specs), &before, "3.8.1"), [""; 0]);
+    let off = [Spec::alpha("3.7"), Spec::beta("3.8")];
+    let locked = [Spec::alpha("3.7"), Spec::beta("3.8").on().locked()];
+    for other in [&off[..], &locked, &specs[..1]] {
+        assert_eq!(lint_ids(&now(other), &before, "3.8.1"), ["E-LINT-PATCH"]);
+        // What is under way in a minor may change until it is out.
+        assert_eq!(lint_ids(&now(other), &before, "3.8.0"), [""; 0]);
+    }
+    let another = [
+        NewFeature::new("F", specs),
+        NewFeature::new("New", [Spec::alpha("3.8")]),
+    ];
+    let another = server(another);
+    assert_eq!(lint_ids(&another, &before, "3.8.1"), ["E-LINT-PATCH"]);
+    assert_eq!(lint_ids(&another, &before, "3.8"), [""; 0]);
+    // Even an alpha, which may vanish at any other time.
+    let alpha = to_json([&*server([NewFeature::new("A", [Spec::alpha("3.8")])])]);
+    assert_eq!(lint_ids(&server([]), &alpha, "3.8.1"), ["E-LINT-PATCH"]);
+    let cluster = registry(Level::Cluster, [NewFeature::new("F", specs)]).unwrap();
+    assert_eq!(lint_ids(&cluster, &before, "3.8.1"), ["E-LINT-PATCH"]);
+    // Nothing in a history could name a patch release, so none can select an entry.
+    assert_eq!(
+        "3.8.1".parse::<MajorMinor>().unwrap(),
+        MajorMinor::new(3, 8)
+    );
+}
+
+/// Proves: S1-14
+#[test]
+fn stages_are_a_minor_apart_and_a_beta_is_off_before_it_is_lost() {
+    // Each step takes a release of its own: what was tried in one is promised in the next.
+    let alpha = Spec::alpha("3.6");
+    let (beta, ga, deprecated) = (Spec::beta("3.7"), Spec::ga("3.8"), Spec::deprecated("3.9"));
+    let life = [alpha, beta.on(), ga.on(), deprecated.on()];
+    assert_eq!(
+        lint_ids(&server([NewFeature::new("F", life)]), NOTHING, "3.9"),
+        [""; 0]
+    );
+    for hasty in [
+        [Spec::alpha("3.7"), Spec::beta("3.7").on()],
+        [Spec::beta("3.7").on(), Spec::ga("3.7").on().locked()],
+        [Spec::ga("3.7").on(), Spec::deprecated("3.7").on()],
+    ] {
+        let refused = |specs| registry(Level::Server, [NewFeature::new("F", specs)]).unwrap_err();
+        assert_eq!(refused(hasty).id(), "E-DUP");
+        let [first, second] = hasty;
+        let with_minimum = [first, second.min_compat("3.7")];
+        assert_eq!(refused(with_minimum).id(), "E-STAGE-SAMEVER");
+    }
+    // Deprecating what people have on: off by default first, and still switchable.
+    let lint_of = |specs: &[Spec]| {
+        let now = server([NewFeature::new("F", specs.iter().copied())]);
+        lint_ids(&now, NOTHING, "3.9")
+    };
+    let lost = Spec::deprecated("3.8").locked();
+    assert_eq!(
+        lint_of(&[Spec::beta("3.7").on(), lost]),
+        ["E-LINT-DEPRECATED-AT-ONCE"]
+    );
+    assert_eq!(lint_of(&[Spec::beta("3.6").on(), beta, lost]), [""; 0]);
+    let slowly = [
+        Spec::beta("3.7").on(),
+        Spec::deprecated("3.8"),
+        Spec::deprecated("3.9").locked(),
+    ];
+    assert_eq!(lint_of(&slowly), [""; 0]);
 }
 
 /// Proves: G89, C5

@@ -111,6 +111,68 @@ fn version_replies_and_metrics() {
     assert_eq!(labels, ["kube", "1.37.1", "1.36", "1.35"]);
 }
 
+/// Proves: S2-18, S2-41
+#[test]
+fn what_a_version_learned_to_read_is_written_one_release_later() {
+    let since = v("3.8");
+    let mut version = binary("3.9").with_floors(v("3.6"), v("3.6"));
+    let mut may_write = |emulation: &str, min_compat: Option<&str>| {
+        version.set_emulation(v(emulation));
+        if let Some(min_compat) = min_compat {
+            version.set_min_compat(v(min_compat));
+        }
+        version.validate().unwrap();
+        version.may_write(since)
+    };
+    assert!(!may_write("3.7", None));
+    assert!(!may_write("3.8", None), "its data can go back to 3.7");
+    assert!(may_write("3.8", Some("3.8")), "a new cluster cannot");
+    assert!(may_write("3.9", None));
+    assert!(!may_write("3.9", Some("3.7")));
+}
+
+/// Proves: S2-27, S2-A12
+#[test]
+fn clients_are_judged_by_component_and_version() {
+    let mut server = binary("3.8").with_floors(v("3.5"), v("3.5"));
+    let judged = |server: &EffectiveVersion, client: &str| server.skew_of(v(client)).text();
+    for (client, verdict) in [
+        ("3.8", "same"),
+        ("3.7", "older"),
+        ("3.6", "outside"),
+        ("3.9", "newer"),
+        ("3.10", "outside"),
+        ("2.8", "outside"),
+        ("4.0", "outside"),
+    ] {
+        assert_eq!(judged(&server, client), verdict, "{client}");
+    }
+    // It counts what the server behaves as and stays compatible with, not what it is.
+    server.set_emulation(v("3.7"));
+    assert_eq!(judged(&server, "3.8"), "newer");
+    server.set_min_compat(v("3.5"));
+    assert_eq!(judged(&server, "3.5"), "older");
+    for (agent, component) in [
+        ("portctl/v3.8.0", Some(("portctl", v("3.8")))),
+        (
+            "portctl/v3.7.12-rc.1 tonic/0.14",
+            Some(("portctl", v("3.7"))),
+        ),
+        (
+            "kubectl/v1.36.0 (linux/amd64)",
+            Some(("kubectl", v("1.36"))),
+        ),
+        ("grpc-go/1.71.0", None),
+        ("portctl/v3", None),
+        ("portctl/v3.8.0.1", None),
+        ("portctl", None),
+        ("/v3.8.0", None),
+        ("", None),
+    ] {
+        assert_eq!(component_of(agent), component, "{agent}");
+    }
+}
+
 /// Proves: G83, G84
 #[test]
 fn forward_compatibility_needs_emulation() {

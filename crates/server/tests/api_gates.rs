@@ -6,14 +6,12 @@ mod common;
 
 use common::gates::{MECHANISM, requiring, wants};
 use common::requests::{get, put};
-use common::{HttpAnswer, Server, data_dir, http_at, launch};
+use common::stored::bucket;
+use common::{HttpAnswer, Process, Server, data_dir, http_at, launch, portunus};
 use portunus_proto::FILE_DESCRIPTOR_SET;
-use portunus_proto::etcdserverpb::{
-    FeatureGateStatusRequest, LeaseGrantRequest, RangeRequest, SnapshotRequest,
-};
+use portunus_proto::etcdserverpb::{FeatureGateStatusRequest, LeaseGrantRequest, RangeRequest};
 use portunus_proto::membershippb::ClusterParams;
 use prost::Message;
-use tokio_stream::StreamExt;
 use tonic::Code;
 
 fn json(answer: &HttpAnswer) -> serde_json::Value {
@@ -28,7 +26,7 @@ async fn until_on(server: &Server, feature: &str) {
     .await;
 }
 
-/// Proves: S1-9, S1-A2, S0-42
+/// Proves: S1-8, S1-9, S1-A2, S0-42, S0-A14
 #[tokio::test]
 async fn gates_are_told_over_plain_http() {
     let (_guard, dir) = data_dir();
@@ -111,7 +109,7 @@ fn no_method_changes_a_gate() {
 
 /// Series follow the values, disabled features are 0, and nothing is left of a proposal that
 /// was taken back.
-/// Proves: S0-A22, S0-49
+/// Proves: S0-A22, S0-49, X8
 #[tokio::test]
 async fn metrics_follow_every_change() {
     let (_guard, dir) = data_dir();
@@ -162,30 +160,65 @@ fn the_mechanism_is_behind_a_gate_of_the_server() {
     assert!(log.contains("ClusterFeatureGate=true"), "{log}");
 }
 
+/// The key of the config file takes the flag's text or a map, and both become what this
+/// member proposes, as they were written; what a member does not know keeps it from starting.
+/// Proves: S0-18
+#[tokio::test]
+async fn the_config_file_proposes_as_the_flag_does() {
+    let (guard, dir) = data_dir();
+    let file = guard.path().join("member.yaml");
+    let with = |gates: &str| {
+        let text = format!(
+            "data-dir: {}\nlisten-client-urls: http://127.0.0.1:0\n\
+             advertise-client-urls: http://127.0.0.1:2379\n\
+             feature-gates: {{ClusterFeatureGate: true}}\ncluster-feature-gates: {gates}\n",
+            dir.display()
+        );
+        std::fs::write(&file, text).unwrap();
+        let mut command = portunus();
+        Process::spawn(command.arg(format!("--config-file={}", file.display())))
+    };
+    for (gates, proposed) in [
+        (
+            "ApplyTag=t,AllBeta=0",
+            r#"{"AllBeta":false,"ApplyTag":true}"#,
+        ),
+        ("{ApplyTag: true}", r#"{"ApplyTag":true}"#),
+    ] {
+        let server = with(gates).ready();
+        until_on(&server, "ApplyTag").await;
+        let members = bucket(&mut server.connect().await, "members").await;
+        let record: serde_json::Value =
+            serde_json::from_slice(members.values().next().unwrap()).unwrap();
+        let flags = &record["proposedClusterParams"]["featureGates"];
+        assert_eq!(flags.to_string(), proposed);
+        // It is no server feature, whatever the file says.
+        let own = server.get("/featuregate?feature=ApplyTag&isServerFeature=true");
+        assert_eq!(own.body, "false");
+        server.stop();
+    }
+    for (gates, complaint) in [
+        ("ApplyTag", "ApplyTag"),
+        ("{ApplyTag: 1}", "cannot be used"),
+        ("{PriorityRequest: true}", "--feature-gates"),
+        ("{Zebra: true}", "Zebra"),
+    ] {
+        let (status, log) = with(gates).ended();
+        assert!(!status.success(), "{gates}");
+        assert!(log.contains(complaint), "{gates}: {log}");
+    }
+}
+
 /// Params and raw proposals are where the formats say, beside etcd's own records.
-/// Proves: S0-A26
+/// Proves: S0-A26, S0-19, X8
 #[tokio::test]
 async fn params_have_a_place_of_their_own_in_the_data() {
     let (_guard, dir) = data_dir();
     let server = Server::start(&dir, &[MECHANISM, &wants("ApplyTag=true,AllBeta=false")]);
     until_on(&server, "ApplyTag").await;
     let mut clients = server.connect().await;
-    let mut pieces = clients
-        .maintenance
-        .snapshot(SnapshotRequest {})
-        .await
-        .unwrap();
-    let mut file = Vec::new();
-    while let Some(piece) = pieces.get_mut().next().await {
-        file.extend_from_slice(&piece.unwrap().blob);
-    }
-    let reader = portunus_bolt::Reader::from_bytes(file.into()).unwrap();
-    let value = |bucket: &str, key: &[u8]| {
-        let bucket = reader.bucket(bucket.as_bytes()).unwrap().unwrap();
-        bucket.get(key).unwrap().map(<[u8]>::to_vec)
-    };
-    let params = value("cluster", b"clusterParams").unwrap();
-    let params = ClusterParams::decode(&params[..]).unwrap();
+    let cluster = bucket(&mut clients, "cluster").await;
+    let params = ClusterParams::decode(&cluster["clusterParams"][..]).unwrap();
     assert_eq!(params.version, "3.8");
     let on: Vec<&str> = params
         .feature_gates
@@ -194,13 +227,13 @@ async fn params_have_a_place_of_their_own_in_the_data() {
         .map(|feature| feature.name.as_str())
         .collect();
     assert_eq!(on, ["ApplyTag"]);
-    assert!(value("cluster", b"clusterParamsHistory").is_some());
+    assert!(cluster.contains_key("clusterParamsHistory"));
     let own = clients
         .maintenance
         .status(portunus_proto::etcdserverpb::StatusRequest {});
     let id = own.await.unwrap().into_inner().header.unwrap().member_id;
-    let record = value("members", format!("{id:x}").as_bytes()).unwrap();
-    let record: serde_json::Value = serde_json::from_slice(&record).unwrap();
+    let members = bucket(&mut clients, "members").await;
+    let record: serde_json::Value = serde_json::from_slice(&members[&format!("{id:x}")]).unwrap();
     assert_eq!(
         record["proposedClusterParams"],
         serde_json::json!({"version":"3.8","featureGates":{"AllBeta":false,"ApplyTag":true}})

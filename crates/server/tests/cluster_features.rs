@@ -13,11 +13,12 @@ use std::time::Duration;
 
 use common::cluster::{Cluster, eventually};
 use common::gates::{
-    MECHANISM, Requiring, TAG, agree_on_decisions, agree_on_gates, detail, history, requiring,
-    restart_with, until_feature, wants, watch_gates,
+    MECHANISM, NEWEST_ONLY, Requiring, TAG, agree_on_decisions, agree_on_gates, detail, history,
+    requiring, restart_with, until_feature, wants, watch_gates,
 };
 use common::load::Load;
 use common::requests::{get, put};
+use common::stored::bucket;
 use common::versions::{downgrade, emulate, until_cluster_version, until_no_downgrade};
 use portunus_proto::etcdserverpb::downgrade_request::DowngradeAction;
 use portunus_proto::etcdserverpb::watch_request::RequestUnion;
@@ -114,11 +115,11 @@ async fn features_change_under_load(mut cluster: Cluster, clients: Clients) {
     assert!(decisions.is_sorted_by(|a, b| a.index < b.index));
 }
 
-/// Proves: S0-1, S0-2, S0-3, S0-5, S0-7, S0-28, S0-45, S0-A18, S1-5, S1-12
+/// Proves: S0-1, S0-2, S0-3, S0-5, S0-7, S0-28, S0-45, S0-A18, S1-5, S1-12, X9
 #[tokio::test(flavor = "multi_thread")]
 async fn three_members_switch_features_under_load() {
     let test = "three_members_switch_features_under_load";
-    let cluster = Cluster::start(test, 3, &[MECHANISM]).await;
+    let cluster = Cluster::start(test, 3, &[MECHANISM, NEWEST_ONLY]).await;
     let clients = Clients::Requiring(Requiring::start(&cluster));
     features_change_under_load(cluster, clients).await;
 }
@@ -127,14 +128,14 @@ async fn three_members_switch_features_under_load() {
 #[tokio::test(flavor = "multi_thread")]
 async fn five_members_switch_features_under_load_and_lose_leaders() {
     let test = "five_members_switch_features_under_load";
-    let mut cluster = Cluster::start(test, 5, &[MECHANISM]).await;
+    let mut cluster = Cluster::start(test, 5, &[MECHANISM, NEWEST_ONLY]).await;
     let clients = Clients::Anything(Load::on_all(&mut cluster));
     features_change_under_load(cluster, clients).await;
 }
 
 /// What needs a feature is refused while it is off, on every kind of request, and an open
 /// watch ends when it goes off.
-/// Proves: S0-4, S0-43, S0-45, S0-A15, S0-A16, S0-A17, S0-A18, S1-A4
+/// Proves: S0-4, S0-42, S0-43, S0-45, S0-A14, S0-A15, S0-A16, S0-A17, S0-A18, S1-8, S1-A4, X8
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_may_require_a_feature() {
     let mut cluster = Cluster::start("requests_may_require", 3, &[MECHANISM]).await;
@@ -289,7 +290,7 @@ fn log_bytes(cluster: &Cluster, member: usize) -> usize {
 /// members that come later, and after the feature went off.
 #[tokio::test(flavor = "multi_thread")]
 async fn large_requests_are_compressed_in_the_log() {
-    let mut cluster = Cluster::start("log_compression", 3, &[MECHANISM]).await;
+    let mut cluster = Cluster::start("log_compression", 3, &[MECHANISM, NEWEST_ONLY]).await;
     let value = r#"{"kind":"Pod","apiVersion":"v1","metadata":{}}"#.repeat(200);
     let fill = async |cluster: &Cluster, name: &str| {
         for number in 0..50 {
@@ -350,7 +351,8 @@ async fn large_requests_are_compressed_in_the_log() {
 
 /// One binary goes from 3.6 to 3.8 and back by its flags alone. Features appear with the
 /// version that has them, in the entry that brings it, and vanish the same way.
-/// Proves: S0-10, S0-13, S0-14, S0-24, S0-36, S0-37, S0-50, S0-A9, S0-A21, S0-A25, S2-25, S2-50
+/// Proves: S0-10, S0-13, S0-14, S0-22, S0-24, S0-25, S0-36, S0-37, S0-50, S0-A9, S0-A21, S0-A25,
+/// S2-25, S2-50
 #[tokio::test(flavor = "multi_thread")]
 async fn features_come_and_go_with_the_version() {
     let flags = ["--downgrade-check-time=1s"];
@@ -384,6 +386,7 @@ async fn features_come_and_go_with_the_version() {
 
     let at_38 = [
         MECHANISM.to_owned(),
+        NEWEST_ONLY.to_owned(),
         wants("ApplyTag=true,LogCompression=true"),
     ];
     for (count, member) in (0..3).enumerate() {
@@ -413,6 +416,16 @@ async fn features_come_and_go_with_the_version() {
         packed.unwrap().enabled,
         "one entry brought the version and the feature"
     );
+    // Whatever was decided was decided for the cluster's version, so members of two versions
+    // lived together all the time and nobody stopped for it.
+    for decision in &decisions {
+        let params = decision.params.as_ref().unwrap();
+        assert_eq!(params.version, decision.cluster_version);
+    }
+    for member in 0..3 {
+        let log = cluster.nodes[member].log();
+        assert!(!log.contains("does not fit"), "{log}");
+    }
     load.goes_on(&cluster, &all, 20).await;
 
     // Announced, called off half-way, announced again.
@@ -455,6 +468,42 @@ async fn features_come_and_go_with_the_version() {
         .await;
     }
     load.judge(&cluster).await;
+}
+
+/// What a feature kept in the backend goes in the entry that lowers the cluster version below
+/// the first one that has it, on every member; until then it stays, on or off.
+/// Proves: S0-8
+#[tokio::test(flavor = "multi_thread")]
+async fn going_back_removes_what_features_kept() {
+    let flags = [
+        MECHANISM,
+        "--emulated-version=3.7",
+        "--downgrade-check-time=1s",
+    ];
+    let mut cluster = Cluster::start("features_clean_up", 3, &flags).await;
+    let kept = async |cluster: &Cluster, member: usize| {
+        let records = bucket(&mut cluster.clients(member), "cluster").await;
+        let keys = ["applyTag", "clusterParams"];
+        keys.map(|key| records.contains_key(key))
+    };
+    for member in 0..3 {
+        restart_with(&mut cluster, member, &[wants("ApplyTag=true")]).await;
+    }
+    until_feature(&cluster, TAG, true).await;
+    let request = requiring(TAG, put("/apply-tag/a", "b"));
+    cluster.clients(0).kv.put(request).await.unwrap();
+    restart_with(&mut cluster, 0, &[]).await;
+    until_feature(&cluster, TAG, false).await;
+    cluster.agree().await;
+    for member in 0..3 {
+        assert_eq!(kept(&cluster, member).await, [true, true]);
+    }
+    switch_downgrade(&cluster, DowngradeAction::Enable, "3.6").await;
+    until_cluster_version(&cluster, "3.6").await;
+    for member in 0..3 {
+        assert_eq!(kept(&cluster, member).await, [false, false]);
+    }
+    cluster.agree().await;
 }
 
 async fn switch_downgrade(cluster: &Cluster, action: DowngradeAction, version: &str) {

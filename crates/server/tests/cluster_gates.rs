@@ -3,9 +3,14 @@
 
 mod common;
 
+use std::collections::BTreeSet;
+
 use common::cluster::{Cluster, eventually};
 use common::gates::{self, MECHANISM, restart_with};
+use common::requests::put;
+use common::stored::{bucket, logged_requests};
 use portunus_proto::etcdserverpb::FeatureGateDetail;
+use portunus_proto::membershippb::ClusterVersionSetRequest;
 
 const FEATURE: &str = "LeaseCheckpoint";
 
@@ -21,9 +26,25 @@ async fn until_feature(cluster: &Cluster, enabled: bool) -> u64 {
     gates::until_feature(cluster, FEATURE, enabled).await
 }
 
+/// Waits until everybody has what a member's flags say, and the version it says it at.
+async fn is_published(cluster: &Cluster, member: usize) {
+    let word = serde_json::json!({"version":"3.8","featureGates":{FEATURE:true}});
+    for other in cluster.running() {
+        let ask = async || {
+            let answer = cluster.ask_peer_port(other, "GET", "/members", &[], &[]);
+            let members: serde_json::Value = serde_json::from_str(&answer.await.body).unwrap();
+            let mut members = members.as_array().unwrap().iter();
+            let name = &cluster.nodes[member].name;
+            let said = members.find(|it| it["name"] == **name)?;
+            (said["proposedClusterParams"] == word).then_some(())
+        };
+        eventually("a member's word on another", ask).await;
+    }
+}
+
 /// Turning a feature on takes every voter, turning it off takes one; a member that is down
 /// obeys when it comes back; nobody ever sees anything else.
-/// Proves: S0-1, S0-5, S0-26, S0-29
+/// Proves: S0-1, S0-5, S0-18, S0-19, S0-26, S0-29
 #[tokio::test(flavor = "multi_thread")]
 async fn a_feature_is_on_for_all_or_for_none() {
     let mut cluster = Cluster::start("gates-rolling", 3, &[MECHANISM]).await;
@@ -32,6 +53,7 @@ async fn a_feature_is_on_for_all_or_for_none() {
     for member in 0..3 {
         assert!(!detail(&cluster, member).await.enabled);
         restart_with(&mut cluster, member, &[wants(true)]).await;
+        is_published(&cluster, member).await;
     }
     let on_at = until_feature(&cluster, true).await;
     let votes = detail(&cluster, 0).await.votes;
@@ -115,6 +137,99 @@ async fn founders_of_two_versions_do_not_run_together() {
     let why = log.lines().last().unwrap();
     assert!(why.contains("3.7") && why.contains("3.8"), "{log}");
     assert!(why.contains("member m"), "{log}");
+}
+
+/// The names of all metrics there are.
+fn metric_names(client: std::net::SocketAddr) -> BTreeSet<String> {
+    let metrics = common::http_at(client, "GET", "/metrics", &[], &[]);
+    let lines = metrics.body.lines();
+    let names = lines.filter_map(|line| line.strip_prefix("# TYPE "));
+    names
+        .map(|rest| rest.split(' ').next().unwrap().to_owned())
+        .collect()
+}
+
+/// What a member writes and shows without any flag about gates is what it would write and
+/// show if it had none: the same entries, the same records, the same metrics.
+/// Proves: X15
+#[tokio::test(flavor = "multi_thread")]
+async fn without_flags_nothing_is_written_that_has_to_do_with_gates() {
+    let written = async |flags: &[&str]| {
+        let (_guard, dir) = common::data_dir();
+        let server = common::Server::start(&dir, flags);
+        let mut clients = server.connect().await;
+        // Long enough to be compressed, if that were on.
+        let value = "v".repeat(10_000);
+        clients.kv.put(put("/apply-tag/a", &value)).await.unwrap();
+        // The version is decided once the member has published itself.
+        eventually("the cluster version", async || {
+            let said = server.get("/version").body;
+            said.contains(r#""etcdcluster":"3.8.0""#).then_some(())
+        })
+        .await;
+        let metrics = metric_names(server.address);
+        let cluster = bucket(&mut clients, "cluster").await;
+        let members = bucket(&mut clients, "members").await;
+        let meta = bucket(&mut clients, "meta").await;
+        let members: String = members
+            .values()
+            .map(|record| String::from_utf8(record.clone()).unwrap())
+            .collect();
+        server.stop();
+        let keys: Vec<String> = cluster.into_keys().chain(meta.into_keys()).collect();
+        (logged_requests(&dir), keys, members, metrics)
+    };
+    let (plain, keys, members, metrics) = written(&[]).await;
+    // Every field of every entry, by name, so that a new one is noticed.
+    for request in &plain {
+        if let Some(set) = &request.cluster_version_set {
+            assert_eq!(
+                *set,
+                ClusterVersionSetRequest {
+                    ver: set.ver.clone(),
+                    ..ClusterVersionSetRequest::default()
+                }
+            );
+        }
+        if let Some(set) = &request.cluster_member_attr_set {
+            let attributes = set.member_attributes.as_ref().unwrap();
+            assert_eq!(attributes.proposed_cluster_params, None);
+        }
+        assert!(request.wrapped.is_none(), "{request:?}");
+    }
+    let puts: Vec<_> = plain.iter().filter_map(|it| it.put.as_ref()).collect();
+    assert_eq!(puts.len(), 1);
+    assert_eq!(puts[0].value.len(), 10_000);
+    let etcds = [
+        "clusterVersion",
+        "confState",
+        "consistent_index",
+        "storageVersion",
+        "term",
+    ];
+    assert_eq!(keys, etcds);
+    assert!(!members.contains("proposed"), "{members}");
+    let of_gates = |name: &&String| {
+        [
+            "etcd_cluster_feature",
+            "etcd_cluster_params",
+            "portunus_server_client",
+        ]
+        .iter()
+        .any(|start| name.starts_with(start))
+    };
+    assert_eq!(metrics.iter().find(of_gates), None);
+
+    // With the flags, exactly that is there.
+    let flags = [MECHANISM, &gates::wants("LeaseCheckpoint=false")];
+    let (used, keys, members, more) = written(&flags).await;
+    let sets = used.iter().filter_map(|it| it.cluster_version_set.as_ref());
+    assert!(sets.clone().any(|set| set.cluster_params.is_some()));
+    assert!(keys.contains(&"clusterParams".to_owned()));
+    assert!(members.contains("proposedClusterParams"), "{members}");
+    assert!(metrics.is_subset(&more), "{metrics:?}");
+    assert!(more.difference(&metrics).all(|name| of_gates(&name)));
+    assert!(more.len() > metrics.len());
 }
 
 /// With the mechanism off, nothing is published, decided or stored.

@@ -8,7 +8,10 @@ use std::path::PathBuf;
 
 use portunus_features::version::{EMULATION_FLOOR, ETCD_VERSION};
 use portunus_features::{CompatibilityVersions, OwnFeatures};
-use portunus_gates::{Registry, Stage, Versions, known_features, lint, to_json, to_markdown};
+use portunus_gates::{
+    Classified, Level, Registry, Stage, Version, Versions, known_features, lint, to_json,
+    to_markdown,
+};
 
 fn docs(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -45,6 +48,29 @@ fn the_registry_obeys_the_life_cycle_and_the_list_is_current() {
         assert_eq!(
             committed, current,
             "docs/gates.json is old: run this test with REWRITE=1"
+        );
+    }
+}
+
+/// As the list stands, a patch release may be made of it; not if a feature had changed.
+/// Proves: S1-7
+#[test]
+fn a_patch_release_can_be_made_of_what_was_released() {
+    let own = own();
+    let patch = Version::parse(&format!("{ETCD_VERSION}.1")).unwrap();
+    let released = to_json(registries(&own));
+    assert_eq!(lint(registries(&own), &released, patch.clone()), Ok(()));
+    for (from, to) in [
+        (r#""default": true"#, r#""default": false"#),
+        (r#""stage": "Alpha""#, r#""stage": "Beta""#),
+        (r#""name": "ApplyTag""#, r#""name": "AppliedTag""#),
+    ] {
+        let other = released.replacen(from, to, 1);
+        assert_ne!(other, released, "{from}");
+        let errors = lint(registries(&own), &other, patch.clone()).unwrap_err();
+        assert!(
+            errors.iter().all(|it| it.id() == "E-LINT-PATCH"),
+            "{errors:?}"
         );
     }
 }
@@ -91,7 +117,7 @@ fn the_gate_of_compatibility_versions_is_known_and_locked_on() {
     }
 }
 
-/// Proves: S1-14
+/// Proves: S1-14, S0-A24
 #[test]
 fn alpha_is_off_and_every_gate_says_what_it_does_and_who_owns_it() {
     let own = own();
@@ -106,6 +132,21 @@ fn alpha_is_off_and_every_gate_says_what_it_does_and_who_owns_it() {
                     feature.name
                 );
             }
+            // A stage lasts for a minor at least; nothing is promised in a hurry.
+            for pair in feature.specs.windows(2) {
+                let is_later = pair[1].version > pair[0].version;
+                assert!(
+                    pair[0].stage == pair[1].stage || is_later,
+                    "{}",
+                    feature.name
+                );
+            }
+        }
+        // A server's gate ends on; one of the cluster may be a switch for good.
+        if registry.level() == Level::Server {
+            let specs = registry.features().iter().flat_map(|it| &it.specs);
+            let mut done = specs.filter(|spec| spec.stage == Stage::Ga);
+            assert!(done.all(|spec| spec.default));
         }
         let help = known_features(registry, Versions::emulating(ETCD_VERSION));
         assert!(help.len() > 2, "{help:?}");

@@ -17,10 +17,7 @@ use portunus_proto::etcdserverpb::wrapped_request::Packing;
 use super::entry::Outcome;
 use super::{Applier, ApplyFaultError};
 use crate::member::membership::Membership;
-use crate::member::wrap;
-
-/// The first version that unpacks requests: that of the feature `LogCompression`.
-pub(crate) const PACKED_SINCE: MajorMinor = MajorMinor::literal("3.8");
+use crate::member::wrap::{self, PACKED_SINCE};
 
 /// Where in the log such entries are.
 #[derive(Debug)]

@@ -7,6 +7,7 @@
 //! flag; members must agree on both.)
 
 pub mod alarms;
+pub(crate) mod clean_up;
 mod entry;
 mod gated;
 mod install;
@@ -38,7 +39,6 @@ use crate::member::watches::StoreHistory;
 use alarms::Alarms;
 use gated::GatedEntries;
 
-pub(crate) use gated::PACKED_SINCE;
 pub(crate) use v2_request::read as read_request;
 
 /// What an applied request answers. Headers hold only the revision.

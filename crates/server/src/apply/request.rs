@@ -19,8 +19,9 @@ use portunus_proto::etcdserverpb::{
 };
 use tokio::sync::oneshot;
 
+use super::clean_up::clean_up;
 use super::entry::Outcome;
-use super::tag::tag;
+use super::tag::{put_mark, tag};
 use super::{Applier, ApplyFaultError, Response};
 use crate::member::cluster_gates::{digest, from_message};
 use crate::member::membership::{DowngradeRecord, ParamsDecision};
@@ -67,8 +68,9 @@ impl Applier {
             });
         }
         self.note_gated(index);
-        if self.view.enabled(ApplyTag) {
-            tag(&mut request, index);
+        if self.view.enabled(ApplyTag) && tag(&mut request, index) {
+            put_mark(&mut self.store, index)
+                .map_err(|source| ApplyFaultError::Store { index, source })?;
         }
         let is_corrupt = self.alarms.is_raised_by_any(AlarmType::Corrupt);
         let applied = if let Some(put) = &request.put {
@@ -310,6 +312,11 @@ impl Applier {
                         })
                         .map_err(fault)?;
                     if is_lower {
+                        let cleaned = clean_up(&mut self.store, version)
+                            .map_err(|source| ApplyFaultError::Store { index, source })?;
+                        if !cleaned.is_empty() {
+                            tracing::info!(features = ?cleaned, cluster_version = %version, "what these features kept is removed");
+                        }
                         // A member of the lower version may start from this log.
                         self.forget_log_to(index);
                     }

@@ -1,42 +1,61 @@
 //! The feature `ApplyTag`: a change to what apply writes, for tests of cluster features.
 //!
 //! It stands for any feature that would make members differ if they did not agree on its
-//! value entry by entry.
+//! value entry by entry. As a real one might, it keeps something of its own in the backend:
+//! where it last acted.
 
 use bytes::Bytes;
+use portunus_mvcc::backend::Bucket;
+use portunus_mvcc::{ApplyError, Store};
 use portunus_proto::etcdserverpb::request_op::Request;
 use portunus_proto::etcdserverpb::{InternalRaftRequest, PutRequest, RequestOp, TxnRequest};
 
 /// Only these keys are touched.
 const PREFIX: &[u8] = b"/apply-tag/";
 
-/// Appends the log index to the values a request writes below the prefix.
-pub fn tag(request: &mut InternalRaftRequest, index: u64) {
+/// The index of the last request that was tagged, in the bucket `cluster`.
+pub(super) const MARK: &[u8] = b"applyTag";
+
+/// Appends the log index to the values a request writes below the prefix. Returns whether
+/// there was one.
+pub fn tag(request: &mut InternalRaftRequest, index: u64) -> bool {
+    let mut is_tagged = false;
     if let Some(put) = &mut request.put {
-        tag_put(put, index);
+        is_tagged |= tag_put(put, index);
     }
     if let Some(txn) = &mut request.txn {
-        tag_txn(txn, index);
+        is_tagged |= tag_txn(txn, index);
     }
+    is_tagged
 }
 
-fn tag_put(put: &mut PutRequest, index: u64) {
-    if put.key.starts_with(PREFIX) && !put.ignore_value {
-        let mut value = put.value.to_vec();
-        value.extend_from_slice(format!("@{index}").as_bytes());
-        put.value = Bytes::from(value);
-    }
+/// Writes down that the request at this index was tagged.
+pub fn put_mark(store: &mut Store, index: u64) -> Result<(), ApplyError> {
+    let value = Bytes::from(index.to_string());
+    store.put_raw(Bucket::Cluster, Bytes::from_static(MARK), value)
 }
 
-fn tag_txn(txn: &mut TxnRequest, index: u64) {
+fn tag_put(put: &mut PutRequest, index: u64) -> bool {
+    if !put.key.starts_with(PREFIX) || put.ignore_value {
+        return false;
+    }
+    let mut value = put.value.to_vec();
+    value.extend_from_slice(format!("@{index}").as_bytes());
+    put.value = Bytes::from(value);
+    true
+}
+
+fn tag_txn(txn: &mut TxnRequest, index: u64) -> bool {
+    let mut is_tagged = false;
     let both = txn.success.iter_mut().chain(&mut txn.failure);
     for RequestOp { request } in both {
         match request {
-            Some(Request::RequestPut(put)) => tag_put(put, index),
-            Some(Request::RequestTxn(inner)) => tag_txn(inner, index),
+            Some(Request::RequestPut(put)) => is_tagged |= tag_put(put, index),
+            Some(Request::RequestTxn(inner)) => is_tagged |= tag_txn(inner, index),
             _ => {}
         }
     }
+    is_tagged
 }
 
 #[cfg(test)]
@@ -74,7 +93,7 @@ mod tests {
             }),
             ..InternalRaftRequest::default()
         };
-        tag(&mut request, 17);
+        assert!(tag(&mut request, 17));
         assert_eq!(request.put.unwrap().value.as_ref(), b"v@17");
         let text = format!("{:?}", request.txn.unwrap());
         assert_eq!(text.matches("v@17").count(), 1, "{text}");

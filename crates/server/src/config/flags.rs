@@ -15,6 +15,20 @@ pub enum Support {
     Ignored,
     /// It is gone, with what to do instead.
     Removed(&'static str),
+    /// The name a feature's switch had before it was a gate: works as the gate in versions
+    /// that had both, is gone in later ones.
+    OldGate(OldGate),
+}
+
+/// What an old name is a name for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OldGate {
+    /// The flag that sets the gate.
+    pub flag: &'static str,
+    /// The gate.
+    pub gate: &'static str,
+    /// What to do where the old name is gone.
+    pub instead: &'static str,
 }
 
 /// How a value is written.
@@ -82,6 +96,33 @@ const fn removed(name: &'static str, instead: &'static str) -> Flag {
         default: "",
         help: "",
         support: Support::Removed(instead),
+    }
+}
+
+const fn old_gate(name: &'static str, gate: &'static str, instead: &'static str) -> Flag {
+    old(name, "feature-gates", gate, instead)
+}
+
+const fn old_cluster_gate(name: &'static str, gate: &'static str, instead: &'static str) -> Flag {
+    old(name, "cluster-feature-gates", gate, instead)
+}
+
+const fn old(
+    name: &'static str,
+    flag: &'static str,
+    gate: &'static str,
+    instead: &'static str,
+) -> Flag {
+    Flag {
+        name,
+        kind: Kind::Bool,
+        default: "",
+        help: "",
+        support: Support::OldGate(OldGate {
+            flag,
+            gate,
+            instead,
+        }),
     }
 }
 
@@ -475,28 +516,34 @@ pub const FLAGS: &[Flag] = &[
     removed("v2-deprecation", "drop it: the v2 store is gone"),
     removed("enable-v2", "drop it: the v2 store is gone"),
     removed("discovery", "use discovery-token and discovery-endpoints"),
-    removed(
+    old_gate(
         "experimental-initial-corrupt-check",
+        "InitialCorruptCheck",
         "use --feature-gates=InitialCorruptCheck=true",
     ),
-    removed(
+    old_gate(
         "experimental-compact-hash-check-enabled",
+        "CompactHashCheck",
         "use --feature-gates=CompactHashCheck=true",
     ),
-    removed(
+    old_gate(
         "experimental-stop-grpc-service-on-defrag",
+        "StopGRPCServiceOnDefrag",
         "use --feature-gates=StopGRPCServiceOnDefrag=true",
     ),
-    removed(
+    old_gate(
         "experimental-txn-mode-write-with-shared-buffer",
+        "TxnModeWriteWithSharedBuffer",
         "use --feature-gates=TxnModeWriteWithSharedBuffer=true",
     ),
-    removed(
+    old_cluster_gate(
         "experimental-enable-lease-checkpoint",
+        "LeaseCheckpoint",
         "use --cluster-feature-gates=LeaseCheckpoint=true",
     ),
-    removed(
+    old_cluster_gate(
         "experimental-enable-lease-checkpoint-persist",
+        "LeaseCheckpointPersist",
         "use --cluster-feature-gates=LeaseCheckpointPersist=true",
     ),
 ];

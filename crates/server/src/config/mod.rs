@@ -3,6 +3,7 @@
 mod cluster;
 mod duration;
 pub mod flags;
+mod old_gates;
 mod values;
 
 use std::net::ToSocketAddrs;
@@ -96,6 +97,8 @@ pub struct Config {
     pub metrics_extensive: bool,
     /// Flags without effect.
     pub ignored: Vec<&'static str>,
+    /// Old names of gates that were used.
+    pub old_names: Vec<&'static str>,
 }
 
 /// An address to listen at.
@@ -161,6 +164,18 @@ impl Config {
             return Err(ConfigError::AdvertiseMissing);
         }
         let cluster = ClusterConfig::from_values(values, &name)?;
+        let version = version(values)?;
+        let mut feature_gates = Assignments::parse(Origin::Flag, values.get("feature-gates"))?;
+        let cluster_flag = values.get("cluster-feature-gates");
+        let mut cluster_feature_gates = Assignments::parse(Origin::Flag, cluster_flag)
+            .map_err(ConfigError::ClusterFeatureGates)?;
+        let mut old_names = old_gates::add(values, &version, "feature-gates", &mut feature_gates)?;
+        old_names.extend(old_gates::add(
+            values,
+            &version,
+            "cluster-feature-gates",
+            &mut cluster_feature_gates,
+        )?);
         let quota: i64 = number(values, "quota-backend-bytes")?;
         Ok(Config {
             data_dir,
@@ -210,17 +225,14 @@ impl Config {
             .max(PROGRESS_NOTIFY_MIN),
             warning_apply_duration: duration(values, "warning-apply-duration")?,
             warning_unary_request_duration: duration(values, "warning-unary-request-duration")?,
-            version: version(values)?,
-            feature_gates: Assignments::parse(Origin::Flag, values.get("feature-gates"))?,
-            cluster_feature_gates: Assignments::parse(
-                Origin::Flag,
-                values.get("cluster-feature-gates"),
-            )
-            .map_err(ConfigError::ClusterFeatureGates)?,
+            version,
+            feature_gates,
+            cluster_feature_gates,
             strict_emulation: boolean(values, "strict-emulation")?,
             log: log(values)?,
             metrics_extensive: one_of(values, "metrics", &["basic", "extensive"])? == "extensive",
             ignored: values.ignored.clone(),
+            old_names,
             name,
         })
     }
@@ -475,6 +487,13 @@ pub enum ConfigError {
     /// Gates that cannot be read.
     #[error("--cluster-feature-gates cannot be read")]
     ClusterFeatureGates(#[source] FlagError),
+    /// A gate and its old name.
+    #[error("--{old} is the old name of --{flag}={gate}: set only the gate")]
+    BothNames {
+        old: &'static str,
+        flag: &'static str,
+        gate: &'static str,
+    },
     /// Versions out of range.
     #[error("the versions are not allowed")]
     Versions(#[from] portunus_gates::VersionRangeErrors),
@@ -545,6 +564,25 @@ mod tests {
             (&["--backend-batch-interval=5"], "a duration"),
             (&["--emulated-version=3.4"], "versions are not allowed"),
             (&["--feature-gates=A"], "cannot be read"),
+            (
+                &["--experimental-initial-corrupt-check=true"],
+                "use --feature-gates=InitialCorruptCheck=true",
+            ),
+            (
+                &[
+                    "--emulated-version=3.6",
+                    "--experimental-initial-corrupt-check=perhaps",
+                ],
+                "true or false",
+            ),
+            (
+                &[
+                    "--emulated-version=3.6",
+                    "--experimental-initial-corrupt-check",
+                    "--feature-gates=InitialCorruptCheck=false",
+                ],
+                "set only the gate",
+            ),
             (&["--log-level=loud"], "choose one of"),
             (&["--auto-compaction-retention=soon"], "hours"),
             (&["--raft-read-timeout=1ms"], "at least 100ms"),

@@ -114,7 +114,8 @@ impl Values {
 
     fn set(&mut self, flag: &'static Flag, value: String) -> Result<(), ValuesError> {
         match flag.support {
-            Support::Works => {}
+            // Which version decides about an old name is known later.
+            Support::Works | Support::OldGate(_) => {}
             Support::Ignored => {
                 self.ignored.push(flag.name);
                 return Ok(());
@@ -292,10 +293,6 @@ mod tests {
         assert!(refused(&["--name"]).contains("needs a value"));
         assert!(refused(&["serve"]).contains("neither a flag nor a command"));
         assert!(refused(&["--unsafe-no-fsync"]).contains("gone"));
-        assert!(
-            refused(&["--experimental-initial-corrupt-check=true"])
-                .contains("--feature-gates=InitialCorruptCheck=true")
-        );
         assert_eq!(arguments(&["--vv=1"]).unwrap().ignored, ["vv"]);
     }
 

@@ -10,10 +10,12 @@ use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use portunus_features::version::version_text;
+use portunus_gates::VersionInfo;
 use portunus_proto::etcdserverpb::{AlarmType, RangeRequest};
+use serde::Serialize;
 
 use crate::member::Member;
-use portunus_features::version::version_text;
 
 /// All paths. Other methods than GET are answered with 405.
 pub fn router(member: &Arc<Member>) -> Router {
@@ -227,21 +229,36 @@ async fn one(
     }
 }
 
-/// Which version this member behaves as, and the cluster's.
+/// What `GET /version` answers: etcd's three keys, then what Kubernetes' programs look for.
+/// Readers of either ignore the keys of the other.
+#[derive(Serialize)]
+struct VersionReply<'a> {
+    etcdserver: String,
+    etcdcluster: &'a str,
+    storage: &'a str,
+    #[serde(flatten)]
+    versions: VersionInfo,
+    /// Other members look at it; etcd's do not say it.
+    #[serde(rename = "clusterParams", skip_serializing_if = "std::ops::Not::not")]
+    knows_gates: bool,
+}
+
+/// What this member is, which version it behaves as and stays readable by, and the cluster's.
 pub async fn version(State(member): Shared) -> Response {
     let cluster = member.membership.load().cluster_version;
     let decided = cluster.map(|version| format!("{version}.0"));
-    let text = format!(
-        r#"{{"etcdserver":"{}","etcdcluster":"{}","storage":"{}"{}}}"#,
-        version_text(&member.config.version),
-        decided.as_deref().unwrap_or("not_decided"),
-        decided.as_deref().unwrap_or("unknown"),
-        match member.cluster_gates.is_on() {
-            true => r#","clusterParams":true"#,
-            false => "",
-        },
-    );
-    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+    let version = &member.config.version;
+    let reply = VersionReply {
+        etcdserver: version_text(version),
+        etcdcluster: decided.as_deref().unwrap_or("not_decided"),
+        storage: decided.as_deref().unwrap_or("unknown"),
+        versions: version.info(Some(&format!("v{}.0", version.binary().major_minor()))),
+        knows_gates: member.cluster_gates.is_on(),
+    };
+    match serde_json::to_string(&reply) {
+        Ok(text) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
 }
 
 async fn metrics(State(member): Shared) -> Response {

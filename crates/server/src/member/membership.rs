@@ -386,12 +386,9 @@ impl Membership {
             }
         }
         decision.params = self.params.as_ref().map(to_message);
-        let mut history = self.history.as_ref().clone();
-        history.push(decision);
-        let excess = history.len().saturating_sub(DECISIONS_KEPT);
-        history.drain(..excess);
+        let decisions = with_decision(&self.history, decision);
         let key = Bytes::from_static(CLUSTER_PARAMS_HISTORY);
-        let message = membershippb::ClusterParamsHistory { decisions: history };
+        let message = membershippb::ClusterParamsHistory { decisions };
         store.put_raw(Bucket::Cluster, key, message.encode_to_vec().into())?;
         self.history = Arc::new(message.decisions);
         Ok(())
@@ -537,9 +534,32 @@ pub enum MembershipError {
     Store(#[from] portunus_mvcc::ApplyError),
 }
 
+/// Decisions with one more, and no more than are kept.
+fn with_decision(decisions: &[ParamsDecision], newest: ParamsDecision) -> Vec<ParamsDecision> {
+    let excess = (decisions.len() + 1).saturating_sub(DECISIONS_KEPT);
+    let kept = decisions.iter().skip(excess).cloned();
+    kept.chain([newest]).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Proves: X8
+    #[test]
+    fn only_the_newest_decisions_are_kept() {
+        let decided = |index| ParamsDecision {
+            index,
+            ..ParamsDecision::default()
+        };
+        let mut history = Vec::new();
+        for index in 1..=300 {
+            history = with_decision(&history, decided(index));
+        }
+        assert_eq!(history.len(), DECISIONS_KEPT);
+        assert_eq!(history.last(), Some(&decided(300)));
+        assert!(history.is_sorted_by(|a, b| a.index + 1 == b.index));
+    }
 
     #[test]
     fn member_json_is_etcds() {

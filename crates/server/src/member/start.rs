@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use arc_swap::ArcSwap;
 use portunus_consensus::{FatalError, Hooks, Leadership, PeerSink, RequestIds};
 use portunus_gates::cluster::check_mechanism;
-use portunus_gates::{RegisterError, SetErrors};
+use portunus_gates::{Feature, RegisterError, SetErrors};
 use portunus_mvcc::backend::{BackendError, Bucket, Lmdb, LmdbConfig};
 use portunus_mvcc::lease::{Lessor, LessorConfig, RecordError, decode_record};
 use portunus_mvcc::watch::Limits;
@@ -32,7 +32,7 @@ use crate::data_dir::{DataDir, DataDirError};
 use crate::metrics::{Metrics, MetricsError};
 use crate::peers::{self, Heartbeats, Peers, PeersError};
 use crate::serve::{self, ListenError, MetricsServers, Servers};
-use portunus_features::{ClusterFeatureGate, InitialCorruptCheck, OwnFeatures};
+use portunus_features::{ClusterFeatureGate, InitialCorruptCheck, LogCompression, OwnFeatures};
 
 /// Between two checkpoints of a lease, as in etcd.
 const CHECKPOINT_INTERVAL_S: u32 = 300;
@@ -197,6 +197,18 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     for warning in warnings {
         tracing::warn!("{warning}");
     }
+    let wants_packed = config
+        .cluster_feature_gates
+        .get(LogCompression::DECLARATION.name);
+    if wants_packed.is_some_and(|(wanted, _)| wanted)
+        && !config.version.may_write(wrap::PACKED_SINCE)
+    {
+        tracing::warn!(
+            min_compatibility_version = %config.version.min_compat(),
+            "this member wants LogCompression but writes nothing compressed: only {0} and later can read it, so set --min-compatibility-version={0}",
+            wrap::PACKED_SINCE
+        );
+    }
     let decides = gates.enabled(ClusterFeatureGate);
     if !decides && !config.cluster_feature_gates.is_empty() {
         return Err(StartError::MechanismOff);
@@ -351,6 +363,9 @@ fn check_emulation(
 fn warn_about(config: &Config) {
     if !config.ignored.is_empty() {
         tracing::warn!(flags = ?config.ignored, "these flags have no effect");
+    }
+    if !config.old_names.is_empty() {
+        tracing::warn!(flags = ?config.old_names, "these flags are gone from version 3.7 on: set the feature gates they stand for");
     }
     let advised = u64::try_from(QUOTA_BYTES_ADVISED_MAX).unwrap_or(u64::MAX);
     if config.quota_bytes.is_some_and(|quota| quota > advised) {

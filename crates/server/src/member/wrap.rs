@@ -7,6 +7,7 @@
 //! (`apply/gated.rs`).
 
 use bytes::Bytes;
+use portunus_gates::MajorMinor;
 use portunus_proto::etcdserverpb::wrapped_request::Packing;
 use portunus_proto::etcdserverpb::{InternalRaftRequest, RequestHeader, WrappedRequest};
 use prost::Message;
@@ -15,6 +16,9 @@ use thiserror::Error;
 
 #[cfg(doc)]
 use super::membership::Membership;
+
+/// The first version that unpacks requests: that of the feature `LogCompression`.
+pub const PACKED_SINCE: MajorMinor = MajorMinor::literal("3.8");
 
 /// Smaller requests are not worth the work.
 const PACKED_FROM_BYTES: usize = 512;

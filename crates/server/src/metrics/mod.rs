@@ -1,6 +1,7 @@
 //! What is counted, under etcd's names.
 
 mod client_requests;
+mod client_skew;
 mod cluster_gates;
 mod compaction;
 mod disk;
@@ -10,6 +11,7 @@ mod rpc;
 mod slow_requests;
 
 pub use client_requests::{ClientRequests, Kind};
+pub use client_skew::ClientSkew;
 pub use cluster_gates::ClusterGateMetrics;
 pub use compaction::CompactionMetrics;
 pub use disk::{DiskMetrics, MeasuredLog};
@@ -76,6 +78,8 @@ pub struct Metrics {
     pub leader_changes: IntCounter,
     /// Requests by type and client version.
     pub client_requests: ClientRequests,
+    /// Connections by the client's version.
+    pub client_skew: ClientSkew,
     /// Requests by method and outcome.
     pub rpcs: RpcMetrics,
     /// How long the disk takes.
@@ -178,6 +182,7 @@ impl Metrics {
             )?,
             leader_changes: counter(r, "etcd_server_leader_changes_seen_total", "Leaders seen.")?,
             client_requests: ClientRequests::register(r)?,
+            client_skew: ClientSkew::register(r)?,
             rpcs: RpcMetrics::register(r, extensive, slow_after)?,
             disk: DiskMetrics::register(r)?,
             read_indexes_failed: counter(

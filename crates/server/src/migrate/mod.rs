@@ -32,6 +32,7 @@ use prost::Message as _;
 use thiserror::Error;
 
 use crate::apply::ApplyFaultError;
+use crate::apply::clean_up::kept_beyond;
 use crate::data_dir::{DataDir, DataDirError};
 use crate::member::cluster_gates::{from_message, to_message};
 use crate::member::membership::{
@@ -302,6 +303,10 @@ impl Stored {
                 }
                 None => delete(Bucket::Cluster, CLUSTER_PARAMS),
             });
+        }
+        for kept in kept_beyond(target) {
+            let entries = kept.entries.iter();
+            changes.extend(entries.map(|(bucket, key)| delete(*bucket, key)));
         }
         if target < CLUSTER_PARAMS_SINCE {
             changes.push(delete(Bucket::Cluster, CLUSTER_PARAMS_HISTORY));

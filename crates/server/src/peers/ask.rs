@@ -215,6 +215,18 @@ mod tests {
     }
 
     #[test]
+    fn versions_of_etcd_of_this_and_of_later_members_are_read() {
+        let etcds = r#"{"etcdserver":"3.7.1","etcdcluster":"3.7.0","storage":"3.7.0"}"#;
+        let later = r#"{"etcdserver":"3.8.0","etcdcluster":"not_decided","storage":"unknown",
+            "major":"3","minor":"9","emulationMinor":"8","clusterParams":true,"more":[1]}"#;
+        for (text, server, knows_gates) in [(etcds, "3.7.1", false), (later, "3.8.0", true)] {
+            let versions: Versions = serde_json::from_str(text).unwrap();
+            assert_eq!(versions.server(), Version::parse(server).ok());
+            assert_eq!(versions.knows_gates, knows_gates);
+        }
+    }
+
+    #[test]
     fn hashes_are_plain_numbers_as_go_writes_them() {
         let text = r#"{"header":{"cluster_id":1,"member_id":2,"revision":3,"raft_term":4},"hash":5,"compact_revision":-1,"hash_revision":3}"#;
         let hash: PeerHash = serde_json::from_str(text).unwrap();

@@ -4,11 +4,12 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::http::{HeaderMap, Request, Response};
+use axum::http::{HeaderMap, Request, Response, header};
 use axum::routing::future::RouteFuture;
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
@@ -26,12 +27,30 @@ use crate::metrics::Running;
 pub struct Counted {
     router: Router,
     member: Arc<Member>,
+    /// Whether a request of this connection has said which version the client is.
+    is_judged: Arc<AtomicBool>,
 }
 
 impl Counted {
     /// Counts in the member's metrics.
     pub fn new(router: Router, member: Arc<Member>) -> Counted {
-        Counted { router, member }
+        Counted {
+            router,
+            member,
+            is_judged: Arc::default(),
+        }
+    }
+
+    /// The first request speaks for the client.
+    fn judge_version(&self, headers: &HeaderMap) {
+        if self.is_judged.load(Ordering::Relaxed) || self.is_judged.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let agent = headers.get(header::USER_AGENT);
+        if let Some(agent) = agent.and_then(|agent| agent.to_str().ok()) {
+            let skew = &self.member.metrics.client_skew;
+            skew.count(&self.member.config.version, agent);
+        }
     }
 }
 
@@ -41,6 +60,7 @@ impl Service<Request<Incoming>> for Counted {
     type Future = Counting;
 
     fn call(&self, request: Request<Incoming>) -> Counting {
+        self.judge_version(request.headers());
         let running = self.member.metrics.rpcs.start(request.uri().path());
         // A router is always ready, and cheap to clone.
         let answer = self.router.clone().call(request.map(Body::new));

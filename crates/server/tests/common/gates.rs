@@ -19,6 +19,8 @@ use super::requests::{put, range};
 
 /// Switches the whole mechanism on.
 pub const MECHANISM: &str = "--feature-gates=ClusterFeatureGate=true";
+/// Lets a member write what only the newest version reads.
+pub const NEWEST_ONLY: &str = "--min-compatibility-version=3.8";
 /// The feature that shows in the data.
 pub const TAG: &str = "ApplyTag";
 

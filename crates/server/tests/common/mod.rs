@@ -13,6 +13,7 @@ pub mod load;
 pub mod network;
 pub mod random;
 pub mod requests;
+pub mod stored;
 pub mod versions;
 pub mod watching;
 
