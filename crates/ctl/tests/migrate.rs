@@ -49,7 +49,7 @@ fn stored(cluster: &Gated, name: &str) -> (Vec<(String, String)>, String) {
 
 /// A cluster that used features goes back to a version without them, all members at once, and
 /// forth again.
-/// Proves: S0-38
+/// Proves: S0-8, S0-38
 #[test]
 fn a_stopped_cluster_goes_back_to_a_version_without_features() {
     let flags = [MECHANISM, WANTS_BOTH];
@@ -58,7 +58,9 @@ fn a_stopped_cluster_goes_back_to_a_version_without_features() {
     let value = "long and dull ".repeat(100);
     cluster.portctl(["put", "/apply-tag/a", &value]).ok();
     let (before, members) = stored(&cluster, "before.db");
-    assert!(before.iter().any(|(key, _)| key == "clusterParams"));
+    for kept in ["clusterParams", "applyTag"] {
+        assert!(before.iter().any(|(key, _)| key == kept), "{kept}");
+    }
     assert!(members.contains("proposedClusterParams"), "{members}");
 
     // Not while somebody runs there.
