@@ -115,7 +115,8 @@ impl Portunus {
                 if !file.is_empty() {
                     let text = std::fs::read_to_string(&file)
                         .map_err(|source| CommandError::ConfigFile { file, source })?;
-                    values = Values::from_config_file(&text)?;
+                    let said = std::mem::replace(&mut values, Values::from_config_file(&text)?);
+                    values.add_beside_file(&said);
                 }
                 Ok(Invocation::Serve(Box::new(Config::from_values(&values)?)))
             }

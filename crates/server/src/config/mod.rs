@@ -10,7 +10,7 @@ use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use portunus_gates::{Assignments, EffectiveVersion, FlagError, MajorMinor, Origin, Version};
+use portunus_gates::{Assignments, EffectiveVersion, FlagError, MajorMinor, Version};
 use thiserror::Error;
 
 pub use cluster::ClusterConfig;
@@ -165,9 +165,9 @@ impl Config {
         }
         let cluster = ClusterConfig::from_values(values, &name)?;
         let version = version(values)?;
-        let mut feature_gates = Assignments::parse(Origin::Flag, values.get("feature-gates"))?;
-        let cluster_flag = values.get("cluster-feature-gates");
-        let mut cluster_feature_gates = Assignments::parse(Origin::Flag, cluster_flag)
+        let mut feature_gates = values.gates("feature-gates")?;
+        let mut cluster_feature_gates = values
+            .gates("cluster-feature-gates")
             .map_err(ConfigError::ClusterFeatureGates)?;
         let mut old_names = old_gates::add(values, &version, "feature-gates", &mut feature_gates)?;
         old_names.extend(old_gates::add(

@@ -2,15 +2,26 @@
 
 use std::collections::BTreeMap;
 
+use portunus_gates::{Assignments, FlagError, Origin};
 use serde_json::Value;
 use thiserror::Error;
 
 use super::flags::{FLAGS, Flag, Kind, Support, find};
 
+const GATE_FLAGS: [&str; 2] = ["feature-gates", "cluster-feature-gates"];
+const VERSION_FLAGS: [&str; 3] = [
+    "emulated-version",
+    "min-compatibility-version",
+    "strict-emulation",
+];
+
 /// Settings by flag name; what nobody set is not in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Values {
     by_name: BTreeMap<&'static str, String>,
+    /// Gates that flags set beside a config file.
+    gates_over_file: BTreeMap<&'static str, String>,
+    is_of_file: bool,
     /// Flags that do nothing, for one line in the log.
     pub ignored: Vec<&'static str>,
 }
@@ -27,6 +38,19 @@ impl Values {
     /// Whether somebody set it.
     pub fn is_set(&self, name: &str) -> bool {
         self.by_name.contains_key(name)
+    }
+
+    /// The gates that a flag or its key in the config file sets. The flag wins, gate by gate.
+    pub fn gates(&self, flag: &'static str) -> Result<Assignments, FlagError> {
+        let origin = match self.is_of_file {
+            true => Origin::Config,
+            false => Origin::Flag,
+        };
+        let mut gates = Assignments::parse(origin, self.get(flag))?;
+        if let Some(text) = self.gates_over_file.get(flag) {
+            gates.merge(&Assignments::parse(Origin::Flag, text)?);
+        }
+        Ok(gates)
     }
 
     /// From the command line, without the program's name. Flags may have one dash or two,
@@ -88,7 +112,10 @@ impl Values {
                 _ => Err(ValuesError::NotAMap),
             };
         };
-        let mut values = Values::default();
+        let mut values = Values {
+            is_of_file: true,
+            ..Values::default()
+        };
         for (key, value) in map {
             let nested = match key.as_str() {
                 "client-transport-security" | "peer-transport-security" => Some("TLS"),
@@ -110,6 +137,22 @@ impl Values {
             values.set(flag, text)?;
         }
         Ok(values)
+    }
+
+    /// Adds what was said beside the config file these are from. That is ignored, as with etcd,
+    /// but for gates and the versions they are judged at: whoever tries a gate for one start
+    /// would not find out that the file said otherwise.
+    pub fn add_beside_file(&mut self, said: &Values) {
+        for name in GATE_FLAGS {
+            if let Some(text) = said.by_name.get(name) {
+                self.gates_over_file.insert(name, text.clone());
+            }
+        }
+        for name in VERSION_FLAGS {
+            if let Some(text) = said.by_name.get(name) {
+                self.by_name.insert(name, text.clone());
+            }
+        }
     }
 
     fn set(&mut self, flag: &'static Flag, value: String) -> Result<(), ValuesError> {
@@ -139,7 +182,7 @@ impl Values {
             }
         }
         // Gate flags may be repeated; everything else: the last one counts.
-        if flag.name.ends_with("feature-gates")
+        if GATE_FLAGS.contains(&flag.name)
             && let Some(earlier) = self.by_name.get_mut(flag.name)
         {
             earlier.push(',');
@@ -312,6 +355,36 @@ mod tests {
         assert!(!values.is_set("data-dir"));
         let tls = values.add_environment([("ETCD_CERT_FILE", "x.pem")]);
         assert!(tls.unwrap_err().to_string().contains("TLS"));
+    }
+
+    /// Proves: X14
+    #[test]
+    fn gates_of_flags_win_over_those_of_the_file_one_by_one() {
+        let file = "name: m1\nfeature-gates: {A: true, B: true}\nemulated-version: 3.7\n";
+        let mut values = Values::from_config_file(file).unwrap();
+        let flags = [
+            "--name=other",
+            "--feature-gates=A=false",
+            "--cluster-feature-gates=C=true",
+            "--min-compatibility-version=3.6",
+        ];
+        let said = Values::from_arguments(&flags.map(str::to_owned)).unwrap();
+        values.add_beside_file(&said);
+        let gates = values.gates("feature-gates").unwrap();
+        assert_eq!(gates.get("A"), Some((false, Origin::Flag)));
+        assert_eq!(
+            gates.all("A"),
+            [(Origin::Flag, false), (Origin::Config, true)]
+        );
+        assert_eq!(gates.get("B"), Some((true, Origin::Config)));
+        let cluster = values.gates("cluster-feature-gates").unwrap();
+        assert_eq!(cluster.get("C"), Some((true, Origin::Flag)));
+        assert_eq!(values.get("emulated-version"), "3.7");
+        assert_eq!(values.get("min-compatibility-version"), "3.6");
+        // Everything else is the file's alone.
+        assert_eq!(values.get("name"), "m1");
+        let alone = said.gates("feature-gates").unwrap();
+        assert_eq!(alone.get("A"), Some((false, Origin::Flag)));
     }
 
     #[test]
