@@ -6,14 +6,13 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use portunus_peers::free_port;
 use tempfile::TempDir;
 use thiserror::Error;
 
@@ -27,11 +26,6 @@ const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Lines of a server's log that an error shows.
 const LOG_LINES_SHOWN: usize = 5;
-
-/// Ports below those that the system gives to whoever connects: a member that is down for a
-/// while must find its ports free.
-const PORT_FIRST: u16 = 20_000;
-const PORTS: u16 = 12_000;
 
 /// etcd's defaults, given to both so that they are the same.
 const HEARTBEAT_MS: &str = "100";
@@ -341,25 +335,6 @@ fn log_path(data: &Path) -> PathBuf {
 
 fn url(port: u16) -> String {
     format!("http://127.0.0.1:{port}")
-}
-
-/// A port that was free a moment ago, and that this process was not given before.
-fn free_port() -> io::Result<u16> {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Programs that run at the same time begin at different ports.
-    let start = (std::process::id() % u32::from(PORTS)) as u16;
-    let mut refused = io::Error::from(io::ErrorKind::AddrInUse);
-    for _ in 0..PORTS {
-        let offset = start
-            .wrapping_mul(7)
-            .wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
-        let port = PORT_FIRST + offset % PORTS;
-        match TcpListener::bind(("127.0.0.1", port)) {
-            Ok(_) => return Ok(port),
-            Err(error) => refused = error,
-        }
-    }
-    Err(refused)
 }
 
 #[cfg(test)]

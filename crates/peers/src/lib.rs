@@ -9,8 +9,11 @@
 //! 3. `target/go-etcd/<version>/`, where `scripts/go-etcd` puts them;
 //! 4. that script itself, if Go is on `PATH` and `PORTUNUS_NO_GO` is not set.
 //!
-//! It never starts a server. A dependency of tests and of the benchmark, of nothing that
+//! And they take the ports for what they start from here ([`free_port`]), so that no two take the
+//! same. It never starts a server. A dependency of tests and of the benchmark, of nothing that
 //! ships.
+
+mod ports;
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -19,6 +22,8 @@ use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
 use thiserror::Error;
+
+pub use ports::{free_listener, free_port};
 
 /// The version that Portunus is compared with.
 pub const VERSION: &str = "3.7.1";

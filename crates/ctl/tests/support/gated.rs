@@ -5,6 +5,7 @@
 //! was built last, so build the server after changing it.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -20,6 +21,9 @@ use super::{Ran, START_WITHIN, free_port, portctl, run};
 pub const MECHANISM: &str = "--feature-gates=ClusterFeatureGate=true";
 /// Wants the feature these tests switch.
 pub const WANTS_IT: &str = "--cluster-feature-gates=LeaseCheckpoint=true";
+
+/// Of each member, when something did not happen.
+const LOG_LINES_SHOWN: usize = 40;
 
 /// One member, running or not.
 pub struct Node {
@@ -117,8 +121,30 @@ impl Gated {
 
     fn start_node(&mut self, at: usize, flags: &[&str], state: &str) {
         let mut command = self.server(at, flags, state);
-        let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.log(at))
+            .unwrap();
+        let process = command.stdout(Stdio::null()).stderr(log).spawn();
         self.nodes[at].process = Some(process.unwrap());
+    }
+
+    /// What a member says goes here.
+    fn log(&self, at: usize) -> PathBuf {
+        self.path(&format!("{}.log", self.nodes[at].name))
+    }
+
+    /// The last lines of every member.
+    fn last_words(&self) -> String {
+        let mut text = String::new();
+        for at in 0..self.nodes.len() {
+            let log = std::fs::read_to_string(self.log(at)).unwrap_or_default();
+            let lines: Vec<&str> = log.lines().collect();
+            let last = &lines[lines.len().saturating_sub(LOG_LINES_SHOWN)..];
+            text += &format!("\n-- {}:\n{}", self.nodes[at].name, last.join("\n"));
+        }
+        text
     }
 
     fn server(&self, at: usize, flags: &[&str], state: &str) -> Command {
@@ -203,7 +229,11 @@ impl Gated {
             if wanted(&ran) {
                 return ran;
             }
-            assert!(Instant::now() < deadline, "{arguments:?}: {ran:?}");
+            assert!(
+                Instant::now() < deadline,
+                "{arguments:?}: {ran:?}{}",
+                self.last_words()
+            );
             sleep(Duration::from_millis(100));
         }
     }

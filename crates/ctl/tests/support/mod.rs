@@ -11,7 +11,6 @@ pub mod gated;
 
 use std::ffi::OsStr;
 use std::io::Write;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
@@ -150,8 +149,7 @@ fn spawn(program: &Path, data_dir: &Path, client_port: u16, peer_port: u16) -> C
 
 /// A port nobody uses at the moment.
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
+    portunus_peers::free_port().unwrap()
 }
 
 /// `portctl` without anything inherited that could change what it does.

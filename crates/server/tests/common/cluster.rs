@@ -5,9 +5,9 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
+use portunus_peers::free_listener;
 use portunus_proto::etcdserverpb::{
     HashKvRequest, MemberAddRequest, MemberListRequest, StatusRequest, StatusResponse,
 };
@@ -21,27 +21,10 @@ use super::{Clients, HttpAnswer, PATIENCE, Process, clients_of, http_at, portunu
 const CLUSTERS_MAX: usize = 2;
 static TURNS: tokio::sync::Semaphore = tokio::sync::Semaphore::const_new(CLUSTERS_MAX);
 
-/// Ports below those that the system gives to whoever connects.
-const PORT_FIRST: u16 = 20_000;
-const PORTS: u16 = 12_000;
 /// Between two looks at something that must come.
 pub const LOOK_PAUSE: Duration = Duration::from_millis(50);
 /// Shorter than the default, so that tests are.
 pub const ELECTION_TIMEOUT: Duration = Duration::from_millis(500);
-
-/// A port that nobody uses.
-fn free_listener() -> TcpListener {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let start = u16::try_from(std::process::id() % u32::from(PORTS)).unwrap();
-    for _ in 0..PORTS {
-        let port = start.wrapping_mul(7) + NEXT.fetch_add(1, Ordering::Relaxed);
-        let port = PORT_FIRST + port % PORTS;
-        if let Ok(listener) = TcpListener::bind(("127.0.0.1", port)) {
-            return listener;
-        }
-    }
-    panic!("no port is free");
-}
 
 /// A place where a member lives, or may live.
 pub struct Node {
@@ -125,8 +108,8 @@ impl Cluster {
     pub fn add_place(&mut self) -> usize {
         let number = self.nodes.len();
         let name = format!("m{number}");
-        let gate = free_listener();
-        let (peer, client) = (free_listener(), free_listener());
+        let gate = free_listener().unwrap();
+        let (peer, client) = (free_listener().unwrap(), free_listener().unwrap());
         let address = |listener: &TcpListener| listener.local_addr().unwrap();
         self.nodes.push(Node {
             client: address(&client),

@@ -18,7 +18,7 @@ pub mod versions;
 pub mod watching;
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
@@ -62,7 +62,7 @@ pub fn member_flags(dir: &Path) -> Vec<String> {
 
 /// An address at which nobody listens now, for programs that must be told theirs.
 pub fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = portunus_peers::free_listener().unwrap();
     listener.local_addr().unwrap()
 }
 
