@@ -135,6 +135,8 @@ fn features_of_the_target_stay() {
     until_on(&cluster, "LogCompression");
     cluster.stop_all();
     refused(&migrate(&dir, "3.7", &[]), "failed to open wal: ");
+    // Not even where nothing else asks for the log.
+    refused(&migrate(&dir, "3.9", &["--force"]), "failed to open wal: ");
     let table = migrate(&dir, "3.7", &["-w", "table"]);
     assert_eq!(table.code, Some(4), "{table:?}");
     let done = migrate(&dir, "3.7", &at_wal).ok();

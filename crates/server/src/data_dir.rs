@@ -16,6 +16,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use portunus_proto::walpb;
 use thiserror::Error;
 
 use crate::import::{self, ImportError};
@@ -150,8 +151,10 @@ impl DataDir {
     }
 
     /// Installs what a crash kept from being installed: a snapshot that is ready, that the
-    /// log says was taken, and that is newer than the backend.
-    pub fn install_pending(&self, is_in_log: impl Fn(u64) -> bool) -> Result<(), DataDirError> {
+    /// log says was taken, and that is newer than the backend. Removes the others, so it wants
+    /// to know all that the log has.
+    pub fn install_pending(&self, in_log: &[walpb::Snapshot]) -> Result<(), DataDirError> {
+        let is_in_log = |index: u64| in_log.iter().any(|snapshot| snapshot.index == index);
         let refused = |source| DataDirError::Io {
             path: self.path.clone(),
             source,
@@ -166,8 +169,10 @@ impl DataDir {
             0
         };
         let pending = self.numbered(INCOMING).map_err(refused)?;
-        let newest = pending.into_iter().map(|(index, _)| index).max();
-        if let Some(index) = newest.filter(|index| *index > own && is_in_log(*index)) {
+        // One that the log says was taken, though a newer one may have arrived after it.
+        let taken = pending.into_iter().map(|(index, _)| index);
+        let taken = taken.filter(|index| *index > own && is_in_log(*index));
+        if let Some(index) = taken.max() {
             self.install(index).map_err(refused)?;
             tracing::info!(
                 index,
@@ -377,10 +382,14 @@ mod tests {
             let data_dir = DataDir::open(dir.path()).unwrap();
             backend_at(&data_dir.backend(), own);
             backend_at(&data_dir.incoming(9), 9);
+            // Arrived after it, and the log does not know it.
+            backend_at(&data_dir.incoming(15), 15);
             fs::create_dir(dir.path().join("member/incoming-000000000000000b.part")).unwrap();
-            data_dir
-                .install_pending(|index| index == 9 && is_in_log)
-                .unwrap();
+            let snapshot = walpb::Snapshot {
+                index: if is_in_log { 9 } else { 0 },
+                ..walpb::Snapshot::default()
+            };
+            data_dir.install_pending(&[snapshot]).unwrap();
             assert_eq!(
                 import::backend_index(&data_dir.backend()).unwrap(),
                 expected

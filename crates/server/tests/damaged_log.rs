@@ -201,3 +201,23 @@ async fn a_log_that_ends_before_the_backend_stops_the_start() {
     let line = log.lines().last().unwrap();
     assert!(line.contains("but the backend has applied"), "{line}");
 }
+
+/// The log may need a snapshot that was received and not installed. As long as it cannot be
+/// read, nobody knows.
+#[tokio::test]
+async fn what_a_log_may_need_stays_while_it_cannot_be_read() {
+    let (_guard, dir) = killed_member().await;
+    let waiting = dir.join("member/incoming-00000000000000ff");
+    fs::create_dir(&waiting).unwrap();
+    let first = &puts(&dir)[0];
+    let byte = first.offset + 100;
+    segment(first).write_all_at(&[0xff], byte).unwrap();
+    let (status, log) = launch(&dir, LOG_ONLY).ended();
+    assert!(!status.success(), "{log}");
+    assert!(waiting.exists(), "{log}");
+
+    segment(first).write_all_at(b"v", byte).unwrap();
+    let server = Server::start(&dir, LOG_ONLY);
+    assert_eq!(keys(&server).await, PUTS as i64);
+    assert!(!waiting.exists(), "the log does not know it");
+}

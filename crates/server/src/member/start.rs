@@ -149,8 +149,11 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let peer_listeners = serve::bind(&config.cluster.listen_peer_urls, "listen-peer-urls")?;
     let data_dir = DataDir::open(&config.data_dir)?;
     data_dir.take_over()?;
-    let in_log = snapshots_in_log(&config);
-    data_dir.install_pending(|index| in_log.contains(&index))?;
+    // A log that cannot be read is met again later, with a better message. Until somebody can
+    // read it nobody knows whether it needs a snapshot that waits, so none may be removed.
+    if let Ok(in_log) = portunus_wal::valid_snapshots(&config.wal_dir) {
+        data_dir.install_pending(&in_log)?;
+    }
     let runtime = peers::runtime()?;
     let stop = Arc::new(StopSwitch::default());
 
@@ -389,13 +392,6 @@ fn check_corruption(
     let own = store.reader().hash_kv(0)?;
     let checked = corruption::check_at_start(peers, membership, own_id, &own);
     Ok(peers.runtime().block_on(checked)?)
-}
-
-/// Indexes of the snapshots the log knows. A log that cannot be read is met again later,
-/// with a better message.
-fn snapshots_in_log(config: &Config) -> Vec<u64> {
-    let snapshots = portunus_wal::valid_snapshots(&config.wal_dir).unwrap_or_default();
-    snapshots.iter().map(|snapshot| snapshot.index).collect()
 }
 
 /// The leases of a store, with their clocks not started.

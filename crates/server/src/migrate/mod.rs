@@ -155,8 +155,9 @@ pub fn migrate(options: &MigrateOptions) -> Result<Migrated, MigrateError> {
         Some(dir) => dir.clone(),
         None => options.data_dir.join("member").join("wal"),
     };
-    let in_log = portunus_wal::valid_snapshots(&wal_dir).unwrap_or_default();
-    data_dir.install_pending(|index| in_log.iter().any(|snapshot| snapshot.index == index))?;
+    // Without the log nobody knows whether a snapshot that waits is needed.
+    let in_log = portunus_wal::valid_snapshots(&wal_dir).map_err(RestartError::Read)?;
+    data_dir.install_pending(&in_log)?;
     let backend = Lmdb::open(&data_dir.backend(), LmdbConfig::default())?;
     let stored = Stored::read(&*backend.snapshot()?)?;
     let target = options.target;
