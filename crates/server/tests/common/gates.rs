@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use portunus_proto::etcdserverpb::{FeatureGateDetail, FeatureGateStatusRequest, PutRequest};
 use portunus_proto::membershippb::ClusterParamsDecision;
@@ -14,7 +14,8 @@ use tokio::task::JoinHandle;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request};
 
-use super::cluster::{Cluster, eventually};
+use super::PATIENCE;
+use super::cluster::{Cluster, LOOK_PAUSE, eventually};
 use super::requests::{put, range};
 
 /// Switches the whole mechanism on.
@@ -52,25 +53,27 @@ pub async fn detail(cluster: &Cluster, member: usize, feature: &str) -> Option<F
     Some(detail)
 }
 
-/// Waits until every running member says the same; returns the index that decided it.
+/// Waits until every running member says the same; returns the index that decided it. Before
+/// the first decision of a new cluster everything is off since index 0: whoever is asked
+/// while it is being taken sees that or the decision, so members that differ are asked again.
 pub async fn until_feature(cluster: &Cluster, feature: &str, enabled: bool) -> u64 {
-    let mut indexes = Vec::new();
-    for member in cluster.running() {
-        let what = format!("{feature}={enabled} on m{member}");
-        let decided = eventually(&what, async || {
-            let detail = detail(cluster, member, feature).await?;
-            (detail.enabled == enabled).then_some(detail)
-        })
-        .await;
-        indexes.push(decided.since_index);
+    let mut told = Vec::new();
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
+        told.clear();
+        for member in cluster.running() {
+            let detail = detail(cluster, member, feature).await;
+            told.push(detail.map(|detail| (detail.enabled, detail.since_index)));
+        }
+        if let [Some((on, since)), ..] = told[..]
+            && on == enabled
+            && told.iter().all(|other| *other == told[0])
+        {
+            return since;
+        }
+        tokio::time::sleep(LOOK_PAUSE).await;
     }
-    indexes.dedup();
-    assert_eq!(
-        indexes.len(),
-        1,
-        "decided at different indexes: {indexes:?}"
-    );
-    indexes[0]
+    panic!("waited in vain for {feature}={enabled}; (enabled, since) of each member: {told:?}");
 }
 
 /// Restarts a member in good order with other flags.
@@ -110,16 +113,22 @@ pub async fn agree_on_gates(cluster: &Cluster) -> Vec<ClusterParamsDecision> {
     agree_on_decisions(cluster).await
 }
 
-/// All members must have the same decisions at the same indexes.
+/// All members must come to have the same decisions at the same indexes. What differs stays
+/// so, because decisions are only ever added: a member that is merely behind is waited for.
 pub async fn agree_on_decisions(cluster: &Cluster) -> Vec<ClusterParamsDecision> {
     let mut histories = Vec::new();
-    for member in cluster.running() {
-        histories.push(history(cluster, member).await);
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
+        histories.clear();
+        for member in cluster.running() {
+            histories.push(history(cluster, member).await);
+        }
+        if histories.iter().all(|history| *history == histories[0]) {
+            return histories.swap_remove(0);
+        }
+        tokio::time::sleep(LOOK_PAUSE).await;
     }
-    for history in &histories {
-        assert_eq!(*history, histories[0]);
-    }
-    histories.swap_remove(0)
+    panic!("members differ on what was decided: {histories:#?}");
 }
 
 /// What became of the requests of one client.
