@@ -161,8 +161,13 @@ impl Globals {
 
     /// A client of one endpoint only.
     pub fn connect_to(&self, endpoint: &str) -> Result<Client, Failure> {
+        self.connect_to_any(vec![endpoint.to_owned()])
+    }
+
+    /// A client of these endpoints.
+    pub fn connect_to_any(&self, endpoints: Vec<String>) -> Result<Client, Failure> {
         let options = Options {
-            endpoints: vec![endpoint.to_owned()],
+            endpoints,
             ..self.client.clone()
         };
         Ok(Client::connect(options)?)

@@ -19,7 +19,7 @@ fn wants(value: bool) -> String {
 }
 
 async fn detail(cluster: &Cluster, member: usize) -> FeatureGateDetail {
-    gates::detail(cluster, member, FEATURE).await.unwrap()
+    gates::detail(cluster, member, FEATURE).await
 }
 
 async fn until_feature(cluster: &Cluster, enabled: bool) -> u64 {

@@ -36,16 +36,6 @@ impl Picture {
         members.find(|member| member.member.id == id)
     }
 
-    /// Tells what a member's cluster flags are, where the cluster does not.
-    pub fn set_cluster_flags(&mut self, id: MemberId, flags: Assignments) {
-        let members = self.fleet.members.iter_mut();
-        for member in members.filter(|it| it.member.id == id) {
-            let hidden = hidden_flags(&member.member.shown());
-            self.assumptions.retain(|note| *note != hidden);
-            member.cluster_flags = flags.clone();
-        }
-    }
-
     /// A member's name, or its id if it has none.
     pub fn name_of(&self, id: MemberId) -> String {
         let member = self.member(id);
@@ -95,10 +85,6 @@ impl Picture {
         };
         let cluster_flags = match &published {
             Some(Published::Flags(flags)) => flags.clone(),
-            Some(Published::Hidden) => {
-                self.assumptions.push(hidden_flags(&shown));
-                BTreeMap::new()
-            }
             Some(Published::Nothing | Published::Foreign) | None => BTreeMap::new(),
         };
         let mut member = FleetMember {
@@ -114,7 +100,7 @@ impl Picture {
             cluster_flags: Assignments::from_map(Origin::Flag, cluster_flags),
         };
         let takes_part = !self.gateless.contains(&id) && has_mechanism(&member, own);
-        let tells = matches!(published, Some(Published::Flags(_) | Published::Hidden));
+        let tells = matches!(published, Some(Published::Flags(_)));
         if takes_part && member.member.started && !tells {
             let note = format!("{shown} has not published its cluster flags: taken to have none");
             self.assumptions.push(note);
@@ -122,7 +108,7 @@ impl Picture {
         member.member.publication = match published {
             _ if !member.member.started => Publication::Nothing,
             _ if !takes_part => Publication::Foreign,
-            Some(Published::Flags(_) | Published::Hidden) => Publication::Proposal(Proposal {
+            Some(Published::Flags(_)) => Publication::Proposal(Proposal {
                 version: server_version,
                 flags: member.cluster_flags.to_map(),
             }),
@@ -166,7 +152,7 @@ impl Picture {
     ) -> (MajorMinor, BTreeMap<String, bool>) {
         let version = self.usual_version();
         // Nobody publishes without it.
-        let publishes = matches!(published, Some(Published::Flags(_) | Published::Hidden));
+        let publishes = matches!(published, Some(Published::Flags(_)));
         let (flags, taken) = match publishes {
             true => (
                 BTreeMap::from([(MECHANISM.to_owned(), true)]),
@@ -217,10 +203,6 @@ impl Picture {
             self.assumptions.push(note);
         }
     }
-}
-
-fn hidden_flags(shown: &str) -> String {
-    format!("{shown} is a learner, whose cluster flags nobody tells: taken to have none")
 }
 
 /// Whether there are cluster features that a member of the newer version could have a flag for,

@@ -237,7 +237,10 @@ fn words(picture: &Picture, detail: &FeatureGateDetail) -> Vec<Word> {
         .map(|vote| Word {
             member_id: vote.member_id,
             name: picture.name_of(MemberId(vote.member_id)),
-            word: vote.vote.clone(),
+            word: match vote.if_promoted.as_str() {
+                "" => vote.vote.clone(),
+                later => format!("{} ({later} if promoted)", vote.vote),
+            },
         })
         .collect()
 }

@@ -125,6 +125,7 @@ fn survey(cluster_version: &str, nodes: &[Node]) -> Survey {
         let votes = votes.map(|vote| FeatureGateVote {
             member_id: vote.member.0,
             vote: word(vote.ballot),
+            if_promoted: vote.if_promoted.map(word).unwrap_or_default(),
         });
         votes.collect()
     };
@@ -311,27 +312,23 @@ fn membership_decides_too() {
 }
 
 #[test]
-fn a_promoted_learner_brings_flags_that_only_its_operator_knows() {
-    let nodes = [
-        node(1, CHECKPOINT),
-        Node {
+fn a_promoted_learner_brings_its_flags() {
+    let promoted = |flags| {
+        let learner = Node {
             learner: true,
-            ..node(2, CHECKPOINT)
-        },
-    ];
-    let promote = Change::Promote(MemberId(2));
-    let guessed = foreseen("3.8", &nodes, &promote);
-    assert_eq!(rows(&guessed), [("LeaseCheckpoint", ON, OFF, None)]);
-    assert_eq!(
-        guessed.assumptions,
-        ["m2 is a learner, whose cluster flags nobody tells: taken to have none"]
-    );
-
-    let mut told = pictured("3.8", &nodes);
-    told.set_cluster_flags(MemberId(2), flags(CHECKPOINT));
-    let told = foresee(told, &own(), &promote);
-    assert_eq!(rows(&told), []);
-    assert_eq!(told.assumptions, Vec::<String>::new());
+            ..node(2, flags)
+        };
+        let nodes = [node(1, CHECKPOINT), learner];
+        foreseen("3.8", &nodes, &Change::Promote(MemberId(2)))
+    };
+    let without = promoted("");
+    assert_eq!(rows(&without), [("LeaseCheckpoint", ON, OFF, None)]);
+    assert_eq!(without.assumptions, Vec::<String>::new());
+    let with = promoted(CHECKPOINT);
+    assert_eq!(rows(&with), []);
+    assert_eq!(with.assumptions, Vec::<String>::new());
+    let with_all = promoted("AllAlpha=true");
+    assert_eq!(rows(&with_all), []);
 }
 
 /// Proves: C28

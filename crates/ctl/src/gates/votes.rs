@@ -11,8 +11,6 @@ use portunus_proto::etcdserverpb::{FeatureGateDetail, FeatureGateStatusResponse}
 pub enum Published {
     /// These flags.
     Flags(BTreeMap<String, bool>),
-    /// Something, but nobody tells what: it is a learner.
-    Hidden,
     /// Nothing yet.
     Nothing,
     /// Nothing ever: it knows nothing of cluster features, or has them switched off.
@@ -29,8 +27,11 @@ pub fn published(cluster: &FeatureGateStatusResponse, member_id: u64) -> Option<
             continue;
         };
         voted = true;
-        match vote.vote.as_str() {
-            "learner" => return Some(Published::Hidden),
+        let word = match vote.vote.as_str() {
+            "learner" => &vote.if_promoted,
+            word => word,
+        };
+        match word {
             "unpublished" => return Some(Published::Nothing),
             "foreign" => return Some(Published::Foreign),
             word => flags.extend(flag(&detail.name, word)),

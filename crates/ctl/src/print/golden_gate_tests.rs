@@ -60,10 +60,18 @@ fn checkpoint() -> FeatureGateDetail {
         reason: "it is off by default and m3 did not set it to true".to_owned(),
         version_used: "3.8".to_owned(),
         since_index: 12,
-        votes: vec![FeatureGateVote {
-            member_id: 0xab,
-            vote: "default".to_owned(),
-        }],
+        votes: vec![
+            FeatureGateVote {
+                member_id: 0xab,
+                vote: "default".to_owned(),
+                if_promoted: String::new(),
+            },
+            FeatureGateVote {
+                member_id: 0xac,
+                vote: "learner".to_owned(),
+                if_promoted: "true".to_owned(),
+            },
+        ],
     }
 }
 
@@ -154,7 +162,7 @@ FastLeaseKeepAlive, server, true, BETA, true, false, default, b:1
             r#"{"name":"LeaseCheckpoint","level":"cluster","enabled":false,"stage":"ALPHA","#,
             r#""default":false,"locked":false,"explicit":true,"source":"consensus","#,
             r#""reason":"it is off by default and m3 did not set it to true","#,
-            r#""version_used":"3.8","since_index":12,"votes":[{"member_id":171,"vote":"default"}]}"#,
+            r#""version_used":"3.8","since_index":12,"votes":[{"member_id":171,"vote":"default"},{"member_id":172,"vote":"learner","if_promoted":"true"}]}"#,
         )),
         "{json}"
     );

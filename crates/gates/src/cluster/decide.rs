@@ -121,6 +121,9 @@ pub struct Vote {
     pub member: MemberId,
     /// What.
     pub ballot: Ballot,
+    /// What a learner would say if it were promoted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub if_promoted: Option<Ballot>,
 }
 
 /// A vote.
@@ -304,6 +307,7 @@ fn collect_votes(registry: &Registry, member: &Member, features: &mut [FeatureDe
         Publication::Proposal(_) => None,
     };
     let empty = BTreeMap::new();
+    let publishes = matches!(member.publication, Publication::Proposal(_));
     let flags = match &member.publication {
         Publication::Proposal(proposal) => &proposal.flags,
         _ => &empty,
@@ -317,18 +321,19 @@ fn collect_votes(registry: &Registry, member: &Member, features: &mut [FeatureDe
             .map(|(_, &value)| value);
         let feature = &mut features[index];
         let stage = feature.spec.map(|spec| spec.stage);
-        let ballot = match (blanket, explicit) {
-            (Some(ballot), _) => ballot,
-            (None, Some(value)) => Ballot::Explicit(value),
-            (None, None) => match (stage, all_alpha, all_beta) {
-                (Some(Stage::Alpha), Some(&value), _) => Ballot::AllAlpha(value),
-                (Some(Stage::Beta), _, Some(&value)) => Ballot::AllBeta(value),
-                _ => Ballot::Abstained,
-            },
+        let flagged = match (explicit, stage, all_alpha, all_beta) {
+            (Some(value), ..) => Ballot::Explicit(value),
+            (None, Some(Stage::Alpha), Some(&value), _) => Ballot::AllAlpha(value),
+            (None, Some(Stage::Beta), _, Some(&value)) => Ballot::AllBeta(value),
+            _ => Ballot::Abstained,
         };
         feature.votes.push(Vote {
             member: member.id,
-            ballot,
+            ballot: blanket.unwrap_or(flagged),
+            if_promoted: (blanket == Some(Ballot::Learner)).then_some(match publishes {
+                true => flagged,
+                false => Ballot::Unpublished,
+            }),
         });
     }
 }

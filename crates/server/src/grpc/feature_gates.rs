@@ -118,6 +118,7 @@ impl Api {
             let votes = votes.flatten().map(|vote| FeatureGateVote {
                 member_id: vote.member.0,
                 vote: word(vote.ballot).to_owned(),
+                if_promoted: vote.if_promoted.map_or("", word).to_owned(),
             });
             votes.collect()
         };

@@ -13,7 +13,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use portunus_features::version::CLUSTER_PARAMS_SINCE;
 use portunus_proto::etcdserverpb::{
-    Feature, FeatureGateDetail, FeatureGateStatusRequest, FeatureGateStatusResponse, ResponseHeader,
+    Feature, FeatureGateDetail, FeatureGateStatusRequest, FeatureGateStatusResponse,
+    FeatureGateVote, ResponseHeader,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -149,11 +150,7 @@ fn feature_json(feature: &Feature) -> Value {
 }
 
 fn detail_json(detail: &FeatureGateDetail) -> Value {
-    let votes: Vec<Value> = detail
-        .votes
-        .iter()
-        .map(|vote| json!({"member_id": vote.member_id.to_string(), "vote": vote.vote}))
-        .collect();
+    let votes: Vec<Value> = detail.votes.iter().map(vote_json).collect();
     json!({
         "name": detail.name,
         "level": detail.level,
@@ -168,6 +165,14 @@ fn detail_json(detail: &FeatureGateDetail) -> Value {
         "since_index": detail.since_index.to_string(),
         "votes": votes,
     })
+}
+
+fn vote_json(vote: &FeatureGateVote) -> Value {
+    let mut json = json!({"member_id": vote.member_id.to_string(), "vote": vote.vote});
+    if !vote.if_promoted.is_empty() {
+        json["if_promoted"] = vote.if_promoted.clone().into();
+    }
+    json
 }
 
 fn failure(status: &Status) -> Response {

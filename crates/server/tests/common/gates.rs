@@ -38,8 +38,14 @@ pub fn requiring<T>(feature: &str, message: T) -> Request<T> {
     request
 }
 
+/// Everything a member says about a feature.
+pub async fn detail(cluster: &Cluster, member: usize, feature: &str) -> FeatureGateDetail {
+    let what = format!("the word of m{member} on {feature}");
+    eventually(&what, async || told(cluster, member, feature).await).await
+}
+
 /// Everything a member says about a feature; `None` while it cannot be asked.
-pub async fn detail(cluster: &Cluster, member: usize, feature: &str) -> Option<FeatureGateDetail> {
+async fn told(cluster: &Cluster, member: usize, feature: &str) -> Option<FeatureGateDetail> {
     let request = FeatureGateStatusRequest {
         features: vec![feature.to_owned()],
         all_known: true,
@@ -57,23 +63,23 @@ pub async fn detail(cluster: &Cluster, member: usize, feature: &str) -> Option<F
 /// the first decision of a new cluster everything is off since index 0: whoever is asked
 /// while it is being taken sees that or the decision, so members that differ are asked again.
 pub async fn until_feature(cluster: &Cluster, feature: &str, enabled: bool) -> u64 {
-    let mut told = Vec::new();
+    let mut views = Vec::new();
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {
-        told.clear();
+        views.clear();
         for member in cluster.running() {
-            let detail = detail(cluster, member, feature).await;
-            told.push(detail.map(|detail| (detail.enabled, detail.since_index)));
+            let view = told(cluster, member, feature).await;
+            views.push(view.map(|detail| (detail.enabled, detail.since_index)));
         }
-        if let [Some((on, since)), ..] = told[..]
+        if let [Some((on, since)), ..] = views[..]
             && on == enabled
-            && told.iter().all(|other| *other == told[0])
+            && views.iter().all(|other| *other == views[0])
         {
             return since;
         }
         tokio::time::sleep(LOOK_PAUSE).await;
     }
-    panic!("waited in vain for {feature}={enabled}; (enabled, since) of each member: {told:?}");
+    panic!("waited in vain for {feature}={enabled}; (enabled, since) of each member: {views:?}");
 }
 
 /// Restarts a member in good order with other flags.

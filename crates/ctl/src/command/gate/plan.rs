@@ -31,7 +31,7 @@ pub enum PlanCommand {
     /// Removes a member
     Remove(MemberArgs),
     /// Makes a learner a voting member
-    Promote(PromoteArgs),
+    Promote(MemberArgs),
 }
 
 /// Flags of `gate plan upgrade` and `gate plan downgrade`.
@@ -64,23 +64,12 @@ pub struct AddArgs {
     flags: MemberFlags,
 }
 
-/// Flags of `gate plan remove`.
+/// Flags of `gate plan remove` and `gate plan promote`.
 #[derive(Debug, Args)]
 pub struct MemberArgs {
     /// Name or ID of the member
     #[arg(value_name = "MEMBER")]
     arguments: Vec<String>,
-}
-
-/// Flags of `gate plan promote`.
-#[derive(Debug, Args)]
-pub struct PromoteArgs {
-    /// Name or ID of the member
-    #[arg(value_name = "MEMBER")]
-    arguments: Vec<String>,
-    /// What the learner was started with; a cluster does not tell
-    #[arg(long, value_name = "NAME=BOOL,...")]
-    cluster_feature_gates: Option<String>,
 }
 
 /// What a member is started with. A flag stands for all of its values.
@@ -102,8 +91,8 @@ pub async fn run(command: PlanCommand, globals: &Globals) -> Result<(), Failure>
     let asked = Asked::read(command)?;
     let own = own_features()?;
     let survey = survey::survey(globals, false).await?;
-    let mut picture = picture(&survey, &own);
-    let change = asked.change(&mut picture)?;
+    let picture = picture(&survey, &own);
+    let change = asked.change(&picture)?;
     let foresight = foresee(picture, &own, &change);
     let answer = Answer::Gate(GateAnswer::Plan(&foresight));
     globals.printer.print(&answer)?;
@@ -125,7 +114,7 @@ enum Asked {
         started: Started,
     },
     Remove(String),
-    Promote(String, Option<Assignments>),
+    Promote(String),
 }
 
 #[derive(Debug)]
@@ -155,14 +144,11 @@ impl Asked {
                 }
             }
             PlanCommand::Remove(args) => Self::Remove(one_member(args.arguments)?),
-            PlanCommand::Promote(args) => {
-                let flags = flags(args.cluster_feature_gates.as_deref())?;
-                Self::Promote(one_member(args.arguments)?, flags)
-            }
+            PlanCommand::Promote(args) => Self::Promote(one_member(args.arguments)?),
         })
     }
 
-    fn change(self, picture: &mut Picture) -> Result<Change, Failure> {
+    fn change(self, picture: &Picture) -> Result<Change, Failure> {
         Ok(match self {
             Self::Upgrade(target) => Change::Upgrade(target),
             Self::Downgrade(target) => Change::Downgrade(target),
@@ -190,13 +176,7 @@ impl Asked {
                 cluster_flags: started.cluster_flags.unwrap_or_default(),
             }),
             Self::Remove(member) => Change::Remove(find(picture, &member)?),
-            Self::Promote(member, flags) => {
-                let id = find(picture, &member)?;
-                if let Some(flags) = flags {
-                    picture.set_cluster_flags(id, flags);
-                }
-                Change::Promote(id)
-            }
+            Self::Promote(member) => Change::Promote(find(picture, &member)?),
         })
     }
 }

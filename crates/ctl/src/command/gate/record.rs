@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
-use portunus_client::Client;
+use portunus_client::{Client, ClientError};
 use portunus_proto::etcdserverpb::MemberListRequest;
 use portunus_proto::portunuspb::{HistoryRequest, WatchRequest};
 
@@ -32,8 +32,13 @@ pub struct WatchArgs {
 /// Runs `gate history`.
 pub async fn history(args: HistoryArgs, globals: &Globals) -> Result<(), Failure> {
     let serializable = args.consistency.is_serializable()?;
-    let client = globals.connect()?;
-    let response = client.gate_history(HistoryRequest { serializable }).await;
+    let request = HistoryRequest { serializable };
+    let mut client = globals.connect()?;
+    let mut response = client.gate_history(request).await;
+    if response.as_ref().is_err_and(ClientError::is_unimplemented) {
+        client = client_of_those_that_know(globals).await?;
+        response = client.gate_history(request).await;
+    }
     let response = &response.map_err(refused)?;
     let names = &member_names(&client).await;
     let answer = GateAnswer::History { response, names };
@@ -42,7 +47,8 @@ pub async fn history(args: HistoryArgs, globals: &Globals) -> Result<(), Failure
 
 /// Runs `gate watch`.
 pub async fn watch(args: WatchArgs, globals: &Globals) -> Result<(), Failure> {
-    let client = globals.connect()?;
+    // From the beginning, or losing a connection could lead to one that does not know.
+    let client = client_of_those_that_know(globals).await?;
     let names = &member_names(&client).await;
     let mut watcher = client.gate_watch(WatchRequest {
         after_index: args.after_index,
@@ -52,6 +58,30 @@ pub async fn watch(args: WatchArgs, globals: &Globals) -> Result<(), Failure> {
         let answer = GateAnswer::Event { response, names };
         globals.printer.print(&Answer::Gate(answer))?;
     }
+}
+
+/// A client that leaves out endpoints that know no decisions, as Go's etcd does not; of all of
+/// them if none knows, so that one of them says so.
+async fn client_of_those_that_know(globals: &Globals) -> Result<Client, Failure> {
+    let mut asked = Vec::new();
+    for endpoint in &globals.client.endpoints {
+        let client = globals.connect_to(endpoint)?;
+        let answer = tokio::spawn(async move {
+            let serializable = true;
+            client.gate_history(HistoryRequest { serializable }).await
+        });
+        asked.push((endpoint, answer));
+    }
+    let mut endpoints = Vec::new();
+    for (endpoint, answer) in asked {
+        if !matches!(answer.await, Ok(Err(error)) if error.is_unimplemented()) {
+            endpoints.push(endpoint.clone());
+        }
+    }
+    if endpoints.is_empty() {
+        return globals.connect();
+    }
+    globals.connect_to_any(endpoints)
 }
 
 /// Names for people. Without them ids are shown, so that no answer is no failure.

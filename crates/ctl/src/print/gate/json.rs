@@ -85,6 +85,7 @@ impl Ids {
     fn vote(self, vote: &FeatureGateVote) -> String {
         self.id(Object::default(), "member_id", vote.member_id)
             .text("vote", &vote.vote)
+            .text_or_nothing("if_promoted", &vote.if_promoted)
             .end()
     }
 
