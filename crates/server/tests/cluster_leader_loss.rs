@@ -20,27 +20,32 @@ const MOMENTS: [&str; 4] = [
     "a decision is proposed, not yet applied",
     "cluster features decided",
 ];
-/// The member whose word turns the feature on and off, and who does not lead meanwhile.
-const VOICE: usize = 2;
-
 fn is_on(decision: &ClusterParamsDecision) -> bool {
     let features = decision.params.iter().flat_map(|it| &it.feature_gates);
     features.into_iter().any(|it| it.name == TAG && it.enabled)
+}
+
+/// The member whose word turns the feature on and off, and who does not lead meanwhile: the
+/// last one. The others.
+fn voice_and_others(cluster: &Cluster) -> (usize, Vec<usize>) {
+    let voice = cluster.nodes.len() - 1;
+    (voice, (0..voice).collect())
 }
 
 /// Kills the leader when it says `moment` while the voice changes its word, and lets it come
 /// back.
 async fn lose_leader_at(cluster: &mut Cluster, moment: &str, clients: &Requiring, value: bool) {
     let before = agree_on_decisions(cluster).await;
-    cluster.stop(VOICE).await;
-    let leader = cluster.leader_among(&[0, 1]).await;
+    let (voice, others) = voice_and_others(cluster);
+    cluster.stop(voice).await;
+    let leader = cluster.leader_among(&others).await;
     let process = cluster.nodes[leader].process.take().unwrap();
     let (known_lines, text) = (process.lines_said(), moment.to_owned());
     let killed = tokio::task::spawn_blocking(move || process.kill_when_it_says(known_lines, &text));
-    cluster.nodes[VOICE].flags = vec![wants(&format!("{TAG}={value}"))];
-    cluster.launch(VOICE);
+    cluster.nodes[voice].flags = vec![wants(&format!("{TAG}={value}"))];
+    cluster.launch(voice);
     killed.await.unwrap();
-    cluster.ready(VOICE).await;
+    cluster.ready(voice).await;
 
     // The others come to it without the one that knew, or had begun.
     let decided_at = until_feature(cluster, TAG, value).await;
@@ -59,17 +64,16 @@ async fn lose_leader_at(cluster: &mut Cluster, moment: &str, clients: &Requiring
     eprintln!("lost m{leader} at {moment:?}: {by} decided, at {decided_at}");
 }
 
-/// Proves: S0-1, S0-26, S0-28, S0-48
-#[tokio::test(flavor = "multi_thread")]
-async fn a_decision_survives_its_leader_at_every_moment() {
+async fn lose_leader_at_every_moment(test: &str, members: usize) {
     let flags = [MECHANISM, "--log-level=debug"];
-    let mut cluster = Cluster::start("leader_lost_while_deciding", 3, &flags).await;
-    for member in [0, 1] {
+    let mut cluster = Cluster::start(test, members, &flags).await;
+    let (voice, others) = voice_and_others(&cluster);
+    for member in others {
         restart_with(&mut cluster, member, &[wants("ApplyTag=true")]).await;
     }
     let clients = Requiring::start(&cluster);
     for (moment, value) in MOMENTS.into_iter().zip([true, false, true, false]) {
-        while cluster.leader().await == VOICE {
+        while cluster.leader().await == voice {
             // It may be refused while members are just back.
             let _ = cluster.move_leader(0).await;
         }
@@ -77,4 +81,16 @@ async fn a_decision_survives_its_leader_at_every_moment() {
     }
     clients.judge(&cluster).await;
     agree_on_gates(&cluster).await;
+}
+
+/// Proves: S0-1, S0-26, S0-28, S0-48
+#[tokio::test(flavor = "multi_thread")]
+async fn a_decision_of_three_survives_its_leader_at_every_moment() {
+    lose_leader_at_every_moment("leader_of_three_lost", 3).await;
+}
+
+/// Proves: S0-1, S0-26, S0-28, S0-48
+#[tokio::test(flavor = "multi_thread")]
+async fn a_decision_of_five_survives_its_leader_at_every_moment() {
+    lose_leader_at_every_moment("leader_of_five_lost", 5).await;
 }
