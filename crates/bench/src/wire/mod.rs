@@ -97,6 +97,9 @@ pub struct Connection {
     received_bytes: u32,
     /// The beginnings of messages that came in several frames.
     partial: HashMap<StreamId, BytesMut>,
+    /// The end of the last of them. Once its message is dropped there is room for another:
+    /// fresh memory for every answer of 10 MB would cost more than receiving it.
+    spare: BytesMut,
     /// Found in frames that were cut already.
     events: VecDeque<Event>,
 }
@@ -116,6 +119,7 @@ impl Connection {
             held: VecDeque::new(),
             received_bytes: 0,
             partial: HashMap::new(),
+            spare: BytesMut::new(),
             events: VecDeque::new(),
         };
         let out = &mut connection.outgoing;
@@ -276,7 +280,9 @@ impl Connection {
                 let message = message.freeze().slice(MESSAGE_PREFIX_BYTES..);
                 self.events.push_back(Event::Message(stream, message));
             }
-            if !begun.is_empty() {
+            if begun.is_empty() {
+                self.spare = begun;
+            } else {
                 self.partial.insert(stream, begun);
             }
         } else {
@@ -285,7 +291,8 @@ impl Connection {
                 self.events.push_back(Event::Message(stream, message));
             }
             if !payload.is_empty() {
-                let mut begun = BytesMut::with_capacity(whole_bytes(&payload));
+                let mut begun = std::mem::take(&mut self.spare);
+                begun.reserve(whole_bytes(&payload));
                 begun.extend_from_slice(&payload);
                 self.partial.insert(stream, begun);
             }

@@ -3,20 +3,21 @@
 //! The library encodes a message whole before the first byte leaves: ten thousand keys are ten
 //! megabytes that are written to memory once and read from there again, for each client that
 //! lists. Here such an answer goes along beside its message, and a body that makes a piece
-//! whenever the connection wants one takes the place of the library's. A piece is still in the
-//! processor's cache when the kernel copies it, and what waits for a slow reader are
-//! references to values that are in memory anyway.
+//! whenever the connection wants one takes the place of the library's. What waits for a slow
+//! reader are references to values that are in memory anyway.
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Response};
-use bytes::{BufMut, BytesMut};
-use http_body::Frame;
+use bytes::BufMut;
+use http_body::{Frame, SizeHint};
 use portunus_proto::etcdserverpb::RangeResponse;
 use prost::{EncodeError, Message};
+
+use super::piece::{Piece, Woven};
 
 /// A piece is sent when it has this much.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -25,8 +26,6 @@ const LONG_BYTES: usize = 4 * PIECE_BYTES;
 /// With fewer keys nobody looks how long an answer is.
 const LONG_KEYS: usize = 64;
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
-/// Field 2 of an answer, length-delimited.
-const KVS_TAG: u8 = 2 << 3 | 2;
 
 /// What a response carries until [`send_in_pieces`] takes it.
 #[derive(Debug, Clone)]
@@ -56,17 +55,57 @@ pub(super) fn respond(answer: RangeResponse) -> tonic::Response<RangeResponse> {
 }
 
 /// Gives a response that carries a long answer the body for it.
-pub fn send_in_pieces(response: &mut Response<Body>) {
-    if let Some(long) = response.extensions_mut().remove::<LongAnswer>() {
-        *response.body_mut() = Body::new(Pieces {
-            long,
-            next: Next::Header,
-        });
+pub fn send_in_pieces(mut response: Response<Body>) -> Response<AnswerBody> {
+    match response.extensions_mut().remove::<LongAnswer>() {
+        Some(long) => response.map(|_| AnswerBody::Long(Pieces::of(long))),
+        None => response.map(AnswerBody::Whole),
+    }
+}
+
+/// What is sent for a request.
+#[derive(Debug)]
+pub enum AnswerBody {
+    /// The library's.
+    Whole(Body),
+    /// A long answer.
+    Long(Pieces),
+}
+
+impl http_body::Body for AnswerBody {
+    type Data = Piece;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Piece>, axum::Error>>> {
+        Poll::Ready(match self.get_mut() {
+            Self::Whole(body) => {
+                let frame = ready!(Pin::new(body).poll_frame(context));
+                frame.map(|frame| Ok(frame?.map_data(Piece::Whole)))
+            }
+            Self::Long(pieces) => pieces.next().map_err(axum::Error::new).transpose(),
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Whole(body) => body.is_end_stream(),
+            Self::Long(pieces) => matches!(pieces.next, Next::Nothing),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(body) => body.size_hint(),
+            Self::Long(_) => SizeHint::default(),
+        }
     }
 }
 
 /// A message in the making.
-struct Pieces {
+#[derive(Debug)]
+pub struct Pieces {
     long: LongAnswer,
     next: Next,
 }
@@ -81,10 +120,15 @@ enum Next {
 }
 
 impl Pieces {
-    fn next(&mut self) -> Result<Option<Frame<Bytes>>, EncodeError> {
+    fn of(long: LongAnswer) -> Self {
+        let next = Next::Header;
+        Self { long, next }
+    }
+
+    fn next(&mut self) -> Result<Option<Frame<Piece>>, EncodeError> {
         let answer = &*self.long.answer;
-        let mut piece = BytesMut::new();
-        let first = match self.next {
+        let mut piece = Woven::of(&self.long.answer);
+        let mut number = match self.next {
             Next::Nothing => return Ok(None),
             Next::Trailers => {
                 self.next = Next::Nothing;
@@ -93,30 +137,21 @@ impl Pieces {
                 return Ok(Some(Frame::trailers(trailers)));
             }
             Next::Header => {
-                piece.reserve(PIECE_BYTES + PIECE_BYTES / 4);
                 // Not compressed, and so long.
-                piece.put_u8(0);
-                piece.put_u32(self.long.message_bytes);
+                piece.own().put_u8(0);
+                piece.own().put_u32(self.long.message_bytes);
                 let header = RangeResponse {
                     header: answer.header,
                     ..RangeResponse::default()
                 };
-                header.encode(&mut piece)?;
+                header.encode(piece.own())?;
                 0
             }
-            Next::Key(number) => {
-                piece.reserve(PIECE_BYTES + PIECE_BYTES / 4);
-                number
-            }
+            Next::Key(number) => number,
         };
-        let mut number = first;
-        while let Some(kv) = answer.kvs.get(number) {
-            piece.put_u8(KVS_TAG);
-            kv.encode_length_delimited(&mut piece)?;
+        while number < answer.kvs.len() && piece.len() < PIECE_BYTES {
+            piece.weave(number)?;
             number += 1;
-            if piece.len() >= PIECE_BYTES {
-                break;
-            }
         }
         self.next = Next::Key(number);
         if number == answer.kvs.len() {
@@ -125,31 +160,16 @@ impl Pieces {
                 count: answer.count,
                 ..RangeResponse::default()
             };
-            rest.encode(&mut piece)?;
+            rest.encode(piece.own())?;
             self.next = Next::Trailers;
         }
-        Ok(Some(Frame::data(piece.freeze())))
-    }
-}
-
-impl http_body::Body for Pieces {
-    type Data = Bytes;
-    type Error = EncodeError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, EncodeError>>> {
-        Poll::Ready(self.next().transpose())
-    }
-
-    fn is_end_stream(&self) -> bool {
-        matches!(self.next, Next::Nothing)
+        Ok(Some(Frame::data(Piece::Woven(piece))))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use bytes::Buf;
     use portunus_proto::etcdserverpb::ResponseHeader;
     use portunus_proto::mvccpb::KeyValue;
 
@@ -162,7 +182,7 @@ mod tests {
             create_revision: 2,
             mod_revision: number as i64,
             version: 1,
-            lease: 0,
+            lease: number as i64 % 3,
         });
         RangeResponse {
             header: Some(ResponseHeader {
@@ -179,17 +199,14 @@ mod tests {
     fn sent(answer: &RangeResponse) -> Option<(Vec<usize>, Vec<u8>, HeaderMap)> {
         let response = respond(answer.clone());
         let long = response.extensions().get::<LongAnswer>()?.clone();
-        let mut pieces = Pieces {
-            long,
-            next: Next::Header,
-        };
+        let mut pieces = Pieces::of(long);
         let (mut lengths, mut bytes) = (Vec::new(), Vec::new());
         loop {
             let frame = pieces.next().unwrap().expect("trailers come last");
             match frame.into_data() {
                 Ok(data) => {
-                    lengths.push(data.len());
-                    bytes.extend_from_slice(&data);
+                    lengths.push(data.remaining());
+                    bytes.put(data);
                 }
                 Err(frame) => {
                     assert!(pieces.next().unwrap().is_none());

@@ -8,6 +8,7 @@ mod lease;
 mod long_answer;
 mod maintenance;
 mod oversized;
+mod piece;
 mod required;
 mod snapshot;
 mod watch;
@@ -32,8 +33,9 @@ use tonic_health::server::HealthService;
 
 use crate::member::Member;
 use crate::metrics::Kind;
-pub use long_answer::send_in_pieces;
+pub use long_answer::{AnswerBody, send_in_pieces};
 pub use oversized::translate_response as translate_oversized;
+pub use piece::Piece;
 use required::Required;
 use watch_codec::WatchService;
 

@@ -6,30 +6,36 @@
 //! What is held back is bounded: a reader that is slow stops the connection, as without a
 //! cork.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, BytesMut};
 use prometheus::IntCounter;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// Bytes held back at most; more has to go to the socket first.
-const HELD_BYTES_MAX: usize = 64 * 1024;
+/// Bytes held back at most; more has to go to the socket first. Room for sixteen of the frames
+/// that a long answer is sent in, each of 16 KiB and its head.
+const HELD_BYTES_MAX: usize = 16 * (16 * 1024 + 9);
 
 /// A write this large is worth a system call of its own, and not worth a copy.
-const LARGE_BYTES: usize = 16 * 1024;
+const LARGE_BYTES: usize = 256 * 1024;
 
-/// What is set aside at first: enough for a handful of small answers.
-const HELD_BYTES_FIRST: usize = 4 * 1024;
+thread_local! {
+    /// A buffer that no connection of this thread holds anything in. An idle connection has
+    /// none of its own, since there may be ten thousand of them; those that are polled one
+    /// after the other use this one, and only whom a slow reader stops keeps it.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 struct Corked {
     socket: TcpStream,
-    held: BytesMut,
+    held: Vec<u8>,
+    /// Bytes of it that went to the socket.
+    released: usize,
     /// What was held back could not be written. The connection hears it when it next
     /// reads or writes.
     broken: Option<io::ErrorKind>,
@@ -42,18 +48,26 @@ impl Corked {
         self.broken.map_or(Ok(()), |kind| Err(kind.into()))
     }
 
+    /// Holds nothing any more.
+    fn give_back(&mut self) {
+        self.released = 0;
+        if self.held.capacity() > 0 {
+            self.held.clear();
+            SPARE.set(std::mem::take(&mut self.held));
+        }
+    }
+
     /// Writes everything that is held back.
     fn poll_release(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.held.is_empty() {
-            let written = ready!(Pin::new(&mut self.socket).poll_write(context, &self.held))?;
+        while let Some(rest @ [_, ..]) = self.held.get(self.released..) {
+            let written = ready!(Pin::new(&mut self.socket).poll_write(context, rest))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            self.held.advance(written);
+            self.released += written;
             self.sent_bytes.inc_by(written as u64);
         }
-        // An idle connection keeps no buffer; there may be ten thousand of them.
-        self.held = BytesMut::new();
+        self.give_back();
         Poll::Ready(Ok(()))
     }
 }
@@ -106,8 +120,9 @@ impl AsyncWrite for CorkedSocket {
             }
             return written;
         }
-        if corked.held.capacity() == 0 {
-            corked.held.reserve(bytes.max(HELD_BYTES_FIRST));
+        if corked.held.is_empty() {
+            corked.held = SPARE.take();
+            corked.held.reserve(HELD_BYTES_MAX);
         }
         for slice in slices {
             corked.held.extend_from_slice(slice);
@@ -142,7 +157,8 @@ pub fn cork(
 ) -> (CorkedSocket, Cork) {
     let corked = Rc::new(RefCell::new(Corked {
         socket,
-        held: BytesMut::new(),
+        held: Vec::new(),
+        released: 0,
         broken: None,
         received_bytes,
         sent_bytes,
@@ -192,7 +208,7 @@ impl<C: Future<Output: Unpin>> Future for Uncorking<C> {
             && corked.broken.is_none()
         {
             corked.broken = Some(error.kind());
-            corked.held.clear();
+            corked.give_back();
             context.waker().wake_by_ref();
         }
         match (this.ended.take(), released) {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
 use axum::Router;
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::http::{HeaderMap, Request, Response, header};
 use axum::routing::future::RouteFuture;
 use http_body::{Frame, SizeHint};
@@ -83,8 +83,6 @@ impl Future for Counting {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let mut response = ready!(this.answer.poll(context))?;
-        // For every request: without it the client would get an empty answer.
-        grpc::send_in_pieces(&mut response);
         let mut running = this.running.take();
         if let Some(request) = &mut running {
             grpc::translate_oversized(&mut response);
@@ -93,6 +91,7 @@ impl Future for Counting {
                 request.end(code);
             }
         }
+        let response = grpc::send_in_pieces(response);
         Poll::Ready(Ok(response.map(|inner| CountedBody { inner, running })))
     }
 }
@@ -104,18 +103,18 @@ fn code(headers: &HeaderMap) -> Option<Code> {
 
 /// An answer, until its trailers say how it ended.
 pub struct CountedBody {
-    inner: Body,
+    inner: grpc::AnswerBody,
     running: Option<Running>,
 }
 
 impl http_body::Body for CountedBody {
-    type Data = Bytes;
+    type Data = grpc::Piece;
     type Error = axum::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    ) -> Poll<Option<Result<Frame<grpc::Piece>, axum::Error>>> {
         let frame = ready!(Pin::new(&mut self.inner).poll_frame(context));
         if let Some(running) = &mut self.running {
             match &frame {
