@@ -6,7 +6,7 @@
 
 mod common;
 
-use common::cluster::Cluster;
+use common::cluster::{Cluster, eventually};
 use common::gates::{
     MECHANISM, Requiring, TAG, agree_on_decisions, agree_on_gates, restart_with, until_feature,
     wants,
@@ -68,6 +68,12 @@ async fn lose_leader_at_every_moment(test: &str, members: usize) {
     let flags = [MECHANISM, "--log-level=debug"];
     let mut cluster = Cluster::start(test, members, &flags).await;
     let (voice, others) = voice_and_others(&cluster);
+    // Else the first decision of the cluster would come with one of those below.
+    eventually("the first decision", async || {
+        let decisions = agree_on_decisions(&cluster).await;
+        (!decisions.is_empty()).then_some(())
+    })
+    .await;
     for member in others {
         restart_with(&mut cluster, member, &[wants("ApplyTag=true")]).await;
     }
