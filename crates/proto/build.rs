@@ -35,6 +35,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     give_rust_readable_names(&mut descriptors);
     let mut config = prost_build::Config::new();
     config.bytes(["."]);
+    // Written by hand, because they nest in themselves; see src/nested/.
+    config.extern_path(".etcdserverpb.RequestOp", "crate::nested::RequestOp");
+    config.extern_path(".etcdserverpb.ResponseOp", "crate::nested::ResponseOp");
     tonic_prost_build::configure()
         // No `connect`/transport helpers, so this crate pulls in no HTTP stack.
         .build_transport(false)

@@ -15,6 +15,8 @@
 
 pub mod codec;
 mod error;
+pub mod lenient;
+mod nested;
 pub mod wire;
 
 pub use error::EtcdError;
@@ -25,10 +27,11 @@ pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "
 
 /// Generated code follows the generator's taste, not this workspace's lints.
 macro_rules! generated {
-    ($(#[$doc:meta])* $package:ident) => {
+    ($(#[$doc:meta])* $package:ident $(, $written:item)?) => {
         $(#[$doc])*
         #[allow(missing_docs, clippy::all, clippy::pedantic)]
         pub mod $package {
+            $($written)?
             include!(concat!(env!("OUT_DIR"), "/", stringify!($package), ".rs"));
         }
     };
@@ -40,7 +43,7 @@ generated! {
 }
 generated! {
     /// The client-facing services, and what the raft log carries.
-    etcdserverpb
+    etcdserverpb, pub use crate::nested::{RequestOp, ResponseOp, request_op, response_op};
 }
 generated! {
     /// Leases as stored, and lease queries between members.

@@ -58,7 +58,7 @@ impl Maintenance for Api {
         if raft.leader == 0 {
             errors.push(EtcdError::NoLeader.text().to_owned());
         }
-        for alarm in member.alarms.load().list(AlarmType::None) {
+        for alarm in member.alarms.load().list(AlarmType::None as i32) {
             let kind = AlarmType::try_from(alarm.alarm).unwrap_or(AlarmType::None);
             errors.push(format!(
                 "memberID:{} alarm:{} ",

@@ -7,6 +7,7 @@
 
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+pub mod any_bytes;
 pub mod cluster;
 pub mod gates;
 pub mod load;
