@@ -13,6 +13,7 @@
 pub mod applied;
 mod boot;
 pub mod cluster_gates;
+pub mod configuration;
 pub mod corruption;
 pub mod leadership;
 pub mod leases;

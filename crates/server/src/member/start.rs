@@ -18,6 +18,7 @@ use tonic_health::server::HealthReporter;
 use super::applied::Applied;
 use super::boot::{BootError, Booted, boot};
 use super::cluster_gates::{self, ClusterGates};
+use super::configuration::configuration;
 use super::leadership::Leaders;
 use super::leases::Leases;
 use super::membership::{Membership, MembershipError, conf_state};
@@ -188,7 +189,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         return Err(StartError::AuthEnabled);
     }
     let alarms = Alarms::load(&store)?;
-    let conf_state = conf_state(&store)?;
+    let conf_state = configuration(conf_state(&store)?, membership.iter());
     let specs = own.cluster_specs();
     let warnings = specs
         .check_flags(
