@@ -320,11 +320,13 @@ impl Applier {
                         // A member of the lower version may start from this log.
                         self.forget_log_to(index);
                     }
+                    tracing::info!(cluster_version = %version, "cluster version decided");
                 }
                 // The same entry has no effect on any member.
-                Err(error) => tracing::error!(%error, index, "a cluster version was not taken"),
+                Err(error) => {
+                    tracing::error!(%error, cluster_version = %version, index, "cluster version refused");
+                }
             }
-            tracing::info!(cluster_version = %version, "cluster version decided");
         } else if let Some(set) = &request.cluster_member_attr_set {
             if let Some(attributes) = &set.member_attributes {
                 let before = self.membership.clone();
