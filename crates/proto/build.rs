@@ -24,6 +24,9 @@ const PROTO_FILES: &[&str] = &[
     "walpb/record.proto",
 ];
 
+/// Makes the messages that are written by hand look like the others.
+const NESTED: &str = "pub use crate::nested::{RequestOp, ResponseOp, request_op, response_op};\n";
+
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed={PROTO_DIR}");
     let out_dir = PathBuf::from(env::var("OUT_DIR")?);
@@ -43,6 +46,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         .build_transport(false)
         .codec_path("crate::codec::SizedCodec")
         .compile_fds_with_config(descriptors, config)?;
+    let generated = out_dir.join("etcdserverpb.rs");
+    let with_nested = fs::read_to_string(&generated)? + NESTED;
+    fs::write(generated, with_nested)?;
     Ok(())
 }
 

@@ -27,11 +27,10 @@ pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "
 
 /// Generated code follows the generator's taste, not this workspace's lints.
 macro_rules! generated {
-    ($(#[$doc:meta])* $package:ident $(, $written:item)?) => {
+    ($(#[$doc:meta])* $package:ident) => {
         $(#[$doc])*
         #[allow(missing_docs, clippy::all, clippy::pedantic)]
         pub mod $package {
-            $($written)?
             include!(concat!(env!("OUT_DIR"), "/", stringify!($package), ".rs"));
         }
     };
@@ -43,7 +42,7 @@ generated! {
 }
 generated! {
     /// The client-facing services, and what the raft log carries.
-    etcdserverpb, pub use crate::nested::{RequestOp, ResponseOp, request_op, response_op};
+    etcdserverpb
 }
 generated! {
     /// Leases as stored, and lease queries between members.

@@ -142,7 +142,7 @@ struct Changed<'a> {
 
 /// Refuses a key that is put twice, or put and deleted.
 fn changed_keys(ops: &[RequestOp]) -> Result<Changed<'_>, EtcdError> {
-    fold(ops, |ops, nested| Changed::of(ops, nested))
+    fold(ops, Changed::of)
 }
 
 impl<'a> Changed<'a> {

@@ -36,14 +36,17 @@ pub mod request_op {
 
     /// The operation.
     #[derive(Clone, PartialEq, ::prost::Oneof)]
-    #[allow(missing_docs)] // the names are etcd's
     pub enum Request {
+        /// A range.
         #[prost(message, tag = "1")]
         RequestRange(RangeRequest),
+        /// A put.
         #[prost(message, tag = "2")]
         RequestPut(PutRequest),
+        /// A delete.
         #[prost(message, tag = "3")]
         RequestDeleteRange(DeleteRangeRequest),
+        /// A transaction.
         #[prost(message, tag = "4")]
         RequestTxn(TxnRequest),
     }
@@ -62,14 +65,17 @@ pub mod response_op {
 
     /// The response.
     #[derive(Clone, PartialEq, ::prost::Oneof)]
-    #[allow(missing_docs)] // the names are etcd's
     pub enum Response {
+        /// To a range.
         #[prost(message, tag = "1")]
         ResponseRange(RangeResponse),
+        /// To a put.
         #[prost(message, tag = "2")]
         ResponsePut(PutResponse),
+        /// To a delete.
         #[prost(message, tag = "3")]
         ResponseDeleteRange(DeleteRangeResponse),
+        /// To a transaction.
         #[prost(message, tag = "4")]
         ResponseTxn(TxnResponse),
     }
