@@ -48,9 +48,9 @@ fn saved_by_go(test: &str) -> Option<Saved> {
     })
 }
 
-/// From a Portunus cluster of three.
-fn saved_by_portunus() -> Saved {
-    let cluster = Gated::start(&[&[], &[], &[]]);
+/// From a Portunus cluster of three with these flags.
+fn saved_by_portunus(flags: &[&str]) -> Saved {
+    let cluster = Gated::start(&[flags, flags, flags]);
     let directory = tempfile::tempdir().unwrap();
     let snapshot = directory.path().join("saved.db");
     for (key, value) in [("a", "1"), ("a", "2"), ("b", "x")] {
@@ -146,12 +146,44 @@ fn a_snapshot_of_portunus_serves_after_restore_by_either_tool() {
     let Some(restorers) = restorers(TEST) else {
         return;
     };
-    let saved = saved_by_portunus();
+    let saved = saved_by_portunus(&[]);
     for restorer in &restorers {
         for members in [1, 3] {
             for more in [&[][..], BUMP] {
                 drill(&saved, restorer, members, more);
             }
         }
+    }
+}
+
+/// The way back: what Portunus wrote as 3.7 is served by Go's etcd.
+#[test]
+fn a_snapshot_of_an_emulated_version_serves_in_go() {
+    const TEST: &str = "restore_drill::a_snapshot_of_an_emulated_version";
+    let Some(restorers) = restorers(TEST) else {
+        return;
+    };
+    let saved = saved_by_portunus(&["--emulated-version=3.7"]);
+    for (restorer, program) in &restorers {
+        let directory = tempfile::tempdir().unwrap();
+        let data_dir = directory.path().join("restored");
+        let peer_port = support::free_port();
+        let peer_url = format!("http://127.0.0.1:{peer_port}");
+        let mut command = clean(Command::new(program));
+        command
+            .args(["snapshot", "restore"])
+            .arg(&saved.snapshot)
+            .arg("--data-dir")
+            .arg(&data_dir)
+            .args(["--name", "m1"])
+            .args(["--initial-cluster", &format!("m1={peer_url}")])
+            .args(["--initial-advertise-peer-urls", &peer_url]);
+        run(&mut command, b"").ok();
+        let Some(server) = Server::start_on(TEST, directory, data_dir, peer_port) else {
+            return;
+        };
+        let all = server.portctl(["get", "", "--prefix"]).ok();
+        assert_eq!(all, "a\n2\nb\nx\n", "{restorer:?}");
+        assert_eq!(server.portctl(["put", "c", "3"]).ok(), "OK\n");
     }
 }
