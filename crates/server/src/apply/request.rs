@@ -315,7 +315,7 @@ impl Applier {
                         let cleaned = clean_up(&mut self.store, version)
                             .map_err(|source| ApplyFaultError::Store { index, source })?;
                         if !cleaned.is_empty() {
-                            tracing::info!(features = ?cleaned, cluster_version = %version, "what these features kept is removed");
+                            tracing::info!(features = cleaned.join(","), cluster_version = %version, "what these features kept is removed");
                         }
                         // A member of the lower version may start from this log.
                         self.forget_log_to(index);
@@ -390,7 +390,7 @@ impl Applier {
             index,
             digest = %format_args!("{:08x}", digest(params)),
             version = params.map(|params| params.version.to_string()),
-            on = ?on,
+            on = on.join(","),
             "cluster features decided"
         );
     }

@@ -22,6 +22,7 @@ pub mod patience;
 pub mod propose;
 pub mod reconfigure;
 mod start;
+mod start_line;
 pub mod stop;
 pub mod upkeep;
 pub mod v2_store;

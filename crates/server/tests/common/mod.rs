@@ -234,13 +234,9 @@ impl Process {
         };
         let line: serde_json::Value = serde_json::from_str(&line).expect("log lines are JSON");
         let addresses = line["addresses"].as_str().unwrap();
-        let first = addresses
-            .trim_matches(['[', ']'])
-            .split(',')
-            .next()
-            .unwrap();
+        let first = addresses.split(',').next().unwrap();
         Server {
-            address: first.trim().parse().unwrap(),
+            address: first.parse().unwrap(),
             process: self,
         }
     }
