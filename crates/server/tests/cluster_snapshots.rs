@@ -42,7 +42,7 @@ fn incoming(dir: &Path) -> Option<PathBuf> {
     let mut paths = files.filter_map(|file| Some(file.ok()?.path()));
     paths.find(|path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.starts_with("incoming-")
+        name.starts_with("receiving-") || name.starts_with("incoming-")
     })
 }
 
@@ -151,4 +151,42 @@ async fn a_member_that_waits_for_a_snapshot_can_be_stopped() {
         cluster.start_one(lost).await;
         cluster.agree().await;
     }
+}
+
+/// Values that a follower misses each time it is left behind.
+const VALUES_MISSED: usize = 12;
+/// How often a follower is left behind.
+const ROUNDS: usize = 6;
+
+/// A follower gets one snapshot after the other, so that the next one is complete while the one
+/// before it is still being installed; and it is killed at any moment of that.
+#[tokio::test(flavor = "multi_thread")]
+async fn member_restarts_after_kills_while_snapshots_follow_each_other() {
+    let test = "member_restarts_after_kills_while_snapshots_follow_each_other";
+    let flags = ["--snapshot-count=2", "--snapshot-catchup-entries=1"];
+    let mut cluster = Cluster::start(test, 3, &flags).await;
+    let lost = cluster.follower().await;
+    let leader = cluster.leader().await;
+    fill(&cluster, leader, VALUES_MISSED).await;
+    for _ in 0..ROUNDS {
+        cluster.kill(lost);
+        fill(&cluster, leader, VALUES_MISSED).await;
+        cluster.launch(lost);
+        // The log goes on and is compacted all the time, so each snapshot is out of date when
+        // it arrives.
+        let moment = Duration::from_millis(200 + cluster.random.below(1500));
+        let deadline = Instant::now() + moment;
+        while Instant::now() < deadline {
+            fill(&cluster, leader, 1).await;
+        }
+        let process = cluster.nodes[lost].process.as_mut().unwrap();
+        let log = process.log();
+        assert!(!process.has_ended(), "{log}");
+    }
+    cluster.ready(lost).await;
+    cluster.agree().await;
+    eventually("the removal of snapshots that are not needed", async || {
+        incoming(&cluster.nodes[lost].dir).is_none().then_some(())
+    })
+    .await;
 }

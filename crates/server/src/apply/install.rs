@@ -68,7 +68,7 @@ impl Applier {
         member.peers.set_members(&self.membership);
         member.applied.advance(position.index, position.term);
         member.consensus.applied(position.index);
-        member.data_dir.remove_leftovers();
+        member.data_dir.remove_replaced(index);
         member.metrics.snapshots_installing.set(0);
         tracing::info!(
             index,
