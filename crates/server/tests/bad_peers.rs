@@ -352,6 +352,36 @@ impl Subject {
     }
 }
 
+/// A member that cannot enforce authentication must not serve data that needs it: such a
+/// snapshot is refused before raft knows of it, whether it comes in order or as a file.
+#[tokio::test(flavor = "multi_thread")]
+async fn snapshot_with_authentication_is_refused_before_raft_takes_it() {
+    let test = "snapshot_with_authentication_is_refused_before_raft_takes_it";
+    let mut subject = Subject::start(test).await;
+    let headers = subject.headers();
+    for in_order in [true, false] {
+        let message = subject.snapshot_message(1000).await;
+        let index = message.snapshot.as_ref().unwrap().metadata.as_ref();
+        let protected = Database {
+            has_auth: true,
+            in_order,
+            ..Database::at(index.unwrap().index)
+        };
+        let body = [envelope(&message), protected.encode()].concat();
+        let (status, text) = subject.ask("POST", "/raft/snapshot", &headers, &body).await;
+        assert_eq!(status, 412, "{text}");
+        assert!(text.contains("authentication is enabled"), "{text}");
+    }
+    subject.still_serves().await;
+    let log = subject.cluster.nodes[subject.member].log();
+    let lines = log.lines().filter(|line| line.contains("authentication"));
+    assert_eq!(lines.count(), 2, "one line each: {log}");
+    let member = subject.member;
+    subject.cluster.kill(member);
+    subject.cluster.start_one(member).await;
+    subject.still_serves().await;
+}
+
 /// Raft would put a snapshot into its log whose database never came, and the member could never
 /// start again.
 #[tokio::test(flavor = "multi_thread")]

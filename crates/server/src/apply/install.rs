@@ -9,6 +9,7 @@ use portunus_proto::raftpb::SnapshotMetadata;
 
 use super::alarms::Alarms;
 use super::{Applier, ApplyFaultError};
+use crate::auth;
 use crate::member::membership::{Membership, conf_state};
 use crate::member::{lessor, store_config, store_hooks};
 
@@ -39,6 +40,9 @@ impl Applier {
         );
         let (store, restored) =
             opened.map_err(|source| ApplyFaultError::InstalledStore { index, source })?;
+        if auth::is_enabled(&store) {
+            return Err(ApplyFaultError::InstalledAuth { index });
+        }
         let fault = |source| ApplyFaultError::Membership { index, source };
         let lessor = lessor(&member.config, &store)
             .map_err(|source| ApplyFaultError::InstalledLease { index, source })?;

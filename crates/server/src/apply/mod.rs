@@ -188,6 +188,12 @@ pub enum ApplyFaultError {
         index: u64,
         source: portunus_mvcc::lease::RecordError,
     },
+    /// Data that this version must not serve. It is refused when it is received, so this is
+    /// a second look.
+    #[error(
+        "authentication is enabled in the leader's snapshot of index {index}, and this version cannot enforce it: disable it with `etcdctl auth disable` and start again, or remove this member"
+    )]
+    InstalledAuth { index: u64 },
     /// Compaction work failed.
     #[error("compaction could not go on")]
     Compaction { source: ApplyError },

@@ -27,6 +27,7 @@ use super::watches::{StoreHistory, Watches};
 use super::{Member, corruption, leases, upkeep, versions, wrap};
 use crate::apply::alarms::Alarms;
 use crate::apply::{Applier, Found};
+use crate::auth;
 use crate::config::{Config, QUOTA_BYTES_ADVISED_MAX};
 use crate::data_dir::{DataDir, DataDirError};
 use crate::metrics::{Metrics, MetricsError};
@@ -36,10 +37,6 @@ use portunus_features::{ClusterFeatureGate, InitialCorruptCheck, LogCompression,
 
 /// Between two checkpoints of a lease, as in etcd.
 const CHECKPOINT_INTERVAL_S: u32 = 300;
-
-/// Where the data says that only those who log in may see it.
-const AUTH_ENABLED: &[u8] = b"authEnabled";
-const AUTH_ON: &[u8] = &[1];
 
 /// A member that runs.
 pub struct Running {
@@ -181,10 +178,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
             emulation: emulation.to_string(),
         });
     }
-    if store
-        .get_raw(Bucket::Auth, AUTH_ENABLED)
-        .is_some_and(|value| value == AUTH_ON)
-    {
+    if auth::is_enabled(&store) {
         return Err(StartError::AuthEnabled);
     }
     let alarms = Alarms::load(&store)?;

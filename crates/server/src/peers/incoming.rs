@@ -139,8 +139,9 @@ impl Read for ArrivingBody {
     }
 }
 
-/// Makes a backend of what arrives, unless it is not what the message says; returns its
-/// length. Members of Portunus send their records in order, so nothing is stored twice.
+/// Makes a backend of what arrives, unless it is not what the message says or must not be
+/// served; returns its length. Members of Portunus send their records in order, so nothing is
+/// stored twice.
 fn take_in(
     mut body: ArrivingBody,
     backend: &Path,
@@ -182,17 +183,27 @@ fn store(path: &Path, body: &mut impl Read, metrics: &DiskMetrics) -> io::Result
     Ok(bytes)
 }
 
-/// Copies the file into a backend, unless it is not what the message says.
+/// Copies the file into a backend, unless it is not what the message says or must not be
+/// served.
 fn prepare(database: &Path, backend: &Path, index: u64) -> Result<(), ImportError> {
     let applied = import::applied_index(database)?;
     if applied < index {
         return Err(ImportError::TooOld { applied, index });
     }
+    if import::is_auth_enabled(database)? {
+        return Err(ImportError::AuthEnabled);
+    }
     import::import(database, backend).map(drop)
 }
 
 fn refused(error: ImportError) -> SnapshotRefused {
-    failed(&error)
+    match error {
+        // Not a fault of the transfer: the next attempt fails alike.
+        ImportError::AuthEnabled => SnapshotRefused::Mismatch {
+            reason: error.to_string(),
+        },
+        other => failed(&other),
+    }
 }
 
 fn failed(error: &dyn std::error::Error) -> SnapshotRefused {
