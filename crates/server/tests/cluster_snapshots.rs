@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use common::PATIENCE;
 use common::cluster::{Cluster, eventually};
-use portunus_proto::etcdserverpb::PutRequest;
+use portunus_proto::etcdserverpb::{PutRequest, RangeRequest};
 
 /// Such that a member which is away for a moment needs a snapshot.
 const SHORT_LOG: [&str; 2] = ["--snapshot-count=10", "--snapshot-catchup-entries=2"];
@@ -189,4 +189,60 @@ async fn member_restarts_after_kills_while_snapshots_follow_each_other() {
         incoming(&cluster.nodes[lost].dir).is_none().then_some(())
     })
     .await;
+}
+
+/// The request waits for the leader while a snapshot replaces the store.
+#[tokio::test(flavor = "multi_thread")]
+async fn linearizable_range_stream_reads_the_store_that_a_snapshot_brought() {
+    let test = "linearizable_range_stream_reads_the_store_that_a_snapshot_brought";
+    let mut cluster = Cluster::start(test, 3, &SHORT_LOG).await;
+    for _ in 0..TRIES {
+        let lost = cluster.follower().await;
+        let others: Vec<usize> = (0..cluster.nodes.len()).filter(|it| *it != lost).collect();
+        let leader = cluster.leader().await;
+        let given_up = "peer became inactive";
+        let given_up_before = said(&cluster, leader, given_up);
+        let installed_before = said(&cluster, lost, INSTALLED);
+        cluster.network.part(&[lost], &others);
+        // Else all of it would wait in connections and arrive as entries.
+        eventually("the leader to give the connections up", async || {
+            (said(&cluster, leader, given_up) > given_up_before).then_some(())
+        })
+        .await;
+        fill(&cluster, leader, VALUES_MISSED).await;
+        let last_put = PutRequest {
+            key: "last".into(),
+            ..PutRequest::default()
+        };
+        let last = cluster.clients(leader).kv.put(last_put).await.unwrap();
+        let written = last.into_inner().header.unwrap().revision;
+        let mut kv = cluster.clients(lost).kv;
+        let request = RangeRequest {
+            key: "last".into(),
+            ..RangeRequest::default()
+        };
+        let read = tokio::spawn(async move {
+            let mut pieces = kv.range_stream(request).await?.into_inner();
+            let first = pieces.message().await?;
+            Ok::<_, tonic::Status>(first.unwrap().range_response.unwrap())
+        });
+        // Long enough to arrive; it cannot be answered before the network heals.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert!(!read.is_finished(), "answered without a leader");
+        cluster.network.heal();
+        let answer = read.await.unwrap();
+        cluster.agree().await;
+        match answer {
+            Ok(answer) => {
+                let revision = answer.header.unwrap().revision;
+                assert!(revision >= written, "{revision} is before {written}");
+            }
+            // It waited too long; once more.
+            Err(_) => continue,
+        }
+        if said(&cluster, lost, INSTALLED) > installed_before {
+            return;
+        }
+    }
+    panic!("no read waited while a snapshot was installed");
 }

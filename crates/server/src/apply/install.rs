@@ -69,6 +69,8 @@ impl Applier {
         drop(std::mem::replace(&mut self.store, store));
         self.snapshot_index = position.index;
         self.is_compacting = true;
+        // The store that worked on them is gone; those who wait ask again.
+        self.compactions.clear();
         member.peers.set_members(&self.membership);
         member.applied.advance(position.index, position.term);
         member.consensus.applied(position.index);
