@@ -16,7 +16,7 @@ use thiserror::Error;
 use tonic_health::server::HealthReporter;
 
 use super::applied::Applied;
-use super::boot::{BootError, Booted, boot};
+use super::boot::{BootError, Booted, boot, snapshots_in_log};
 use super::cluster_gates::{self, ClusterGates};
 use super::leadership::Leaders;
 use super::leases::Leases;
@@ -145,10 +145,11 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let metrics_listeners = serve::bind(&config.listen_metrics_urls, "listen-metrics-urls")?;
     let peer_listeners = serve::bind(&config.cluster.listen_peer_urls, "listen-peer-urls")?;
     let data_dir = DataDir::open(&config.data_dir)?;
+    // Before anything in the directory changes: what may be installed and what removed depends
+    // on all of the log.
+    let snapshots_in_log = snapshots_in_log(&config)?;
     data_dir.take_over()?;
-    // A log that cannot be read is met again later, with a better message. Until somebody can
-    // read it nobody knows whether it needs a snapshot that waits, so none may be removed.
-    if let Ok(in_log) = portunus_wal::valid_snapshots(&config.wal_dir) {
+    if let Some(in_log) = snapshots_in_log {
         data_dir.install_pending(&in_log)?;
     }
     let runtime = peers::runtime()?;
