@@ -30,6 +30,7 @@ pub mod watches;
 pub mod wrap;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Guard};
@@ -89,6 +90,9 @@ pub struct Member {
     pub watches: Arc<Watches>,
     /// Alarms in force, as applied.
     pub alarms: ArcSwap<Alarms>,
+    /// The revision of users and roles. Changes only with the store: entries that would change
+    /// it are not applied by this version.
+    pub auth_revision: AtomicU64,
     /// Members and cluster version, as applied.
     pub membership: ArcSwap<Membership>,
     /// Ids for requests and leases.

@@ -1,6 +1,7 @@
 //! Bringing a member up, and down again.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -256,6 +257,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         leases: Leases::new(lessor),
         watches: Arc::new(Watches::new(store.revision(), watch_limits(&config))),
         alarms: ArcSwap::from_pointee(alarms.clone()),
+        auth_revision: AtomicU64::new(auth::revision(&store)),
         membership: ArcSwap::from_pointee(membership.clone()),
         request_ids: RequestIds::new(boot.identity.member_id, unix_ms()),
         started,
