@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use portunus_consensus::ProposeError;
 use portunus_consensus::bootstrap::added_member_id;
+use portunus_consensus::{Proposal, ProposeError};
 use portunus_proto::EtcdError;
 use portunus_proto::raftpb::{ConfChange, ConfChangeType};
 use serde::Serialize;
@@ -175,18 +175,19 @@ impl Member {
         context: Bytes,
     ) -> Result<Arc<Membership>, EtcdError> {
         let id = self.request_ids.next();
-        let waiting = self.waiters.register(id);
-        let change = ConfChange {
+        let proposal = Proposal::conf_change(ConfChange {
             id,
             r#type: kind.into(),
             node_id,
             context,
-        };
-        match self.consensus.propose_conf_change(change) {
-            Ok(()) => {}
+        });
+        let waiting = self.waiters.register(id, proposal.progress());
+        // Kept until the end: a change that no leader took is withdrawn.
+        let _ticket = match self.consensus.submit(proposal) {
+            Ok(ticket) => ticket,
             Err(ProposeError::Stopped) => return Err(EtcdError::Stopped),
             Err(_) => return Err(EtcdError::TooManyRequests),
-        }
+        };
         let started = std::time::Instant::now();
         let timeout = request_timeout(self.config.election_timeout);
         match patience::within(timeout, waiting.answer()).await {
