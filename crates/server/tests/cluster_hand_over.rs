@@ -11,8 +11,12 @@ use std::time::Duration;
 
 use common::cluster::{Cluster, eventually};
 use common::requests::{get, put};
-use common::soon;
+use common::{Clients, soon};
 use nix::sys::signal::Signal;
+use portunus_proto::etcdserverpb::request_op::Request;
+use portunus_proto::etcdserverpb::{
+    LeaseGrantRequest, LeaseKeepAliveRequest, RangeRequest, RequestOp, TxnRequest, range_request,
+};
 use tokio::task::JoinHandle;
 
 /// Shorter than the five seconds and two election timeouts after which a member gives a
@@ -176,4 +180,71 @@ async fn put_that_failed_without_a_leader_is_not_applied_when_a_leader_returns()
         let read = clients.kv.range(get(key)).await.unwrap().into_inner();
         assert_eq!(read.count, 0, "{key:?} was applied after all");
     }
+}
+
+/// Keeps the apply thread of a member busy, and of no other: only the member that was asked
+/// carries out the reads of a transaction.
+async fn keep_busy(clients: &mut Clients) -> JoinHandle<()> {
+    for batch in 0..40 {
+        let puts = (0..120).map(|number| RequestOp {
+            request: Some(Request::RequestPut(put(
+                &format!("{batch}-{number}"),
+                &"x".repeat(100),
+            ))),
+        });
+        let request = TxnRequest {
+            success: puts.collect(),
+            ..TxnRequest::default()
+        };
+        clients.kv.txn(request).await.unwrap();
+    }
+    let sorted = RangeRequest {
+        key: vec![0].into(),
+        range_end: vec![0].into(),
+        limit: 1,
+        sort_order: range_request::SortOrder::Descend.into(),
+        sort_target: range_request::SortTarget::Value.into(),
+        ..RangeRequest::default()
+    };
+    let mut operations = vec![Request::RequestPut(put("busy", "x"))];
+    operations.extend((0..100).map(|_| Request::RequestRange(sorted.clone())));
+    let request = TxnRequest {
+        success: (operations.into_iter())
+            .map(|it| RequestOp { request: Some(it) })
+            .collect(),
+        ..TxnRequest::default()
+    };
+    let mut clients = clients.clone();
+    tokio::spawn(async move {
+        clients.kv.txn(request).await.unwrap();
+    })
+}
+
+/// The lease was granted through a follower, which is ahead of the leader in applying.
+#[tokio::test(flavor = "multi_thread")]
+async fn keep_alive_at_a_leader_that_lags_finds_a_lease_that_was_granted() {
+    let mut cluster = Cluster::start("keep_alive_at_a_leader_that_lags", 3, &[]).await;
+    let leader = cluster.leader().await;
+    let follower = cluster.follower().await;
+    let mut at_leader = cluster.clients(leader);
+    let busy = keep_busy(&mut at_leader).await;
+    eventually("the leader to lag", async || {
+        let status = cluster.status(leader).await?;
+        (status.raft_index > status.raft_applied_index).then_some(())
+    })
+    .await;
+    let grant = LeaseGrantRequest { id: 77, ttl: 60 };
+    let granted = cluster.clients(follower).lease.lease_grant(grant).await;
+    assert_eq!(granted.unwrap().into_inner().ttl, 60);
+    let was_busy = !busy.is_finished();
+    let renewal = tokio_stream::iter([LeaseKeepAliveRequest { id: 77 }]);
+    let mut answers = at_leader
+        .lease
+        .lease_keep_alive(renewal)
+        .await
+        .unwrap()
+        .into_inner();
+    let answer = soon("an answer", answers.message()).await.unwrap().unwrap();
+    assert_eq!((answer.id, answer.ttl), (77, 60), "busy: {was_busy}");
+    busy.await.unwrap();
 }
