@@ -267,6 +267,8 @@ impl Applier {
                 Ok(batch) => {
                     if let Some(snapshot) = &batch.snapshot {
                         self.install(snapshot)?;
+                        self.answers.fail_proposed_before(snapshot.term);
+                        self.answers.hand_out();
                     }
                     self.apply_batch(batch.entries)?;
                     if next_step.is_none() && self.is_compacting {
@@ -288,7 +290,11 @@ impl Applier {
         let count = entries.len();
         for entry in entries {
             let position = (entry.index, entry.term);
+            let begins_term = entry.term > self.member.applied.term();
             self.apply_entry(entry)?;
+            if begins_term {
+                self.answers.fail_proposed_before(position.1);
+            }
             last = Some(position);
             // Readers may wait for an index in the middle of a batch.
             self.member.applied.advance(position.0, position.1);

@@ -14,6 +14,7 @@ pub mod applied;
 mod boot;
 pub mod cluster_gates;
 pub mod corruption;
+mod hand_over;
 pub mod leadership;
 pub mod leases;
 pub mod membership;
@@ -35,7 +36,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Guard};
 use portunus_consensus::bootstrap::Identity;
-use portunus_consensus::{Handle, RequestIds};
+use portunus_consensus::{Handle, ReadIndexError, RequestIds};
 use portunus_gates::Gates;
 use portunus_mvcc::Reader;
 use portunus_proto::EtcdError;
@@ -196,14 +197,14 @@ impl Member {
     pub async fn linearizable(&self) -> Result<(), EtcdError> {
         let timeout = request_timeout(self.config.election_timeout);
         let barrier = async {
-            let index = self
-                .consensus
-                .read_index()
-                .await
-                .map_err(|error| match error {
-                    portunus_consensus::ReadIndexError::LeaderChanged => EtcdError::LeaderChanged,
-                    _ => EtcdError::Stopped,
-                })?;
+            let index = loop {
+                match self.consensus.read_index().await {
+                    Ok(index) => break index,
+                    // A read changes nothing, so the next leader can be asked instead.
+                    Err(ReadIndexError::LeaderChanged) => {}
+                    Err(_) => return Err(EtcdError::Stopped),
+                }
+            };
             self.applied.wait_for(index).await;
             Ok(())
         };
