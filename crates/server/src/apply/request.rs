@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use portunus_features::ApplyTag;
 use portunus_gates::MajorMinor;
 use portunus_mvcc::backend::Bucket;
 use portunus_mvcc::lease::{encode_record, record_key};
@@ -21,7 +20,6 @@ use tokio::sync::oneshot;
 
 use super::clean_up::clean_up;
 use super::entry::Outcome;
-use super::tag::{put_mark, tag};
 use super::{Applier, ApplyFaultError, Response};
 use crate::member::cluster_gates::{digest, from_message};
 use crate::member::membership::{DowngradeRecord, MemberRecord, ParamsDecision};
@@ -63,7 +61,7 @@ impl Applier {
         &mut self,
         index: u64,
         request_id: u64,
-        mut request: InternalRaftRequest,
+        request: InternalRaftRequest,
     ) -> Result<Outcome, ApplyFaultError> {
         // These come before every guard.
         if let Some(result) = self.apply_cluster_request(index, &request)? {
@@ -74,10 +72,8 @@ impl Applier {
             });
         }
         self.note_gated(index);
-        if self.view.enabled(ApplyTag) && tag(&mut request, index) {
-            put_mark(&mut self.store, index)
-                .map_err(|source| ApplyFaultError::Store { index, source })?;
-        }
+        #[cfg(feature = "test-features")]
+        let request = self.tagged(index, request)?;
         let is_corrupt = self.alarms.is_raised_by_any(AlarmType::Corrupt);
         let applied = if let Some(put) = &request.put {
             self.guarded(is_corrupt, |applier| applier.apply_put(put))
