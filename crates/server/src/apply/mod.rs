@@ -12,6 +12,7 @@ mod entry;
 mod gated;
 mod install;
 mod request;
+#[cfg(feature = "test-features")]
 mod tag;
 mod v2_request;
 

@@ -7,7 +7,6 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use portunus_consensus::{FatalError, Hooks, Leadership, PeerSink, RequestIds};
-use portunus_gates::cluster::check_mechanism;
 use portunus_gates::{Feature, RegisterError, SetErrors};
 use portunus_mvcc::backend::{BackendError, Bucket, Lmdb, LmdbConfig};
 use portunus_mvcc::lease::{Lessor, LessorConfig, RecordError, decode_record};
@@ -18,7 +17,7 @@ use tonic_health::server::HealthReporter;
 
 use super::applied::Applied;
 use super::boot::{BootError, Booted, boot, snapshots_in_log};
-use super::cluster_gates::{self, ClusterGates};
+use super::cluster_gates::ClusterGates;
 use super::leadership::Leaders;
 use super::leases::Leases;
 use super::membership::{Membership, MembershipError, conf_state};
@@ -63,14 +62,6 @@ pub enum StartError {
     /// The cluster's gates cannot be proposed so.
     #[error("--cluster-feature-gates cannot be applied")]
     ClusterGates(#[source] SetErrors),
-    /// The mechanism cannot be off here.
-    #[error(transparent)]
-    Mechanism(#[from] portunus_gates::cluster::MechanismOff),
-    /// Flags that nobody would hear.
-    #[error(
-        "--cluster-feature-gates needs --feature-gates=ClusterFeatureGate=true, on every member"
-    )]
-    MechanismOff,
     /// Alpha features under strict emulation.
     #[error(
         "alpha feature {name} is on while {emulation} is emulated: turn it off or drop --strict-emulation"
@@ -196,10 +187,12 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     for warning in warnings {
         tracing::warn!("{warning}");
     }
+    let proposes = gates.enabled(ClusterFeatureGate);
     let wants_packed = config
         .cluster_feature_gates
         .get(LogCompression::DECLARATION.name);
-    if wants_packed.is_some_and(|(wanted, _)| wanted)
+    if proposes
+        && wants_packed.is_some_and(|(wanted, _)| wanted)
         && !config.version.may_write(wrap::PACKED_SINCE)
     {
         tracing::warn!(
@@ -208,18 +201,11 @@ pub fn start(config: Config) -> Result<Running, StartError> {
             wrap::PACKED_SINCE
         );
     }
-    let decides = gates.enabled(ClusterFeatureGate);
-    if !decides && !config.cluster_feature_gates.is_empty() {
-        return Err(StartError::MechanismOff);
+    if !proposes && !config.cluster_feature_gates.is_empty() {
+        tracing::warn!(
+            "--cluster-feature-gates has no effect and every cluster feature stays off: this member publishes no proposal; set --feature-gates=ClusterFeatureGate=true"
+        );
     }
-    // Below the version that has cluster features nobody's word means anything, also that
-    // of a member that could not take it back yet.
-    let has_params = |version| version >= specs.since();
-    let members = match membership.cluster_version.is_none_or(has_params) {
-        true => cluster_gates::members(&membership),
-        false => Vec::new(),
-    };
-    check_mechanism(decides, membership.params.is_some(), &members)?;
     let Booted { boot, remotes } = boot(&config, &store, conf_state.clone(), &runtime)?;
     let lessor = lessor(&config, &store)?;
     let peers = Peers::new(&config, boot.identity, metrics.registry(), runtime)?;
@@ -241,7 +227,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let applied = store.applied().unwrap_or_default();
     let cluster_gates = ClusterGates::new(
         &own,
-        decides,
+        proposes,
         emulation,
         &config.cluster_feature_gates,
         !config.cluster.is_existing,
