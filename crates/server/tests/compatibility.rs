@@ -12,6 +12,7 @@ use common::gates::{MECHANISM, NEWEST_ONLY, wants};
 use common::requests::{get, put};
 use common::stored::logged_requests;
 use common::{Server, clients_of, data_dir, http_at, launch};
+use portunus_features::version::{effective_version, version_text};
 use portunus_proto::etcdserverpb::wrapped_request::Packing;
 use tonic::transport::Endpoint;
 
@@ -41,14 +42,16 @@ async fn the_version_reply_tells_binary_emulation_and_minimum() {
         ),
     ] {
         let cluster = Cluster::start("version_reply", 1, flags).await;
+        let mut version = effective_version();
+        version.set_emulation(format!("3.{emulation}").parse().unwrap());
         let expected = serde_json::json!({
-            "etcdserver": format!("3.{emulation}.0"),
+            "etcdserver": version_text(&version),
             "etcdcluster": format!("3.{emulation}.0"),
             "storage": format!("3.{emulation}.0"),
             "major": "3", "minor": "8",
             "emulationMajor": "3", "emulationMinor": emulation,
             "minCompatibilityMajor": "3", "minCompatibilityMinor": minimum,
-            "gitVersion": "v3.8.0",
+            "gitVersion": "v3.8.0", "clusterParams": true,
         });
         let node = &cluster.nodes[0];
         eventually("the version is decided", async || {
@@ -104,6 +107,7 @@ async fn unused_the_mechanism_shows_only_in_the_version_reply() {
         "minCompatibilityMajor",
         "minCompatibilityMinor",
         "gitVersion",
+        "clusterParams",
     ] {
         assert!(keys.remove(added).is_some(), "{added}");
     }

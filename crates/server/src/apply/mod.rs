@@ -12,6 +12,7 @@ mod entry;
 mod gated;
 mod install;
 mod request;
+#[cfg(feature = "test-features")]
 mod tag;
 mod v2_request;
 
@@ -22,7 +23,9 @@ use std::time::{Duration, Instant};
 
 use portunus_consensus::CommittedReceiver;
 use portunus_consensus::RecvTimeoutError;
-use portunus_mvcc::{ApplyError, CompactionStep, Event, EventKind, RevisionEvents, Store};
+use portunus_mvcc::{
+    ApplyError, CompactionStep, Event, EventKind, RevisionEvents, Store, StoreFault,
+};
 use portunus_proto::etcdserverpb::{
     AlarmResponse, CompactionResponse, DeleteRangeResponse, LeaseGrantResponse,
     LeaseRevokeResponse, PutResponse, TxnResponse,
@@ -188,6 +191,12 @@ pub enum ApplyFaultError {
         index: u64,
         source: portunus_mvcc::lease::RecordError,
     },
+    /// Data that this version must not serve. It is refused when it is received, so this is
+    /// a second look.
+    #[error(
+        "authentication is enabled in the leader's snapshot of index {index}, and this version cannot enforce it: disable it with `etcdctl auth disable` and start again, or remove this member"
+    )]
+    InstalledAuth { index: u64 },
     /// Compaction work failed.
     #[error("compaction could not go on")]
     Compaction { source: ApplyError },
@@ -259,6 +268,8 @@ impl Applier {
                 Ok(batch) => {
                     if let Some(snapshot) = &batch.snapshot {
                         self.install(snapshot)?;
+                        self.answers.fail_proposed_before(snapshot.term);
+                        self.answers.hand_out();
                     }
                     self.apply_batch(batch.entries)?;
                     if next_step.is_none() && self.is_compacting {
@@ -280,7 +291,11 @@ impl Applier {
         let count = entries.len();
         for entry in entries {
             let position = (entry.index, entry.term);
+            let begins_term = entry.term > self.member.applied.term();
             self.apply_entry(entry)?;
+            if begins_term {
+                self.answers.fail_proposed_before(position.1);
+            }
             last = Some(position);
             // Readers may wait for an index in the middle of a batch.
             self.member.applied.advance(position.0, position.1);
@@ -368,9 +383,12 @@ impl Applier {
                     let spawned = std::thread::Builder::new()
                         .name("compaction-flush".to_owned())
                         .spawn(move || {
-                            if let Err(fault) = reader.flush() {
-                                stop.fatal(&fault);
-                                return;
+                            match reader.flush() {
+                                Ok(()) => {}
+                                // A snapshot of the leader has replaced the store. Those who
+                                // wait ask again.
+                                Err(StoreFault::Closed) => return,
+                                Err(fault) => return stop.fatal(&fault),
                             }
                             for (_, waiter) in done {
                                 // The client may have gone away meanwhile.

@@ -2,13 +2,13 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use portunus_consensus::core::Role;
 use portunus_consensus::{FatalError, Hooks, Leadership, PeerSink, RequestIds};
-use portunus_gates::cluster::check_mechanism;
 use portunus_gates::{Feature, RegisterError, SetErrors};
 use portunus_mvcc::backend::{BackendError, Bucket, Lmdb, LmdbConfig};
 use portunus_mvcc::lease::{Lessor, LessorConfig, RecordError, decode_record};
@@ -18,8 +18,8 @@ use thiserror::Error;
 use tonic_health::server::HealthReporter;
 
 use super::applied::Applied;
-use super::boot::{BootError, Booted, boot};
-use super::cluster_gates::{self, ClusterGates};
+use super::boot::{BootError, Booted, boot, snapshots_in_log};
+use super::cluster_gates::ClusterGates;
 use super::configuration::configuration;
 use super::leadership::Leaders;
 use super::leases::Leases;
@@ -30,6 +30,7 @@ use super::watches::{StoreHistory, Watches};
 use super::{Member, corruption, leases, start_line, upkeep, versions, wrap};
 use crate::apply::alarms::Alarms;
 use crate::apply::{Applier, Found};
+use crate::auth;
 use crate::config::{Config, QUOTA_BYTES_ADVISED_MAX};
 use crate::data_dir::{DataDir, DataDirError};
 use crate::metrics::{Metrics, MetricsError};
@@ -39,10 +40,6 @@ use portunus_features::{ClusterFeatureGate, InitialCorruptCheck, LogCompression,
 
 /// Between two checkpoints of a lease, as in etcd.
 const CHECKPOINT_INTERVAL_S: u32 = 300;
-
-/// Where the data says that only those who log in may see it.
-const AUTH_ENABLED: &[u8] = b"authEnabled";
-const AUTH_ON: &[u8] = &[1];
 
 /// A member that runs.
 pub struct Running {
@@ -68,14 +65,6 @@ pub enum StartError {
     /// The cluster's gates cannot be proposed so.
     #[error("--cluster-feature-gates cannot be applied")]
     ClusterGates(#[source] SetErrors),
-    /// The mechanism cannot be off here.
-    #[error(transparent)]
-    Mechanism(#[from] portunus_gates::cluster::MechanismOff),
-    /// Flags that nobody would hear.
-    #[error(
-        "--cluster-feature-gates needs --feature-gates=ClusterFeatureGate=true, on every member"
-    )]
-    MechanismOff,
     /// Alpha features under strict emulation.
     #[error(
         "alpha feature {name} is on while {emulation} is emulated: turn it off or drop --strict-emulation"
@@ -158,10 +147,11 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let metrics_listeners = serve::bind(&config.listen_metrics_urls, "listen-metrics-urls")?;
     let peer_listeners = serve::bind(&config.cluster.listen_peer_urls, "listen-peer-urls")?;
     let data_dir = DataDir::open(&config.data_dir)?;
+    // Before anything in the directory changes: what may be installed and what removed depends
+    // on all of the log.
+    let snapshots_in_log = snapshots_in_log(&config)?;
     data_dir.take_over()?;
-    // A log that cannot be read is met again later, with a better message. Until somebody can
-    // read it nobody knows whether it needs a snapshot that waits, so none may be removed.
-    if let Ok(in_log) = portunus_wal::valid_snapshots(&config.wal_dir) {
+    if let Some(in_log) = snapshots_in_log {
         data_dir.install_pending(&in_log)?;
     }
     let runtime = peers::runtime()?;
@@ -190,10 +180,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
             emulation: emulation.to_string(),
         });
     }
-    if store
-        .get_raw(Bucket::Auth, AUTH_ENABLED)
-        .is_some_and(|value| value == AUTH_ON)
-    {
+    if auth::is_enabled(&store) {
         return Err(StartError::AuthEnabled);
     }
     let alarms = Alarms::load(&store)?;
@@ -209,10 +196,12 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     for warning in warnings {
         tracing::warn!("{warning}");
     }
+    let proposes = gates.enabled(ClusterFeatureGate);
     let wants_packed = config
         .cluster_feature_gates
         .get(LogCompression::DECLARATION.name);
-    if wants_packed.is_some_and(|(wanted, _)| wanted)
+    if proposes
+        && wants_packed.is_some_and(|(wanted, _)| wanted)
         && !config.version.may_write(wrap::PACKED_SINCE)
     {
         tracing::warn!(
@@ -221,18 +210,11 @@ pub fn start(config: Config) -> Result<Running, StartError> {
             wrap::PACKED_SINCE
         );
     }
-    let decides = gates.enabled(ClusterFeatureGate);
-    if !decides && !config.cluster_feature_gates.is_empty() {
-        return Err(StartError::MechanismOff);
+    if !proposes && !config.cluster_feature_gates.is_empty() {
+        tracing::warn!(
+            "--cluster-feature-gates has no effect and every cluster feature stays off: this member publishes no proposal; set --feature-gates=ClusterFeatureGate=true"
+        );
     }
-    // Below the version that has cluster features nobody's word means anything, also that
-    // of a member that could not take it back yet.
-    let has_params = |version| version >= specs.since();
-    let members = match membership.cluster_version.is_none_or(has_params) {
-        true => cluster_gates::members(&membership),
-        false => Vec::new(),
-    };
-    check_mechanism(decides, membership.params.is_some(), &members)?;
     let Booted { boot, remotes } = boot(&config, &store, conf_state.clone(), &runtime)?;
     let lessor = lessor(&config, &store)?;
     let peers = Peers::new(&config, boot.identity, metrics.registry(), runtime)?;
@@ -254,7 +236,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let applied = store.applied().unwrap_or_default();
     let cluster_gates = ClusterGates::new(
         &own,
-        decides,
+        proposes,
         emulation,
         &config.cluster_feature_gates,
         !config.cluster.is_existing,
@@ -270,6 +252,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         leases: Leases::new(lessor),
         watches: Arc::new(Watches::new(store.revision(), watch_limits(&config))),
         alarms: ArcSwap::from_pointee(alarms.clone()),
+        auth_revision: AtomicU64::new(auth::revision(&store)),
         membership: ArcSwap::from_pointee(membership.clone()),
         request_ids: RequestIds::new(boot.identity.member_id, unix_ms()),
         started,

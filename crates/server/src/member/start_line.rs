@@ -1,6 +1,6 @@
 //! The first line of a member: which program runs, as what, where, and with which settings.
 
-use portunus_features::version::{ETCD_VERSION, release_text, version_text};
+use portunus_features::version::{ETCD_VERSION, version_text};
 use portunus_gates::GateSet;
 
 use crate::config::Config;
@@ -9,7 +9,7 @@ use crate::config::Config;
 pub(super) fn log(config: &Config, gates: &GateSet) {
     tracing::info!(
         portunus_version = env!("CARGO_PKG_VERSION"),
-        etcd_version = release_text(ETCD_VERSION),
+        etcd_version = %format_args!("{ETCD_VERSION}.0"),
         emulated_version = version_text(&config.version),
         data_dir = %config.data_dir.display(),
         changed_gates = changed_gates(gates),

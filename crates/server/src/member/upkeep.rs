@@ -6,6 +6,7 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use portunus_consensus::CompactError;
+use portunus_mvcc::StoreFault;
 use portunus_proto::etcdserverpb::{CompactionRequest, InternalRaftRequest};
 use portunus_proto::membershippb::{Attributes, ClusterMemberAttrSetRequest};
 
@@ -51,7 +52,9 @@ pub async fn announce(member: &Arc<Member>) {
         }
         let membership = member.membership.load_full();
         let own = membership.get(member.identity.member_id);
-        if own.is_some_and(|own| is_announced(member, &membership, own)) {
+        let is_announced = own.is_some_and(|own| is_announced(member, &membership, own));
+        let republishes = member.cluster_gates.take_republish();
+        if is_announced && !republishes {
             // A cluster of one need not wait for anybody to decide its version.
             let version = member.config.version.emulation();
             let decided = membership.cluster_version;
@@ -68,7 +71,10 @@ pub async fn announce(member: &Arc<Member>) {
             () = member.stop.stopped() => return,
         };
         if let Err(error) = proposed {
-            tracing::warn!(%error, "this member could not introduce itself yet; it tries again");
+            if republishes {
+                member.cluster_gates.republish();
+            }
+            tracing::warn!(%error, "publishing member attributes failed; retrying");
             tokio::time::sleep(ANNOUNCE_INTERVAL).await;
         }
     }
@@ -107,16 +113,19 @@ pub async fn keep_announced(member: Arc<Member>) {
         let Some(own) = membership.get(member.identity.member_id) else {
             continue;
         };
-        // Who has not introduced itself yet does so at its start.
-        let is_unheard = member.cluster_gates.take_unheard();
-        if own.name.is_empty() || (is_announced(&member, &membership, own) && !is_unheard) {
+        if own.name.is_empty() {
+            // It is published by the start.
+            continue;
+        }
+        let republishes = member.cluster_gates.take_republish();
+        if is_announced(&member, &membership, own) && !republishes {
             continue;
         }
         if let Err(error) = member.propose(announcement(&member, &membership)).await {
-            if is_unheard {
-                member.cluster_gates.foreign_member_left();
+            if republishes {
+                member.cluster_gates.republish();
             }
-            tracing::warn!(%error, "this member could not say anew what it wants; it tries again");
+            tracing::warn!(%error, "publishing member attributes again failed; retrying");
         }
     }
 }
@@ -125,8 +134,10 @@ pub async fn keep_announced(member: Arc<Member>) {
 /// can be sent the log.
 pub async fn meet_strangers(member: Arc<Member>) {
     loop {
-        if pause(&member, STRANGERS_INTERVAL).await {
-            return;
+        tokio::select! {
+            () = tokio::time::sleep(STRANGERS_INTERVAL) => {}
+            () = member.peers.strangers().held_changed() => {}
+            () = member.stop.stopped() => return,
         }
         for id in member.peers.strangers().held() {
             let membership = member.membership.load_full();
@@ -155,9 +166,14 @@ pub fn run_snapshots(member: &Arc<Member>, orders: &Receiver<SnapshotOrder>) {
         if member.stop.is_stopping() {
             return;
         }
-        if let Err(fault) = member.reader().flush() {
-            member.stop.fatal(&fault);
-            return;
+        match member.reader().flush() {
+            Ok(()) => {}
+            // A snapshot of the leader has replaced the store, and is in the log itself.
+            Err(StoreFault::Closed) => continue,
+            Err(fault) => {
+                member.stop.fatal(&fault);
+                return;
+            }
         }
         let shortened = match order.keeps_nothing {
             true => member.consensus.forget_log(order.index, order.conf_state),

@@ -9,7 +9,7 @@ use portunus_rafthttp::{
     BoxFuture, BoxStream, OutgoingSnapshot, Raft, SnapshotRefused, StepRefused,
 };
 
-use super::snapshot;
+use super::{incoming, snapshot};
 use crate::member::Member;
 use crate::member::wrap::is_wrapped;
 
@@ -27,11 +27,17 @@ impl PeerRaft {
 
 impl Raft for PeerRaft {
     fn step(&self, message: Message) -> Result<(), StepRefused> {
+        if message.r#type() == MessageType::MsgSnap {
+            // Raft would put a snapshot into the log whose database never came.
+            return Err(StepRefused::new(
+                "a snapshot message without its database: snapshots come by /raft/snapshot",
+            ));
+        }
         // Proposed by a member that does not know yet who has joined. Its client asks again.
         let has_wrapped = || message.entries.iter().any(|entry| is_wrapped(&entry.data));
         if message.r#type() == MessageType::MsgProp
             && has_wrapped()
-            && !self.member.membership.load().all_know_gates()
+            && !self.member.membership.load().all_propose()
         {
             return Err(StepRefused::new(
                 "a member does not know cluster features and could not read this entry",
@@ -41,6 +47,12 @@ impl Raft for PeerRaft {
             .consensus
             .step(message)
             .map_err(|error| StepRefused::new(error.to_string()))
+    }
+
+    fn name_of(&self, id: u64) -> Option<String> {
+        let membership = self.member.membership.load();
+        let name = membership.get(id).map(|record| record.name.clone());
+        name.filter(|name| !name.is_empty())
     }
 
     fn is_removed(&self, id: u64) -> bool {
@@ -72,7 +84,7 @@ impl Raft for PeerRaft {
         message: Message,
         body: BoxStream<'static, io::Result<Bytes>>,
     ) -> BoxFuture<'static, Result<(), SnapshotRefused>> {
-        Box::pin(snapshot::receive(Arc::clone(&self.member), message, body))
+        Box::pin(incoming::receive(Arc::clone(&self.member), message, body))
     }
 
     fn told_removed(&self, by: u64) {
