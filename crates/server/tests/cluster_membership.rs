@@ -369,6 +369,46 @@ async fn nobody_is_founder_twice() {
     cluster.agree().await;
 }
 
+/// A voter whose data directory was lost has forgotten its term and votes. Whatever it is told
+/// about the cluster's state, it does not start until it was removed and added again.
+#[tokio::test(flavor = "multi_thread")]
+async fn started_member_with_lost_data_directory_does_not_rejoin() {
+    let test = "started_member_with_lost_data_directory_does_not_rejoin";
+    let mut cluster = Cluster::start(test, 3, &[]).await;
+    let lost = cluster.follower().await;
+    let by = (lost + 1) % 3;
+    let id = cluster.nodes[lost].id;
+    cluster.kill(lost);
+    cluster.wipe(lost);
+    cluster.nodes[lost].initial.1 = "existing";
+    for is_mounted in [false, true] {
+        let dir = cluster.nodes[lost].dir.clone();
+        if is_mounted {
+            std::fs::create_dir(&dir).unwrap();
+        }
+        cluster.launch(lost);
+        let (ended_well, log) = cluster.ended(lost).await;
+        assert!(!ended_well, "{log}");
+        let why = log.lines().last().unwrap();
+        assert!(why.contains(&format!("`member remove {id:x}`")), "{log}");
+        assert!(why.contains("`member add m"), "{log}");
+        assert!(!log.contains("panic"), "{log}");
+        match is_mounted {
+            false => assert!(!dir.exists()),
+            true => assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0),
+        }
+    }
+
+    cluster.remove_member(by, id).await;
+    cluster.add_member(lost, false).await;
+    cluster.start_one(lost).await;
+    assert_ne!(cluster.nodes[lost].id, id);
+    // With its directory it comes back, although the cluster knows it as started.
+    cluster.kill(lost);
+    cluster.start_one(lost).await;
+    cluster.agree().await;
+}
+
 /// Leases can be renewed and asked about through any member, outlive a change of leader by
 /// their whole time, and end everywhere.
 #[tokio::test(flavor = "multi_thread")]

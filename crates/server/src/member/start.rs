@@ -224,7 +224,16 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         false => Vec::new(),
     };
     check_mechanism(decides, membership.params.is_some(), &members)?;
-    let Booted { boot, remotes } = boot(&config, &store, conf_state.clone(), &runtime)?;
+    let Booted { boot, remotes } = match boot(&config, &store, conf_state.clone(), &runtime) {
+        Ok(booted) => booted,
+        Err(error) => {
+            if matches!(error, BootError::Join(_)) {
+                drop(store);
+                data_dir.remove_if_created();
+            }
+            return Err(error.into());
+        }
+    };
     let lessor = lessor(&config, &store)?;
     let peers = Peers::new(&config, boot.identity, metrics.registry(), runtime)?;
     if gates.enabled(InitialCorruptCheck) {

@@ -76,6 +76,19 @@ pub struct Asked<'a> {
 
 type Answer = (StatusCode, HeaderMap, Bytes);
 
+/// Runs all questions at once and returns the answers in the order of the questions.
+pub async fn all_at_once<T: Send + 'static>(
+    questions: impl IntoIterator<Item = impl Future<Output = Option<T>> + Send + 'static>,
+) -> Vec<Option<T>> {
+    let running: Vec<_> = questions.into_iter().map(tokio::spawn).collect();
+    let mut answers = Vec::with_capacity(running.len());
+    for answer in running {
+        // A question ends early only if its runtime does, and this future with it.
+        answers.push(answer.await.ok().flatten());
+    }
+    answers
+}
+
 impl Asked<'_> {
     async fn ask(
         &self,
