@@ -15,6 +15,7 @@
 mod admission;
 mod decide;
 mod explain;
+mod founding;
 mod params;
 mod version;
 mod view;
@@ -31,6 +32,7 @@ pub use admission::*;
 pub use decide::*;
 pub use explain::InForce;
 pub(crate) use explain::{find, reason};
+pub use founding::*;
 pub use params::*;
 pub use view::*;
 
@@ -61,6 +63,11 @@ impl ClusterSpecs {
     /// The first cluster version that has params.
     pub fn since(&self) -> MajorMinor {
         self.since
+    }
+
+    /// Whether a cluster version is one that the members agreed on.
+    pub fn is_decided(&self, version: Option<MajorMinor>) -> bool {
+        self.decided(version).is_some()
     }
 
     /// The cluster version, if it is really decided.

@@ -14,6 +14,7 @@ pub mod applied;
 mod boot;
 pub mod cluster_gates;
 pub mod corruption;
+pub mod founding;
 pub mod leadership;
 pub mod leases;
 pub mod membership;
@@ -49,6 +50,7 @@ use crate::metrics::Metrics;
 use crate::peers::Peers;
 use applied::Applied;
 use cluster_gates::ClusterGates;
+use founding::Founding;
 use leadership::Leaders;
 use leases::Leases;
 use membership::Membership;
@@ -104,6 +106,8 @@ pub struct Member {
     pub stop: Arc<StopSwitch>,
     /// The other members.
     pub peers: Peers,
+    /// Whether this member has compared its version with the other founders'.
+    pub founding: Founding,
     /// Who leads.
     pub leadership: Arc<Leaders>,
     /// Rung when the cluster version may have to change.

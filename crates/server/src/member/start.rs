@@ -18,6 +18,7 @@ use tonic_health::server::HealthReporter;
 use super::applied::Applied;
 use super::boot::{BootError, Booted, boot};
 use super::cluster_gates::{self, ClusterGates};
+use super::founding::{self, Founding};
 use super::leadership::Leaders;
 use super::leases::Leases;
 use super::membership::{Membership, MembershipError, conf_state};
@@ -73,6 +74,9 @@ pub enum StartError {
         "--cluster-feature-gates needs --feature-gates=ClusterFeatureGate=true, on every member"
     )]
     MechanismOff,
+    /// Founders of different versions.
+    #[error(transparent)]
+    MixedFounders(#[from] portunus_gates::cluster::MixedFounders),
     /// Alpha features under strict emulation.
     #[error(
         "alpha feature {name} is on while {emulation} is emulated: turn it off or drop --strict-emulation"
@@ -277,6 +281,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         health: HealthReporter::new(),
         stop,
         peers,
+        founding: Founding::new(decides),
         leadership,
         versions_changed: tokio::sync::Notify::new(),
         receiving_snapshot: Arc::default(),
@@ -551,14 +556,18 @@ fn start_threads(
     ])
 }
 
-/// Waits until the member leads, has applied its log, is known and has a cluster version.
+/// Waits until the member may run with the others, has applied its log, is known and has a
+/// cluster version.
 fn introduce(member: &Arc<Member>) -> Result<(), StartError> {
-    tokio::runtime::Builder::new_current_thread()
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(StartError::Thread)?
-        .block_on(upkeep::announce(member));
-    Ok(())
+        .map_err(StartError::Thread)?;
+    runtime.block_on(async {
+        founding::compare_versions(member).await?;
+        upkeep::announce(member).await;
+        Ok(())
+    })
 }
 
 /// Milliseconds since 1970, for ids only.

@@ -108,6 +108,9 @@ pub async fn keep_announced(member: Arc<Member>) {
             continue;
         };
         // Who has not introduced itself yet does so at its start.
+        if !member.founding.is_over() {
+            continue;
+        }
         let is_unheard = member.cluster_gates.take_unheard();
         if own.name.is_empty() || (is_announced(&member, &membership, own) && !is_unheard) {
             continue;

@@ -73,6 +73,10 @@ pub async fn monitor(member: Arc<Member>) {
 }
 
 async fn raise_or_lower(member: &Arc<Member>) -> Duration {
+    // Founders write nothing about versions before they have compared theirs.
+    if !member.founding.is_over() {
+        return FIRST_LOOK;
+    }
     let versions = member.server_versions().await;
     let membership = member.membership.load_full();
     let gates = &member.cluster_gates;
@@ -86,8 +90,8 @@ async fn raise_or_lower(member: &Arc<Member>) -> Duration {
     let is_new = membership
         .cluster_version
         .is_none_or(|known| known == LOWEST);
-    let has_silent = membership.iter().any(|record| record.name.is_empty());
-    if gates.is_on() && is_new && version > LOWEST && has_silent {
+    let has_unpublished = membership.iter().any(|record| !record.has_published());
+    if gates.is_on() && is_new && version > LOWEST && has_unpublished {
         return FIRST_LOOK;
     }
     // Version and features go in one entry, so that nobody sees one without the other.

@@ -31,6 +31,10 @@ pub struct Versions {
     /// Whether it knows cluster features and takes part; Go's does not say.
     #[serde(rename = "clusterParams", default)]
     pub knows_gates: bool,
+    /// How far it has come with founding, while the cluster version is undecided; only from
+    /// members that take part in cluster features.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub founding: Option<String>,
 }
 
 impl Versions {
