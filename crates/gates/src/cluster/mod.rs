@@ -14,6 +14,7 @@
 
 mod admission;
 mod decide;
+mod downgrade;
 mod explain;
 mod founding;
 mod params;
@@ -30,6 +31,7 @@ use crate::version::MajorMinor;
 
 pub use admission::*;
 pub use decide::*;
+pub use downgrade::*;
 pub use explain::InForce;
 pub(crate) use explain::{find, reason};
 pub use founding::*;

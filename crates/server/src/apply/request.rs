@@ -312,6 +312,7 @@ impl Applier {
                         })
                         .map_err(fault)?;
                     if is_lower {
+                        tracing::info!(cluster_version = %version, "the server is ready to downgrade");
                         let cleaned = clean_up(&mut self.store, version)
                             .map_err(|source| ApplyFaultError::Store { index, source })?;
                         if !cleaned.is_empty() {

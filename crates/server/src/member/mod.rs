@@ -14,6 +14,7 @@ pub mod applied;
 mod boot;
 pub mod cluster_gates;
 pub mod corruption;
+pub mod downgrade;
 pub mod founding;
 pub mod leadership;
 pub mod leases;

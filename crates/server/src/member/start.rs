@@ -18,6 +18,7 @@ use tonic_health::server::HealthReporter;
 use super::applied::Applied;
 use super::boot::{BootError, Booted, boot};
 use super::cluster_gates::{self, ClusterGates};
+use super::downgrade::{self, ClusterVersionAbove};
 use super::founding::{self, Founding};
 use super::leadership::Leaders;
 use super::leases::Leases;
@@ -98,10 +99,8 @@ pub enum StartError {
     #[error(transparent)]
     Membership(#[from] MembershipError),
     /// The data belongs to a later version than the one to behave as.
-    #[error(
-        "the cluster version is {cluster}, above {emulation}: start without --emulated-version, or with {cluster}; to go back, enable a downgrade while the cluster runs, or stop every member and use `portctl migrate`"
-    )]
-    ClusterVersionAbove { cluster: String, emulation: String },
+    #[error(transparent)]
+    ClusterVersionAbove(#[from] ClusterVersionAbove),
     /// The data may only be shown to those who may see it.
     #[error(
         "authentication is enabled in this data, and this version cannot enforce it: disable it with the server that wrote the data (`etcdctl auth disable`), or use that server"
@@ -176,15 +175,6 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     );
     let membership = Membership::load(&store)?;
     let emulation = config.version.emulation();
-    if let Some(cluster) = membership
-        .cluster_version
-        .filter(|cluster| *cluster > emulation)
-    {
-        return Err(StartError::ClusterVersionAbove {
-            cluster: cluster.to_string(),
-            emulation: emulation.to_string(),
-        });
-    }
     if store
         .get_raw(Bucket::Auth, AUTH_ENABLED)
         .is_some_and(|value| value == AUTH_ON)
@@ -238,6 +228,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
             return Err(error.into());
         }
     };
+    check_cluster_version(&config, &membership, &boot, &runtime)?;
     let lessor = lessor(&config, &store)?;
     let peers = Peers::new(&config, boot.identity, metrics.registry(), runtime)?;
     if gates.enabled(InitialCorruptCheck) {
@@ -393,6 +384,33 @@ fn warn_about(config: &Config) {
     }
 }
 
+/// Refuses data of a cluster version above the member's own. What is stored may be older than
+/// what the log holds or the other members have applied, so a downgrade that one of them knows
+/// of is enough; the member looks again before it serves.
+fn check_cluster_version(
+    config: &Config,
+    membership: &Membership,
+    boot: &portunus_consensus::bootstrap::Boot,
+    runtime: &tokio::runtime::Runtime,
+) -> Result<(), ClusterVersionAbove> {
+    let emulation = config.version.emulation();
+    let Err(refusal) = downgrade::check_version(membership, emulation) else {
+        return Ok(());
+    };
+    if downgrade::is_in_log(&boot.initial.entries, emulation) {
+        return Ok(());
+    }
+    let own_id = boot.identity.member_id;
+    let peers = membership.iter().filter(|record| record.id != own_id);
+    let peers = peers.map(|record| record.peer_urls.clone().unwrap_or_default());
+    let client = portunus_rafthttp::PeerClient::new(&portunus_rafthttp::Config::default());
+    let known = downgrade::is_known_to_peers(&client, peers.collect(), emulation);
+    match runtime.block_on(known) {
+        true => Ok(()),
+        false => Err(refusal),
+    }
+}
+
 /// Compares the data with the other members', as far as they answer.
 fn check_corruption(
     peers: &Peers,
@@ -545,7 +563,7 @@ fn start_threads(
                         upkeep::meet_strangers(Arc::clone(&for_upkeep)),
                         leases::checkpoint(Arc::clone(&for_upkeep)),
                         versions::monitor(Arc::clone(&for_upkeep)),
-                        versions::end_downgrades(Arc::clone(&for_upkeep)),
+                        downgrade::end_downgrades(Arc::clone(&for_upkeep)),
                         corruption::check_periodically(Arc::clone(&for_upkeep)),
                         corruption::check_compactions(Arc::clone(&for_upkeep)),
                         upkeep::compact_automatically(Arc::clone(&for_upkeep)),
@@ -565,7 +583,7 @@ fn introduce(member: &Arc<Member>) -> Result<(), StartError> {
         .map_err(StartError::Thread)?;
     runtime.block_on(async {
         founding::compare_versions(member).await?;
-        upkeep::announce(member).await;
+        upkeep::announce(member).await?;
         Ok(())
     })
 }
