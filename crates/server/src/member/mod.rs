@@ -22,6 +22,7 @@ pub mod membership;
 pub mod patience;
 pub mod propose;
 pub mod reconfigure;
+pub mod settings;
 mod start;
 pub mod stop;
 pub mod upkeep;

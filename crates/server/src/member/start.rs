@@ -23,6 +23,7 @@ use super::founding::{self, Founding};
 use super::leadership::Leaders;
 use super::leases::Leases;
 use super::membership::{Membership, MembershipError, conf_state};
+use super::settings::{self, ApplySettings};
 use super::stop::{StopReason, StopSwitch};
 use super::waiters::Waiters;
 use super::watches::{StoreHistory, Watches};
@@ -75,6 +76,9 @@ pub enum StartError {
         "--cluster-feature-gates needs --feature-gates=ClusterFeatureGate=true, on every member"
     )]
     MechanismOff,
+    /// Members with different settings.
+    #[error(transparent)]
+    Settings(#[from] settings::DifferentSettings),
     /// Founders of different versions.
     #[error(transparent)]
     MixedFounders(#[from] portunus_gates::cluster::MixedFounders),
@@ -231,6 +235,12 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     check_cluster_version(&config, &membership, &boot, &runtime)?;
     let lessor = lessor(&config, &store)?;
     let peers = Peers::new(&config, boot.identity, metrics.registry(), runtime)?;
+    let others = settings::others(
+        &config,
+        boot.identity.member_id,
+        membership.iter().chain(&remotes),
+    );
+    check_settings(&config, &peers, boot.identity.cluster_id, others)?;
     if gates.enabled(InitialCorruptCheck) {
         check_corruption(&peers, &membership, boot.identity.member_id, &store)?;
     }
@@ -411,6 +421,22 @@ fn check_cluster_version(
     }
 }
 
+/// Compares the settings that apply depends on with the other members', as far as they answer.
+fn check_settings(
+    config: &Config,
+    peers: &Peers,
+    cluster_id: u64,
+    others: Vec<settings::ToAsk>,
+) -> Result<(), StartError> {
+    let own = ApplySettings::of(config);
+    let compared = settings::differences(peers.client(), cluster_id, own, others);
+    let mut found = peers.runtime().block_on(compared);
+    match found.pop() {
+        Some(different) => Err(different.into()),
+        None => Ok(()),
+    }
+}
+
 /// Compares the data with the other members', as far as they answer.
 fn check_corruption(
     peers: &Peers,
@@ -429,8 +455,7 @@ fn check_corruption(
 /// The leases of a store, with their clocks not started.
 pub fn lessor(config: &Config, store: &Store) -> Result<Lessor, RecordError> {
     let mut lessor = Lessor::new(LessorConfig {
-        // As etcd: a lease outlives an election and a half.
-        min_ttl_s: (config.election_timeout.as_secs_f64() * 1.5).ceil() as i64,
+        min_ttl_s: ApplySettings::of(config).lease_ttl_s_min,
         checkpoint_interval_s: Some(CHECKPOINT_INTERVAL_S),
         ..LessorConfig::default()
     });
@@ -564,6 +589,7 @@ fn start_threads(
                         leases::checkpoint(Arc::clone(&for_upkeep)),
                         versions::monitor(Arc::clone(&for_upkeep)),
                         downgrade::end_downgrades(Arc::clone(&for_upkeep)),
+                        settings::warn_about_differences(Arc::clone(&for_upkeep)),
                         corruption::check_periodically(Arc::clone(&for_upkeep)),
                         corruption::check_compactions(Arc::clone(&for_upkeep)),
                         upkeep::compact_automatically(Arc::clone(&for_upkeep)),
@@ -582,6 +608,7 @@ fn introduce(member: &Arc<Member>) -> Result<(), StartError> {
         .build()
         .map_err(StartError::Thread)?;
     runtime.block_on(async {
+        settings::compare(member).await?;
         founding::compare_versions(member).await?;
         upkeep::announce(member).await?;
         Ok(())

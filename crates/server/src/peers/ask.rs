@@ -15,9 +15,12 @@ use prost::Message;
 use serde::{Deserialize, Serialize};
 
 use crate::member::membership::MemberRecord;
+use crate::member::settings::ApplySettings;
 
 /// Longest answer to a question.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
+/// Where members tell each other what their apply depends on; etcd has no such path.
+pub const SETTINGS_PATH: &str = "/portunus/settings";
 const PROTOBUF: (&str, &str) = ("content-type", "application/protobuf");
 const JSON: (&str, &str) = ("content-type", "application/json");
 
@@ -80,6 +83,11 @@ pub struct Asked<'a> {
 
 type Answer = (StatusCode, HeaderMap, Bytes);
 
+fn cluster_id(headers: &HeaderMap) -> Option<u64> {
+    let text = headers.get("x-etcd-cluster-id")?.to_str().ok()?;
+    u64::from_str_radix(text, 16).ok()
+}
+
 /// Runs all questions at once and returns the answers in the order of the questions.
 pub async fn all_at_once<T: Send + 'static>(
     questions: impl IntoIterator<Item = impl Future<Output = Option<T>> + Send + 'static>,
@@ -130,6 +138,18 @@ impl Asked<'_> {
             .flatten()
     }
 
+    /// The settings that its apply depends on, and the id of its cluster; members of etcd do
+    /// not tell.
+    pub async fn settings(&self) -> Option<(u64, ApplySettings)> {
+        let (status, headers, body) = self
+            .ask(Method::GET, SETTINGS_PATH, None, Bytes::new())
+            .await?;
+        if status != StatusCode::OK {
+            return None;
+        }
+        Some((cluster_id(&headers)?, serde_json::from_slice(&body).ok()?))
+    }
+
     /// Whether a downgrade is under way there.
     pub async fn downgrade_enabled(&self) -> Option<bool> {
         let path = "/downgrade/enabled";
@@ -149,9 +169,7 @@ impl Asked<'_> {
         if status != StatusCode::OK {
             return None;
         }
-        let cluster = headers.get("x-etcd-cluster-id")?.to_str().ok()?;
-        let cluster = u64::from_str_radix(cluster, 16).ok()?;
-        Some((cluster, serde_json::from_slice(&body).ok()?))
+        Some((cluster_id(&headers)?, serde_json::from_slice(&body).ok()?))
     }
 
     /// The hash of its data up to a revision; or why there is none.
