@@ -19,8 +19,8 @@ use crate::workload::{self, Scale, Workload, WorkloadError};
 #[derive(Debug, Parser)]
 #[command(name = "compare", version)]
 pub struct Command {
-    /// The etcd binary to compare with; without it, PORTUNUS_ETCD, then PATH, then the one
-    /// that scripts/go-etcd has built
+    /// The etcd binary to compare with; without it, PORTUNUS_ETCD, then the one that
+    /// scripts/go-etcd has built, then PATH
     #[arg(long, value_name = "PATH")]
     peer: Option<PathBuf>,
     /// The Portunus binary; without it, the one beside this program

@@ -166,7 +166,7 @@ fn bbolt_lists_our_keys_and_gets_our_values() {
     for bucket in ["key", "meta", "alarm"] {
         let entries = &contents[bucket.as_bytes()];
         let keys = run(Command::new(&bbolt)
-            .args(["keys", "-format", "hex"])
+            .args(["keys", "--format", "hex"])
             .arg(&path)
             .arg(bucket))
         .unwrap();
@@ -175,7 +175,7 @@ fn bbolt_lists_our_keys_and_gets_our_values() {
 
         for (key, value) in entries.iter().step_by(499) {
             let got = run(Command::new(&bbolt)
-                .args(["get", "-format", "hex", "-parse-format", "hex"])
+                .args(["get", "--format", "hex", "--parse-format", "hex"])
                 .arg(&path)
                 .args([bucket, &hex(key)]))
             .unwrap();
@@ -200,7 +200,7 @@ fn we_read_what_bbolt_writes_from_our_files() {
         fs::write(&ours, write_stream(&contents, pages_of(page_bytes))).unwrap();
         let _ = fs::remove_file(&theirs);
         run(Command::new(&bbolt)
-            .args(["compact", "-no-sync", "-o"])
+            .args(["compact", "--no-sync", "-o"])
             .args([&theirs, &ours]))
         .unwrap_or_else(|failure| panic!("{name}: {failure}"));
 
@@ -232,9 +232,16 @@ fn we_read_and_check_files_with_nested_buckets_and_free_pages() {
     for mode in ["seq", "rnd", "seq-nest", "rnd-nest"] {
         let path = directory.path().join(mode);
         run(Command::new(&bbolt)
-            .args(["bench", "-work", "-no-sync", "-profile-mode", "w"])
-            .args(["-count", "2000", "-batch-size", "200", "-write-mode", mode])
-            .arg("-path")
+            .args(["bench", "--work", "--no-sync", "--profile-mode", "w"])
+            .args([
+                "--count",
+                "2000",
+                "--batch-size",
+                "200",
+                "--write-mode",
+                mode,
+            ])
+            .arg("--path")
             .arg(&path))
         .unwrap();
         let reader = Reader::open(&path).unwrap();

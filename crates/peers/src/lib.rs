@@ -5,9 +5,13 @@
 //!
 //! 1. what the environment names: `PORTUNUS_ETCD`, `PORTUNUS_ETCDCTL`, `PORTUNUS_ETCDUTL`,
 //!    `PORTUNUS_BBOLT`, each a program or a directory that has it;
-//! 2. `PATH`, if the version fits;
-//! 3. `target/go-etcd/<version>/`, where `scripts/go-etcd` puts them;
+//! 2. `target/go-etcd/<version>/`, where `scripts/go-etcd` puts them;
+//! 3. `PATH`, if the program's version is the pinned one;
 //! 4. that script itself, if Go is on `PATH` and `PORTUNUS_NO_GO` is not set.
+//!
+//! Another version never stands in for the pinned one, except where the environment names it:
+//! a comparison with an unknown version proves nothing. Each test prints which program and
+//! version it compares with.
 //!
 //! And they take the ports for what they start from here ([`free_port`]), so that no two take the
 //! same. It never starts a server. A dependency of tests and of the benchmark, of nothing that
@@ -25,8 +29,12 @@ use thiserror::Error;
 
 pub use ports::{free_listener, free_port};
 
-/// The version that Portunus is compared with.
+/// The version of etcd, etcdctl and etcdutl that Portunus is compared with.
 pub const VERSION: &str = "3.7.1";
+/// The version of bbolt that this etcd requires; `scripts/go-etcd` has the same.
+pub const BBOLT_VERSION: &str = "1.5.0";
+/// Lists the programs of a directory and their versions, one per line; written by the script.
+const VERSIONS_FILE: &str = "versions";
 
 /// Makes a test fail instead of skipping when a program is missing.
 const REQUIRE_VARIABLE: &str = "PORTUNUS_REQUIRE_GO";
@@ -70,26 +78,46 @@ impl Tool {
         }
     }
 
-    /// Whether the program at `path` is of the release line that Portunus is compared with;
-    /// with another, differences would mean nothing. bbolt has versions of its own.
-    fn is_fitting(self, path: &Path) -> bool {
-        let argument = match self {
-            Tool::Bbolt => return true,
-            Tool::Etcd => "--version",
-            Tool::Etcdctl | Tool::Etcdutl => "version",
+    /// The version of this program that comparisons are made with.
+    #[must_use]
+    pub fn pinned_version(self) -> &'static str {
+        match self {
+            Tool::Etcd | Tool::Etcdctl | Tool::Etcdutl => VERSION,
+            Tool::Bbolt => BBOLT_VERSION,
+        }
+    }
+
+    /// The version of the program at `path`, if it can be determined.
+    fn version_of(self, path: &Path) -> Option<String> {
+        let mut command = match self {
+            // `bbolt version` prints a constant that its releases do not update, so the version
+            // comes from the module information that Go builds into the program.
+            Tool::Bbolt => Command::new("go"),
+            Tool::Etcd | Tool::Etcdctl | Tool::Etcdutl => Command::new(path),
         };
-        let output = Command::new(path).arg(argument).output();
-        output.is_ok_and(|output| is_of_release_line(&String::from_utf8_lossy(&output.stdout)))
+        match self {
+            Tool::Bbolt => command.args(["version", "-m"]).arg(path),
+            Tool::Etcd => command.arg("--version"),
+            Tool::Etcdctl | Tool::Etcdutl => command.arg("version"),
+        };
+        let output = command.stderr(Stdio::null()).output().ok()?;
+        version_in(self, &String::from_utf8_lossy(&output.stdout))
     }
 }
 
-/// Whether a program that says this is of [`VERSION`]'s minor version.
-fn is_of_release_line(said: &str) -> bool {
-    let line = VERSION.rsplit_once('.').map_or(VERSION, |(line, _)| line);
-    said.split_whitespace().any(|word| {
-        word.strip_prefix(line)
-            .is_some_and(|rest| rest.starts_with('.'))
-    })
+/// The version in what `etcd --version`, `etcdctl version` or `go version -m bbolt` prints.
+fn version_in(tool: Tool, printed: &str) -> Option<String> {
+    let mut versions = printed.lines().filter_map(|line| {
+        let line = line.trim();
+        match tool {
+            Tool::Bbolt => line.strip_prefix("mod\tgo.etcd.io/bbolt\tv"),
+            Tool::Etcd => line.strip_prefix("etcd Version: "),
+            Tool::Etcdctl => line.strip_prefix("etcdctl version: "),
+            Tool::Etcdutl => line.strip_prefix("etcdutl version: "),
+        }
+    });
+    let version = versions.next()?.split_whitespace().next()?;
+    Some(version.to_owned())
 }
 
 /// A program that is nowhere.
@@ -99,10 +127,11 @@ fn is_of_release_line(said: &str) -> bool {
 pub enum FindError {
     /// Not where it may be, and nothing was built.
     #[error(
-        "there is no {tool} {VERSION} in {variable}, on PATH or in {home}: run {SCRIPT} ({why_not_built})"
+        "there is no {tool} {version} in {variable}, on PATH or in {home}: run {SCRIPT} ({why_not_built})"
     )]
     NotThere {
         tool: &'static str,
+        version: &'static str,
         variable: &'static str,
         home: String,
         why_not_built: String,
@@ -133,17 +162,29 @@ pub fn find(tool: Tool) -> Result<PathBuf, FindError> {
 #[must_use]
 pub fn find_for_test(tool: Tool, test: &str) -> Option<PathBuf> {
     match find(tool) {
-        Ok(path) => Some(path),
+        Ok(path) => {
+            let version = tool.version_of(&path);
+            let version = version.as_deref().unwrap_or("of an unknown version");
+            let name = tool.name();
+            print_notice(&format!(
+                "COMPARED {test}: with {name} {version}, {}",
+                path.display()
+            ));
+            Some(path)
+        }
         Err(missing) => {
             let is_required = std::env::var_os(REQUIRE_VARIABLE).is_some();
             assert!(!is_required, "{REQUIRE_VARIABLE} is set, and {missing}");
-            // Not `eprintln!`, which the harness swallows; one write, so that lines stay
-            // whole. A closed stderr is no reason to fail.
-            let notice = format!("\nSKIPPED {test}: {missing}\n");
-            let _ = std::io::stderr().write_all(notice.as_bytes());
+            print_notice(&format!("SKIPPED {test}: {missing}"));
             None
         }
     }
+}
+
+/// Prints a line past the test harness, which captures `eprintln!`.
+fn print_notice(notice: &str) {
+    // One write, so that lines stay whole. A closed stderr is no reason to fail.
+    let _ = std::io::stderr().write_all(format!("\n{notice}\n").as_bytes());
 }
 
 /// Where to look for one program.
@@ -185,17 +226,22 @@ fn find_among(
             value: named.display().to_string(),
         });
     }
+    let built = places.home.join(name);
+    if is_built(tool, places) {
+        return Ok(built);
+    }
     let on_path = places.search_path.iter().map(|folder| folder.join(name));
     let mut on_path = on_path.filter(|path| path.is_file());
-    if let Some(found) = on_path.find(|path| tool.is_fitting(path)) {
+    let is_pinned =
+        |path: &PathBuf| tool.version_of(path).as_deref() == Some(tool.pinned_version());
+    if let Some(found) = on_path.find(is_pinned) {
         return Ok(found);
     }
-    let built = places.home.join(name);
-    let outcome = if built.is_file() { Ok(()) } else { build() };
-    match outcome {
-        Ok(()) if built.is_file() => Ok(built),
+    match build() {
+        Ok(()) if is_built(tool, places) => Ok(built),
         outcome => Err(FindError::NotThere {
             tool: name,
+            version: tool.pinned_version(),
             variable: tool.variable(),
             home: places.home.display().to_string(),
             why_not_built: outcome
@@ -203,6 +249,13 @@ fn find_among(
                 .unwrap_or_else(|| "it built others".to_owned()),
         }),
     }
+}
+
+/// Whether the script has built the pinned version of the program.
+fn is_built(tool: Tool, places: &Places) -> bool {
+    let versions = std::fs::read_to_string(places.home.join(VERSIONS_FILE)).unwrap_or_default();
+    let expected = format!("{} {}", tool.name(), tool.pinned_version());
+    versions.lines().any(|line| line == expected) && places.home.join(tool.name()).is_file()
 }
 
 /// Once per process; processes that build at the same time wait for each other in the script.
@@ -241,16 +294,25 @@ mod tests {
 
     use super::*;
 
-    /// A program that claims to be of this version.
+    /// A program that prints this as its version, the way etcd's programs do.
     fn program(folder: &Path, name: &str, version: &str) -> PathBuf {
         fs::create_dir_all(folder).unwrap();
         let path = folder.join(name);
+        let word = if name == "etcd" { "Version" } else { "version" };
         fs::write(
             &path,
-            format!("#!/bin/sh\necho {name} Version: {version}\n"),
+            format!("#!/bin/sh\necho '{name} {word}: {version}'\n"),
         )
         .unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    /// The same where the script puts it.
+    fn built(folder: &Path, name: &str, version: &str) -> PathBuf {
+        let home = folder.join("home");
+        let path = program(&home, name, version);
+        fs::write(home.join(VERSIONS_FILE), format!("{name} {version}\n")).unwrap();
         path
     }
 
@@ -289,20 +351,47 @@ mod tests {
     }
 
     #[test]
-    fn the_search_path_comes_before_what_was_built_if_its_version_fits() {
+    fn search_path_program_of_another_version_is_not_used() {
         let folder = tempfile::tempdir().unwrap();
-        let built = program(&folder.path().join("home"), "etcdctl", VERSION);
         let places = places(folder.path());
-        program(&folder.path().join("bin"), "etcdctl", "3.4.30");
-        assert_eq!(
-            find_among(Tool::Etcdctl, &places, not_built).unwrap(),
-            built
-        );
-        let fitting = program(&folder.path().join("bin"), "etcdctl", "3.7.0");
-        assert_eq!(
-            find_among(Tool::Etcdctl, &places, not_built).unwrap(),
-            fitting
-        );
+        let on_path = folder.path().join("bin");
+        for (tool, other) in [
+            (Tool::Etcd, "3.7.0"),
+            (Tool::Etcdctl, "3.7.0"),
+            (Tool::Etcdutl, "3.70.1"),
+            // Its printed version proves nothing, and it carries no module information.
+            (Tool::Bbolt, BBOLT_VERSION),
+        ] {
+            program(&on_path, tool.name(), other);
+            assert!(find_among(tool, &places, not_built).is_err(), "{tool:?}");
+        }
+        let pinned = program(&on_path, "etcdctl", VERSION);
+        let found = find_among(Tool::Etcdctl, &places, not_built);
+        assert_eq!(found.unwrap(), pinned);
+    }
+
+    #[test]
+    fn built_program_comes_before_the_search_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let places = places(folder.path());
+        program(&folder.path().join("bin"), "etcdctl", VERSION);
+        let built = built(folder.path(), "etcdctl", VERSION);
+        let found = find_among(Tool::Etcdctl, &places, not_built);
+        assert_eq!(found.unwrap(), built);
+    }
+
+    #[test]
+    fn built_program_of_another_version_is_built_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let places = places(folder.path());
+        built(folder.path(), "bbolt", "1.4.3");
+        let found = find_among(Tool::Bbolt, &places, || {
+            built(folder.path(), "bbolt", BBOLT_VERSION);
+            Ok(())
+        });
+        assert_eq!(found.unwrap(), folder.path().join("home/bbolt"));
+        built(folder.path(), "bbolt", "1.4.3");
+        assert!(find_among(Tool::Bbolt, &places, not_built).is_err());
     }
 
     #[test]
@@ -314,7 +403,7 @@ mod tests {
         assert!(error.contains("scripts/go-etcd (no Go)"), "{error}");
 
         let build = || {
-            program(&folder.path().join("home"), "bbolt", VERSION);
+            built(folder.path(), "bbolt", BBOLT_VERSION);
             Ok(())
         };
         let built = find_among(Tool::Bbolt, &places, build).unwrap();
@@ -322,10 +411,40 @@ mod tests {
     }
 
     #[test]
-    fn a_release_line_is_not_a_beginning_of_digits() {
-        assert!(is_of_release_line("etcd Version: 3.7.4\n"));
-        assert!(!is_of_release_line("etcd Version: 3.70.4\n"));
-        assert!(!is_of_release_line("etcd Version: 13.7.4 of 2\n"));
+    fn version_is_read_from_what_the_programs_print() {
+        for (tool, printed, version) in [
+            (
+                Tool::Etcd,
+                "etcd Version: 3.7.1\nGit SHA: none\n",
+                Some("3.7.1"),
+            ),
+            (
+                Tool::Etcdctl,
+                "etcdctl version: 3.7.1\nAPI version: 3.7\n",
+                Some("3.7.1"),
+            ),
+            (Tool::Etcdutl, "etcdutl version: 3.5.0\n", Some("3.5.0")),
+            (
+                Tool::Bbolt,
+                "bbolt: go1.26\n\tpath\tgo.etcd.io/bbolt/cmd/bbolt\n\tmod\tgo.etcd.io/bbolt\tv1.5.0\th1:S7=\n",
+                Some("1.5.0"),
+            ),
+            (Tool::Bbolt, "bbolt Version: 1.5.0\n", None),
+            (Tool::Etcd, "", None),
+        ] {
+            assert_eq!(version_in(tool, printed).as_deref(), version, "{printed}");
+        }
+    }
+
+    #[test]
+    fn script_pins_the_same_versions() {
+        let script = fs::read_to_string(workspace_root().join(SCRIPT)).unwrap();
+        for pinned in [
+            format!("pinned_etcd={VERSION}\n"),
+            format!("pinned_bbolt={BBOLT_VERSION}\n"),
+        ] {
+            assert!(script.contains(&pinned), "{pinned}");
+        }
     }
 
     #[test]

@@ -7,16 +7,19 @@
 //!     wal/               the write-ahead log, in etcd's format
 //!     portunus/          the backend (LMDB)
 //!     portunus-INDEX/    the backend, if it came from the leader as a snapshot of INDEX
-//!     incoming-INDEX/    such a snapshot before it is installed
+//!     incoming-INDEX/    such a snapshot, complete and durable, before it is installed
+//!     receiving-INDEX/   such a snapshot while it arrives
+//!     obsolete-NAME/     any of these while it is removed
 //!     snap/              only etcd has this; its database is copied, then
 //!     snap.imported/     it is set aside, for whoever wants to go back
 //! ```
+
+mod snapshots;
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use portunus_proto::walpb;
 use thiserror::Error;
 
 use crate::import::{self, ImportError};
@@ -25,6 +28,8 @@ const LOCK_FILE: &str = "portunus.lock";
 const FIRST_BACKEND: &str = "portunus";
 const INSTALLED: &str = "portunus-";
 const INCOMING: &str = "incoming-";
+const RECEIVING: &str = "receiving-";
+const OBSOLETE: &str = "obsolete-";
 
 /// A data directory that this process owns.
 #[derive(Debug)]
@@ -170,96 +175,6 @@ impl DataDir {
 
     fn member(&self) -> PathBuf {
         self.path.join("member")
-    }
-
-    /// Where a snapshot of the leader is made ready.
-    pub fn incoming(&self, index: u64) -> PathBuf {
-        self.member().join(format!("{INCOMING}{index:016x}"))
-    }
-
-    /// Makes a snapshot that was made ready the backend. Not before the log says so.
-    pub fn install(&self, index: u64) -> io::Result<PathBuf> {
-        let path = self.member().join(format!("{INSTALLED}{index:016x}"));
-        fs::rename(self.incoming(index), &path)?;
-        File::open(self.member())?.sync_all()?;
-        Ok(path)
-    }
-
-    /// Installs what a crash kept from being installed: a snapshot that is ready, that the
-    /// log says was taken, and that is newer than the backend. Removes the others, so it wants
-    /// to know all that the log has.
-    pub fn install_pending(&self, in_log: &[walpb::Snapshot]) -> Result<(), DataDirError> {
-        let is_in_log = |index: u64| in_log.iter().any(|snapshot| snapshot.index == index);
-        let refused = |source| DataDirError::Io {
-            path: self.path.clone(),
-            source,
-        };
-        let backend = self.backend();
-        let own = if backend.exists() {
-            import::backend_index(&backend).map_err(|source| DataDirError::Import {
-                path: self.path.clone(),
-                source: Box::new(source),
-            })?
-        } else {
-            0
-        };
-        let pending = self.numbered(INCOMING).map_err(refused)?;
-        // One that the log says was taken, though a newer one may have arrived after it.
-        let taken = pending.into_iter().map(|(index, _)| index);
-        let taken = taken.filter(|index| *index > own && is_in_log(*index));
-        if let Some(index) = taken.max() {
-            self.install(index).map_err(refused)?;
-            tracing::info!(
-                index,
-                "a snapshot of the leader is installed that a crash had left"
-            );
-        }
-        self.remove_leftovers();
-        Ok(())
-    }
-
-    /// Removes backends that were replaced and snapshots that were not taken. Whoever still
-    /// reads from one may go on.
-    pub fn remove_leftovers(&self) {
-        let current = self.backend();
-        let is_leftover = |path: &Path| {
-            let name = path.file_name().and_then(|name| name.to_str());
-            let name = name.unwrap_or_default();
-            let is_ours =
-                name == FIRST_BACKEND || name.starts_with(INSTALLED) || name.starts_with(INCOMING);
-            is_ours && path != current
-        };
-        let files = fs::read_dir(self.member()).into_iter().flatten().flatten();
-        for path in files
-            .map(|file| file.path())
-            .filter(|path| is_leftover(path))
-        {
-            let removed = if path.is_dir() {
-                fs::remove_dir_all(&path)
-            } else {
-                fs::remove_file(&path)
-            };
-            if let Err(error) = removed {
-                tracing::warn!(path = %path.display(), %error, "old data could not be removed; remove it by hand");
-            }
-        }
-    }
-
-    /// Directories with this prefix and the index that follows it.
-    fn numbered(&self, prefix: &str) -> io::Result<Vec<(u64, PathBuf)>> {
-        let mut found = Vec::new();
-        for file in fs::read_dir(self.member())? {
-            let path = file?.path();
-            let name = path.file_name().and_then(|name| name.to_str());
-            let index = name
-                .and_then(|name| name.strip_prefix(prefix))
-                .filter(|digits| digits.len() == 16)
-                .and_then(|digits| u64::from_str_radix(digits, 16).ok());
-            if let Some(index) = index.filter(|_| path.is_dir()) {
-                found.push((index, path));
-            }
-        }
-        Ok(found)
     }
 
     /// Takes over what etcd left here, if it did and runs here no more. etcd's own files are only set aside, and
@@ -414,41 +329,5 @@ mod tests {
         .unwrap();
         assert!(pending_snapshot(dir.path(), 9).unwrap().is_some());
         assert!(pending_snapshot(dir.path(), 10).unwrap().is_none());
-    }
-
-    /// A backend of a real store that has applied `index`.
-    fn backend_at(path: &Path, index: u64) {
-        use portunus_mvcc::backend::{Backend, Bucket, Change, Lmdb, LmdbConfig, meta};
-        let lmdb = Lmdb::open(path, LmdbConfig::default()).unwrap();
-        let change = Change::Put {
-            bucket: Bucket::Meta,
-            key: meta::CONSISTENT_INDEX.into(),
-            value: bytes::Bytes::copy_from_slice(&index.to_be_bytes()),
-        };
-        lmdb.commit(&[change]).unwrap();
-    }
-
-    #[test]
-    fn a_pending_snapshot_is_installed_only_if_the_log_says_so() {
-        for (is_in_log, own, expected) in [(true, 5, 9), (false, 5, 5), (true, 12, 12)] {
-            let dir = tempfile::tempdir().unwrap();
-            let data_dir = DataDir::open(dir.path()).unwrap();
-            backend_at(&data_dir.backend(), own);
-            backend_at(&data_dir.incoming(9), 9);
-            // Arrived after it, and the log does not know it.
-            backend_at(&data_dir.incoming(15), 15);
-            fs::create_dir(dir.path().join("member/incoming-000000000000000b.part")).unwrap();
-            let snapshot = walpb::Snapshot {
-                index: if is_in_log { 9 } else { 0 },
-                ..walpb::Snapshot::default()
-            };
-            data_dir.install_pending(&[snapshot]).unwrap();
-            assert_eq!(
-                import::backend_index(&data_dir.backend()).unwrap(),
-                expected
-            );
-            let left = fs::read_dir(dir.path().join("member")).unwrap().count();
-            assert_eq!(left, 1, "leftovers are gone");
-        }
     }
 }

@@ -20,6 +20,8 @@ use portunus_proto::mvccpb::KeyValue;
 use prost::Message;
 use thiserror::Error;
 
+use crate::auth;
+
 /// Bytes copied per commit.
 const COMMIT_BYTES: usize = 8 * 1024 * 1024;
 
@@ -52,6 +54,11 @@ pub enum ImportError {
     /// Not what was announced.
     #[error("the snapshot holds index {applied}, not {index}")]
     TooOld { applied: u64, index: u64 },
+    /// Data that this version must not serve.
+    #[error(
+        "authentication is enabled in the sender's data, and this version cannot enforce it: disable it with `etcdctl auth disable`, or remove this member"
+    )]
+    AuthEnabled,
     /// The new backend.
     #[error("the imported data could not be written")]
     Backend(#[from] BackendError),
@@ -92,8 +99,8 @@ pub fn import(database: &Path, backend: &Path) -> Result<Imported, ImportError> 
 }
 
 /// Copies a database that arrives into a backend at `backend`, in place of what is there.
-/// Nothing of it stays if it does not arrive whole, or if its log is applied to less than
-/// `index`.
+/// Nothing of it stays if it does not arrive whole, if its log is applied to less than
+/// `index`, or if authentication is enabled in it.
 pub fn import_stream<R: Read>(
     arriving: StreamReader<R>,
     backend: &Path,
@@ -111,6 +118,9 @@ pub fn import_stream<R: Read>(
             };
             if bucket == Bucket::Meta && *key == *meta::CONSISTENT_INDEX.as_bytes() {
                 applied = big_endian(&value);
+            }
+            if bucket == Bucket::Auth && *key == *auth::ENABLED_KEY && auth::is_on(&value) {
+                return Err(ImportError::AuthEnabled);
             }
             let is_readable = filling.entry(bucket, key, value)?;
             is_readable.then_some(()).ok_or(ImportError::ArrivingRecord)
@@ -179,7 +189,22 @@ pub fn applied_index(database: &Path) -> Result<u64, ImportError> {
     Ok(value.map_or(0, big_endian))
 }
 
-/// The same for a backend.
+/// Whether authentication is enabled in a bbolt file.
+pub fn is_auth_enabled(database: &Path) -> Result<bool, ImportError> {
+    let damaged = |source| ImportError::Read {
+        path: database.to_owned(),
+        source,
+    };
+    let reader = open(database)?;
+    let bucket = reader.bucket(Bucket::Auth.name().as_bytes());
+    let Some(bucket) = bucket.map_err(damaged)? else {
+        return Ok(false);
+    };
+    let value = bucket.get(auth::ENABLED_KEY).map_err(damaged)?;
+    Ok(value.is_some_and(auth::is_on))
+}
+
+/// How far the log is applied in a backend; 0 where it does not say.
 pub fn backend_index(backend: &Path) -> Result<u64, ImportError> {
     let snapshot = Lmdb::open(backend, LmdbConfig::default())?.snapshot()?;
     let value = snapshot.get(Bucket::Meta, meta::CONSISTENT_INDEX.as_bytes())?;

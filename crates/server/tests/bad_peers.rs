@@ -9,9 +9,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use common::cluster::Cluster;
+use common::leader_snapshot::{Database, envelope};
 use common::requests::put;
 use common::{PATIENCE, soon};
-use portunus_bolt::{BulkOptions, Planner, StreamWriter};
 use portunus_proto::raftpb::{ConfState, Entry, Message, MessageType, Snapshot, SnapshotMetadata};
 use prost::Message as _;
 
@@ -322,33 +322,81 @@ async fn announced_lengths_cost_nothing() {
 
 /// A leader's snapshot that is applied to `index`.
 fn database(index: u64, has_record: bool) -> Vec<u8> {
-    let revision = [0, 0, 0, 0, 0, 0, 0, 2, b'_', 0, 0, 0, 0, 0, 0, 0, 0];
-    let users: Vec<_> = (0..2000_u32).map(u32::to_be_bytes).collect();
-    // An empty record is one; a field that does not end is none.
-    let record: &[u8] = if has_record { &[] } else { &[0x0a, 9] };
-    let index = index.to_be_bytes();
-    let users = users.iter().map(|name| (&name[..], &[7; 100][..]));
-    type Entry<'a> = (&'a [u8], &'a [u8]);
-    let buckets: [(&str, Vec<Entry<'_>>); 3] = [
-        ("authUsers", users.collect()),
-        ("key", vec![(&revision, record)]),
-        ("meta", vec![(b"consistent_index", &index)]),
-    ];
-    let mut planner = Planner::new(BulkOptions::for_stream_reader());
-    for (name, entries) in &buckets {
-        planner.bucket(name.as_bytes()).unwrap();
-        for (key, value) in entries {
-            planner.entry(key, value.len() as u64).unwrap();
+    let damaged_records = usize::from(!has_record);
+    Database {
+        damaged_records,
+        ..Database::at(index)
+    }
+    .encode()
+}
+
+impl Subject {
+    /// A snapshot message of the leader, of an index that the member does not have.
+    async fn snapshot_message(&self, ahead: u64) -> Message {
+        let status = self.cluster.status(self.member).await.unwrap();
+        Message {
+            term: status.raft_term,
+            snapshot: Some(Snapshot {
+                data: Default::default(),
+                metadata: Some(SnapshotMetadata {
+                    index: status.raft_index + ahead,
+                    term: status.raft_term,
+                    conf_state: Some(ConfState {
+                        voters: (0..3).map(|member| self.id(member)).collect(),
+                        ..ConfState::default()
+                    }),
+                }),
+            }),
+            ..self.message(MessageType::MsgSnap)
         }
     }
-    let mut writer = StreamWriter::new(planner.finish().unwrap(), Vec::new()).unwrap();
-    for (name, entries) in &buckets {
-        writer.bucket(name.as_bytes()).unwrap();
-        for (key, value) in entries {
-            writer.entry(key, value).unwrap();
-        }
+}
+
+/// A member that cannot enforce authentication must not serve data that needs it: such a
+/// snapshot is refused before raft knows of it, whether it comes in order or as a file.
+#[tokio::test(flavor = "multi_thread")]
+async fn snapshot_with_authentication_is_refused_before_raft_takes_it() {
+    let test = "snapshot_with_authentication_is_refused_before_raft_takes_it";
+    let mut subject = Subject::start(test).await;
+    let headers = subject.headers();
+    for in_order in [true, false] {
+        let message = subject.snapshot_message(1000).await;
+        let index = message.snapshot.as_ref().unwrap().metadata.as_ref();
+        let protected = Database {
+            has_auth: true,
+            in_order,
+            ..Database::at(index.unwrap().index)
+        };
+        let body = [envelope(&message), protected.encode()].concat();
+        let (status, text) = subject.ask("POST", "/raft/snapshot", &headers, &body).await;
+        assert_eq!(status, 412, "{text}");
+        assert!(text.contains("authentication is enabled"), "{text}");
     }
-    writer.finish().unwrap()
+    subject.still_serves().await;
+    let log = subject.cluster.nodes[subject.member].log();
+    let lines = log.lines().filter(|line| line.contains("authentication"));
+    assert_eq!(lines.count(), 2, "one line each: {log}");
+    let member = subject.member;
+    subject.cluster.kill(member);
+    subject.cluster.start_one(member).await;
+    subject.still_serves().await;
+}
+
+/// Raft would put a snapshot into its log whose database never came, and the member could never
+/// start again.
+#[tokio::test(flavor = "multi_thread")]
+async fn snapshot_message_without_its_database_is_refused() {
+    let test = "snapshot_message_without_its_database_is_refused";
+    let mut subject = Subject::start(test).await;
+    let headers = subject.headers();
+    let message = subject.snapshot_message(1000).await.encode_to_vec();
+    let (status, text) = subject.ask("POST", "/raft", &headers, &message).await;
+    assert!((400..=500).contains(&status) && status != 403, "{text}");
+    subject.still_serves().await;
+    let member = subject.member;
+    subject.cluster.kill(member);
+    subject.cluster.start_one(member).await;
+    subject.still_serves().await;
 }
 
 /// A snapshot that ends early, is no database, or is not what its message says, is refused;
@@ -357,36 +405,18 @@ fn database(index: u64, has_record: bool) -> Vec<u8> {
 async fn broken_snapshots_are_refused() {
     let mut subject = Subject::start("broken_snapshots_are_refused").await;
     let before = subject.cluster.status(subject.member).await.unwrap();
-    let members = (0..3).map(|member| subject.id(member)).collect();
-    let message = Message {
-        term: before.raft_term,
-        snapshot: Some(Snapshot {
-            data: Default::default(),
-            metadata: Some(SnapshotMetadata {
-                index: before.raft_index + 1000,
-                term: before.raft_term,
-                conf_state: Some(ConfState {
-                    voters: members,
-                    ..ConfState::default()
-                }),
-            }),
-        }),
-        ..subject.message(MessageType::MsgSnap)
-    };
-    let envelope = |message: &Message| {
-        let bytes = message.encode_to_vec();
-        [&(bytes.len() as u64).to_be_bytes()[..], &bytes].concat()
-    };
+    let message = subject.snapshot_message(1000).await;
+    let index = before.raft_index + 1000;
     let headers = subject.headers();
     let good = envelope(&message);
     // As a member of Portunus sends it: whole, but behind what the message says; cut in the
     // middle; longer than it says; with a page that is not in its place; with a record that
     // is none.
-    let behind = database(before.raft_index, true);
-    let cut = database(before.raft_index + 1000, true);
+    let behind = database(index - 1000, true);
+    let cut = database(index, true);
     let mut misplaced = cut.clone();
     misplaced[cut.len() / 2 / 4096 * 4096] ^= 1;
-    let no_record = database(before.raft_index + 1000, false);
+    let no_record = database(index, false);
     for body in [
         // Ends within the message, right after it, and within the database.
         good[..good.len() - 3].to_vec(),
@@ -448,7 +478,7 @@ async fn broken_snapshots_are_refused() {
                 folders.push(path.clone());
             }
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            if name.contains(&format!("{:x}", before.raft_index + 1000)) {
+            if name.contains(&format!("{:x}", index)) {
                 left.push(path);
             }
         }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use common::PATIENCE;
 use common::cluster::{Cluster, eventually};
-use portunus_proto::etcdserverpb::PutRequest;
+use portunus_proto::etcdserverpb::{PutRequest, RangeRequest};
 
 /// Such that a member which is away for a moment needs a snapshot.
 const SHORT_LOG: [&str; 2] = ["--snapshot-count=10", "--snapshot-catchup-entries=2"];
@@ -42,7 +42,7 @@ fn incoming(dir: &Path) -> Option<PathBuf> {
     let mut paths = files.filter_map(|file| Some(file.ok()?.path()));
     paths.find(|path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.starts_with("incoming-")
+        name.starts_with("receiving-") || name.starts_with("incoming-")
     })
 }
 
@@ -151,4 +151,98 @@ async fn a_member_that_waits_for_a_snapshot_can_be_stopped() {
         cluster.start_one(lost).await;
         cluster.agree().await;
     }
+}
+
+/// Values that a follower misses each time it is left behind.
+const VALUES_MISSED: usize = 12;
+/// How often a follower is left behind.
+const ROUNDS: usize = 6;
+
+/// A follower gets one snapshot after the other, so that the next one is complete while the one
+/// before it is still being installed; and it is killed at any moment of that.
+#[tokio::test(flavor = "multi_thread")]
+async fn member_restarts_after_kills_while_snapshots_follow_each_other() {
+    let test = "member_restarts_after_kills_while_snapshots_follow_each_other";
+    let flags = ["--snapshot-count=2", "--snapshot-catchup-entries=1"];
+    let mut cluster = Cluster::start(test, 3, &flags).await;
+    let lost = cluster.follower().await;
+    let leader = cluster.leader().await;
+    fill(&cluster, leader, VALUES_MISSED).await;
+    for _ in 0..ROUNDS {
+        cluster.kill(lost);
+        fill(&cluster, leader, VALUES_MISSED).await;
+        cluster.launch(lost);
+        // The log goes on and is compacted all the time, so each snapshot is out of date when
+        // it arrives.
+        let moment = Duration::from_millis(200 + cluster.random.below(1500));
+        let deadline = Instant::now() + moment;
+        while Instant::now() < deadline {
+            fill(&cluster, leader, 1).await;
+        }
+        let process = cluster.nodes[lost].process.as_mut().unwrap();
+        let log = process.log();
+        assert!(!process.has_ended(), "{log}");
+    }
+    cluster.ready(lost).await;
+    cluster.agree().await;
+    eventually("the removal of snapshots that are not needed", async || {
+        incoming(&cluster.nodes[lost].dir).is_none().then_some(())
+    })
+    .await;
+}
+
+/// The request waits for the leader while a snapshot replaces the store.
+#[tokio::test(flavor = "multi_thread")]
+async fn linearizable_range_stream_reads_the_store_that_a_snapshot_brought() {
+    let test = "linearizable_range_stream_reads_the_store_that_a_snapshot_brought";
+    let mut cluster = Cluster::start(test, 3, &SHORT_LOG).await;
+    for _ in 0..TRIES {
+        let lost = cluster.follower().await;
+        let others: Vec<usize> = (0..cluster.nodes.len()).filter(|it| *it != lost).collect();
+        let leader = cluster.leader().await;
+        let given_up = "peer became inactive";
+        let given_up_before = said(&cluster, leader, given_up);
+        let installed_before = said(&cluster, lost, INSTALLED);
+        cluster.network.part(&[lost], &others);
+        // Else all of it would wait in connections and arrive as entries.
+        eventually("the leader to give the connections up", async || {
+            (said(&cluster, leader, given_up) > given_up_before).then_some(())
+        })
+        .await;
+        fill(&cluster, leader, VALUES_MISSED).await;
+        let last_put = PutRequest {
+            key: "last".into(),
+            ..PutRequest::default()
+        };
+        let last = cluster.clients(leader).kv.put(last_put).await.unwrap();
+        let written = last.into_inner().header.unwrap().revision;
+        let mut kv = cluster.clients(lost).kv;
+        let request = RangeRequest {
+            key: "last".into(),
+            ..RangeRequest::default()
+        };
+        let read = tokio::spawn(async move {
+            let mut pieces = kv.range_stream(request).await?.into_inner();
+            let first = pieces.message().await?;
+            Ok::<_, tonic::Status>(first.unwrap().range_response.unwrap())
+        });
+        // Long enough to arrive; it cannot be answered before the network heals.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert!(!read.is_finished(), "answered without a leader");
+        cluster.network.heal();
+        let answer = read.await.unwrap();
+        cluster.agree().await;
+        match answer {
+            Ok(answer) => {
+                let revision = answer.header.unwrap().revision;
+                assert!(revision >= written, "{revision} is before {written}");
+            }
+            // It waited too long; once more.
+            Err(_) => continue,
+        }
+        if said(&cluster, lost, INSTALLED) > installed_before {
+            return;
+        }
+    }
+    panic!("no read waited while a snapshot was installed");
 }

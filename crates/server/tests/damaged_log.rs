@@ -5,10 +5,12 @@
 mod common;
 
 use std::fs::{self, File, OpenOptions};
+use std::io::Cursor;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use common::{Server, data_dir, launch};
+use portunus_bolt::{BulkOptions, FileWriter};
 use portunus_proto::etcdserverpb::{PutRequest, RangeRequest};
 use portunus_wal::{LocatedRecord, Record, read_records};
 
@@ -220,4 +222,54 @@ async fn what_a_log_may_need_stays_while_it_cannot_be_read() {
     let server = Server::start(&dir, LOG_ONLY);
     assert_eq!(keys(&server).await, PUTS as i64);
     assert!(!waiting.exists(), "the log does not know it");
+}
+
+/// Names of everything in a directory, and how long the files are.
+fn listing(dir: &Path) -> Vec<(PathBuf, u64)> {
+    let mut found = Vec::new();
+    let mut folders = vec![dir.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for file in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            let metadata = file.metadata().unwrap();
+            if metadata.is_dir() {
+                folders.push(file.path());
+                found.push((file.path(), 0));
+            } else {
+                found.push((file.path(), metadata.len()));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// What to install and what to remove depends on all of the log, so nothing of it happens before
+/// the log is read: neither to snapshots of the leader nor to the data of etcd.
+#[tokio::test]
+async fn start_that_cannot_read_the_log_changes_nothing() {
+    let (_guard, dir) = killed_member().await;
+    let damaged = puts(&dir).swap_remove(2);
+    segment(&damaged)
+        .write_all_at(b"damage", damaged.offset + 100)
+        .unwrap();
+    let member = dir.join("member");
+    for name in ["incoming-00000000000003e8", "portunus-0000000000000001"] {
+        fs::create_dir(member.join(name)).unwrap();
+    }
+    let before = listing(&dir);
+    assert_refused(&dir, &damaged.file, Some(damaged.offset));
+    assert_eq!(listing(&dir), before);
+
+    // A directory that etcd used.
+    for name in ["incoming-00000000000003e8", "portunus-0000000000000001"] {
+        fs::remove_dir(member.join(name)).unwrap();
+    }
+    fs::remove_dir_all(member.join("portunus")).unwrap();
+    fs::create_dir(member.join("snap")).unwrap();
+    let writer = FileWriter::new(BulkOptions::default(), Cursor::new(Vec::new())).unwrap();
+    let database = writer.finish().unwrap().0.into_inner();
+    fs::write(member.join("snap").join("db"), database).unwrap();
+    let before = listing(&dir);
+    assert_refused(&dir, &damaged.file, Some(damaged.offset));
+    assert_eq!(listing(&dir), before);
 }

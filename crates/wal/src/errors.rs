@@ -106,6 +106,16 @@ pub enum ReadError {
 }
 
 impl ReadError {
+    /// Whether there simply is no log; every other error is about a log that there is.
+    #[must_use]
+    pub fn is_no_log(&self) -> bool {
+        match self {
+            Self::NoLog { .. } => true,
+            Self::Io { source, .. } => source.kind() == io::ErrorKind::NotFound,
+            Self::MissingSegment { .. } | Self::Damaged { .. } => false,
+        }
+    }
+
     pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io {
             path: path.to_owned(),

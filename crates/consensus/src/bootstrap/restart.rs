@@ -95,10 +95,9 @@ pub fn restart(
     let wal_dir = wal_dir.into();
     let applied_index = backend.applied_index;
     let snapshots = valid_snapshots(&wal_dir).map_err(|error| match error {
-        ReadError::NoLog { dir } => RestartError::NoLog { dir },
-        ReadError::Io { path, source } if source.kind() == std::io::ErrorKind::NotFound => {
-            RestartError::NoLog { dir: path }
-        }
+        error if error.is_no_log() => RestartError::NoLog {
+            dir: wal_dir.path().to_owned(),
+        },
         other => RestartError::Read(other),
     })?;
     // The newest from which the backend can go on.

@@ -172,6 +172,12 @@ impl Handle {
         self.member.with_engine(|engine| engine.core.step(message))
     }
 
+    /// Indexes of the snapshots given to [`Self::step`] that are still to be installed.
+    #[must_use]
+    pub fn pending_snapshots(&self) -> Vec<u64> {
+        self.member.lock_engine().core.pending_snapshots()
+    }
+
     /// How much of the log a member has. Only the leader knows.
     #[must_use]
     pub fn matched(&self, id: u64) -> Option<u64> {

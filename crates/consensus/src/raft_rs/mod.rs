@@ -34,6 +34,9 @@ pub struct Core {
     waiting_reads: Vec<eraftpb::Message>,
     /// A snapshot that arrived before everything known to be committed was applied.
     waiting_snapshot: Option<eraftpb::Message>,
+    /// Everything up to here is in the state machine. The engine's own applied index runs
+    /// ahead of it while a snapshot of the log is being installed; see `persisted`.
+    applied_index: u64,
     /// Newest ready that carries something to be written, and newest written.
     last_to_persist: u64,
     last_persisted: u64,
@@ -101,6 +104,7 @@ impl Core {
             seed: config.seed,
             waiting_reads: Vec::new(),
             waiting_snapshot: None,
+            applied_index: initial.applied_index,
             last_to_persist: 0,
             last_persisted: 0,
             leadership: Leadership::default(),
@@ -113,6 +117,10 @@ impl Core {
     pub fn tick(&mut self) {
         if self.may_campaign() || self.is_leader() {
             self.node.tick();
+        } else {
+            // Only the campaign waits. If the clock stood still as well, this member would
+            // refuse its vote to others for as long, because a leader seemed to be alive.
+            self.node.raft.election_elapsed += 1;
         }
         self.settle();
     }
@@ -216,9 +224,8 @@ impl Core {
                 self.take_read(message);
                 Ok(())
             }
-            // The newest is enough; the leader sends another if it was needed after all.
             eraftpb::MessageType::MsgSnapshot if !self.has_applied_all() => {
-                self.waiting_snapshot = Some(message);
+                self.keep_newest_snapshot(message);
                 Ok(())
             }
             // See `tick`.
@@ -316,6 +323,14 @@ impl Core {
     pub fn persisted(&mut self, number: u64) {
         self.last_persisted = self.last_persisted.max(number);
         self.node.on_persist_ready(number);
+        // Before an election the engine looks at everything not applied yet, and a snapshot
+        // has taken away what comes before it. It brings the members of its own index, so an
+        // election need not wait until it is installed.
+        let base_index = self.node.store().base_index();
+        let log = &self.node.raft.raft_log;
+        if log.applied() < base_index && base_index <= log.persisted {
+            self.node.advance_apply_to(base_index);
+        }
         self.settle();
     }
 
@@ -331,8 +346,11 @@ impl Core {
                 commit: log.committed,
             });
         }
-        if index > log.applied() {
-            self.node.advance_apply_to(index);
+        if index > self.applied_index {
+            self.applied_index = index;
+            if index > log.applied() {
+                self.node.advance_apply_to(index);
+            }
             self.node.mut_store().set_applied(index);
             self.settle();
         }
@@ -452,7 +470,20 @@ impl Core {
     /// The last index reported as applied.
     #[must_use]
     pub fn applied_index(&self) -> u64 {
-        self.node.raft.raft_log.applied()
+        self.applied_index
+    }
+
+    /// Indexes of the snapshots that are to be installed: of the one in the log, and of the
+    /// one that waits for it. Any other snapshot this member was given is obsolete.
+    #[must_use]
+    pub fn pending_snapshots(&self) -> Vec<u64> {
+        let index_of = |snapshot: &eraftpb::Snapshot| snapshot.get_metadata().index;
+        let base_index = self.node.store().base_index();
+        let in_log = (self.applied_index < base_index).then_some(base_index);
+        let unwritten = self.node.raft.snap().map(index_of);
+        let waiting = self.waiting_snapshot.as_ref();
+        let waiting = waiting.map(|message| index_of(message.get_snapshot()));
+        [in_log, unwritten, waiting].into_iter().flatten().collect()
     }
 
     /// How much of the log a member has, as far as this one knows. Only a leader does.
@@ -483,20 +514,32 @@ impl Core {
     }
 
     /// The engine would make a sole voter leader on the spot, and it must not
-    /// lead with entries that are not on disk yet. And before an election it
-    /// looks at everything not applied yet, which a snapshot that is not
-    /// installed yet has taken away.
+    /// lead with entries that are not on disk yet. Nor may any member stand for election
+    /// with a snapshot that is not on disk yet; see `persisted`.
     fn may_campaign(&self) -> bool {
-        let is_installing = self.applied_index() < self.node.store().base_index();
-        !(is_installing || self.is_sole_voter() && self.has_unpersisted())
+        let log = &self.node.raft.raft_log;
+        let is_snapshot_unwritten = log.applied() < self.node.store().base_index();
+        !(is_snapshot_unwritten || self.is_sole_voter() && self.has_unpersisted())
+    }
+
+    /// One waiting snapshot is enough, that of the newest leader and the highest index; the
+    /// leader sends another if it was needed after all.
+    fn keep_newest_snapshot(&mut self, message: eraftpb::Message) {
+        let age = |message: &eraftpb::Message| {
+            let index = message.get_snapshot().get_metadata().index;
+            (message.term, index)
+        };
+        let waiting = self.waiting_snapshot.as_ref();
+        if waiting.is_none_or(|waiting| age(waiting) <= age(&message)) {
+            self.waiting_snapshot = Some(message);
+        }
     }
 
     /// A snapshot brings the members of its own index. What is committed before it and still
     /// on its way to the state machine would change them once more, and the state machine
     /// would be told of members it cannot have at that index.
     fn has_applied_all(&self) -> bool {
-        let log = &self.node.raft.raft_log;
-        log.applied() >= log.committed
+        self.applied_index >= self.node.raft.raft_log.committed
     }
 
     fn has_unpersisted(&self) -> bool {

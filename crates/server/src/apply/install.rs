@@ -9,6 +9,7 @@ use portunus_proto::raftpb::SnapshotMetadata;
 
 use super::alarms::Alarms;
 use super::{Applier, ApplyFaultError};
+use crate::auth;
 use crate::member::membership::{Membership, conf_state};
 use crate::member::{lessor, store_config, store_hooks};
 
@@ -39,6 +40,9 @@ impl Applier {
         );
         let (store, restored) =
             opened.map_err(|source| ApplyFaultError::InstalledStore { index, source })?;
+        if auth::is_enabled(&store) {
+            return Err(ApplyFaultError::InstalledAuth { index });
+        }
         let fault = |source| ApplyFaultError::Membership { index, source };
         let lessor = lessor(&member.config, &store)
             .map_err(|source| ApplyFaultError::InstalledLease { index, source })?;
@@ -65,10 +69,12 @@ impl Applier {
         drop(std::mem::replace(&mut self.store, store));
         self.snapshot_index = position.index;
         self.is_compacting = true;
+        // The store that worked on them is gone; those who wait ask again.
+        self.compactions.clear();
         member.peers.set_members(&self.membership);
         member.applied.advance(position.index, position.term);
         member.consensus.applied(position.index);
-        member.data_dir.remove_leftovers();
+        member.data_dir.remove_replaced(index);
         member.metrics.snapshots_installing.set(0);
         tracing::info!(
             index,

@@ -22,7 +22,9 @@ use std::time::{Duration, Instant};
 
 use portunus_consensus::CommittedReceiver;
 use portunus_consensus::RecvTimeoutError;
-use portunus_mvcc::{ApplyError, CompactionStep, Event, EventKind, RevisionEvents, Store};
+use portunus_mvcc::{
+    ApplyError, CompactionStep, Event, EventKind, RevisionEvents, Store, StoreFault,
+};
 use portunus_proto::etcdserverpb::{
     AlarmResponse, CompactionResponse, DeleteRangeResponse, LeaseGrantResponse,
     LeaseRevokeResponse, PutResponse, TxnResponse,
@@ -188,6 +190,12 @@ pub enum ApplyFaultError {
         index: u64,
         source: portunus_mvcc::lease::RecordError,
     },
+    /// Data that this version must not serve. It is refused when it is received, so this is
+    /// a second look.
+    #[error(
+        "authentication is enabled in the leader's snapshot of index {index}, and this version cannot enforce it: disable it with `etcdctl auth disable` and start again, or remove this member"
+    )]
+    InstalledAuth { index: u64 },
     /// Compaction work failed.
     #[error("compaction could not go on")]
     Compaction { source: ApplyError },
@@ -368,9 +376,12 @@ impl Applier {
                     let spawned = std::thread::Builder::new()
                         .name("compaction-flush".to_owned())
                         .spawn(move || {
-                            if let Err(fault) = reader.flush() {
-                                stop.fatal(&fault);
-                                return;
+                            match reader.flush() {
+                                Ok(()) => {}
+                                // A snapshot of the leader has replaced the store. Those who
+                                // wait ask again.
+                                Err(StoreFault::Closed) => return,
+                                Err(fault) => return stop.fatal(&fault),
                             }
                             for (_, waiter) in done {
                                 // The client may have gone away meanwhile.

@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::time::Instant;
 
 use portunus_gates::MajorMinor;
+use portunus_mvcc::Reader;
 use portunus_mvcc::rules::txn::{is_read_only, is_serializable};
 use portunus_mvcc::rules::{quota, validate};
 use portunus_proto::EtcdError;
@@ -42,10 +43,8 @@ impl Kv for Api {
             request.keys_only = false;
         }
         let watch = self.time(Operation::Range);
-        if !request.serializable {
-            self.read_barrier(&required).await?;
-        }
-        let mut response = self.collect(&request)?;
+        let reader = self.reader_for(request.serializable, &required).await?;
+        let mut response = self.collect(&reader, &request)?;
         if without_values {
             for kv in &mut response.kvs {
                 kv.value.clear();
@@ -66,16 +65,12 @@ impl Kv for Api {
         self.check_method(RANGE_STREAM_SINCE, "etcdserverpb.KV", "RangeStream")?;
         let required = self.check_metadata(Kind::Stream, request.metadata())?;
         let request = request.into_inner();
-        validate::range(&request).map_err(|error| self.refuse(error))?;
+        validate::range_stream(&request).map_err(|error| self.refuse(error))?;
         let piece_bytes = self.member.config.max_request_bytes;
-        let mut pieces = self
-            .member
-            .reader()
+        let reader = self.reader_for(request.serializable, &required).await?;
+        let mut pieces = reader
             .range_stream(&request, piece_bytes)
             .map_err(|error| self.refuse(error))?;
-        if !request.serializable {
-            self.read_barrier(&required).await?;
-        }
         let api = self.clone();
         let next = move || -> Option<Result<RangeStreamResponse, Status>> {
             Some(match pieces.next()? {
@@ -141,10 +136,8 @@ impl Kv for Api {
         validate::txn(&txn, self.member.config.max_txn_ops).map_err(|e| self.refuse(e))?;
         if is_read_only(&txn) {
             let watch = self.time(Operation::ReadonlyTxn);
-            if !is_serializable(&txn) {
-                self.read_barrier(&required).await?;
-            }
-            let read = self.member.reader().read_txn(&txn);
+            let reader = self.reader_for(is_serializable(&txn), &required).await?;
+            let read = reader.read_txn(&txn);
             let mut response = read.map_err(|error| self.read_failed(error))?;
             self.member.complete(&mut response.header);
             watch.succeeded();
@@ -220,9 +213,9 @@ impl Api {
     }
 
     /// What a range asks for.
-    fn collect(&self, request: &RangeRequest) -> Result<RangeResponse, Status> {
+    fn collect(&self, reader: &Reader, request: &RangeRequest) -> Result<RangeResponse, Status> {
         let started = Instant::now();
-        let ranged = self.member.reader().range(request);
+        let ranged = reader.range(request);
         let metrics = &self.member.metrics.operations;
         metrics.ranged(ranged.is_ok(), started.elapsed());
         ranged.map_err(|error| self.read_failed(error))

@@ -3,6 +3,7 @@
 use std::pin::Pin;
 
 use portunus_gates::MajorMinor;
+use portunus_mvcc::ReadError;
 use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::downgrade_request::DowngradeAction;
 use portunus_proto::etcdserverpb::maintenance_server::Maintenance;
@@ -58,6 +59,9 @@ impl Maintenance for Api {
         let mut errors = Vec::new();
         if raft.leader == 0 {
             errors.push(EtcdError::NoLeader.text().to_owned());
+            if let Some(since) = member.leadership.leaderless_since() {
+                errors.push(format!("no leader for {}s", since.elapsed().as_secs()));
+            }
         }
         for alarm in member.alarms.load().list(AlarmType::None) {
             let kind = AlarmType::try_from(alarm.alarm).unwrap_or(AlarmType::None);
@@ -155,14 +159,16 @@ impl Maintenance for Api {
         let revision = request.into_inner().revision;
         let seconds = self.member.metrics.hash_revision_seconds.clone();
         let hashed = tokio::task::spawn_blocking(move || {
-            seconds.observe_closure_duration(|| reader.hash_kv(revision))
+            let hash = seconds.observe_closure_duration(|| reader.hash_kv(revision))?;
+            // Of the same store: a snapshot of the leader may have replaced it meanwhile.
+            Ok::<_, ReadError>((hash, reader.revision()))
         })
         .await;
-        let hash = hashed
+        let (hash, revision) = hashed
             .map_err(|error| Status::internal(error.to_string()))?
             .map_err(|error| self.read_failed(error))?;
         Ok(Response::new(HashKvResponse {
-            header: Some(self.member.header(self.member.reader().revision())),
+            header: Some(self.member.header(revision)),
             hash: hash.hash,
             compact_revision: hash.compact_revision,
             hash_revision: hash.revision,

@@ -3,7 +3,11 @@
 //! Checked at the door, again after the read barrier, and for writes again where the entry
 //! is applied; there the answer is the same on every member.
 
+use std::sync::Arc;
+
+use arc_swap::Guard;
 use portunus_gates::cluster::require;
+use portunus_mvcc::Reader;
 use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::InternalRaftRequest;
 use portunus_proto::wire::metadata::REQUIRE_FEATURE;
@@ -60,7 +64,22 @@ impl Api {
         })
     }
 
-    /// Waits until this member has applied what was committed before, then looks again.
+    /// The store that a request reads from. Unless any state will do (`is_serializable`), waits
+    /// for the [read barrier](Self::read_barrier). A snapshot of the leader may replace the
+    /// store meanwhile, so no reader is taken before.
+    pub(super) async fn reader_for(
+        &self,
+        is_serializable: bool,
+        required: &Required,
+    ) -> Result<Guard<Arc<Reader>>, Status> {
+        if !is_serializable {
+            self.read_barrier(required).await?;
+        }
+        Ok(self.member.reader())
+    }
+
+    /// Waits until this member has applied what was committed before, then looks again at what
+    /// the request requires.
     pub(super) async fn read_barrier(&self, required: &Required) -> Result<(), Status> {
         let barrier = self.member.linearizable().await;
         barrier.map_err(|error| self.refuse(error))?;

@@ -5,6 +5,7 @@ use portunus_consensus::bootstrap::{
 };
 use portunus_mvcc::Store;
 use portunus_proto::raftpb::ConfState;
+use portunus_proto::walpb;
 use portunus_rafthttp::PeerClient;
 use portunus_wal::{WalOptions, WriteError};
 use thiserror::Error;
@@ -44,6 +45,15 @@ pub enum BootError {
         /// The data directory.
         dir: String,
     },
+}
+
+/// The snapshots that the log can be opened at; `None` if there is no log yet.
+pub fn snapshots_in_log(config: &Config) -> Result<Option<Vec<walpb::Snapshot>>, BootError> {
+    match portunus_wal::valid_snapshots(&config.wal_dir) {
+        Ok(snapshots) => Ok(Some(snapshots)),
+        Err(error) if error.is_no_log() => Ok(None),
+        Err(error) => Err(RestartError::Read(error).into()),
+    }
 }
 
 /// Restarts from the log, or begins a new one where there is none.

@@ -16,7 +16,7 @@ use thiserror::Error;
 use tonic_health::server::HealthReporter;
 
 use super::applied::Applied;
-use super::boot::{BootError, Booted, boot};
+use super::boot::{BootError, Booted, boot, snapshots_in_log};
 use super::cluster_gates::{self, ClusterGates};
 use super::downgrade::{self, ClusterVersionAbove};
 use super::founding::{self, Founding};
@@ -30,6 +30,7 @@ use super::watches::{StoreHistory, Watches};
 use super::{Member, corruption, leases, upkeep, versions, wrap};
 use crate::apply::alarms::Alarms;
 use crate::apply::{Applier, Found};
+use crate::auth;
 use crate::config::{Config, QUOTA_BYTES_ADVISED_MAX};
 use crate::data_dir::{DataDir, DataDirError};
 use crate::metrics::{Metrics, MetricsError};
@@ -39,10 +40,6 @@ use portunus_features::{ClusterFeatureGate, InitialCorruptCheck, LogCompression,
 
 /// Between two checkpoints of a lease, as in etcd.
 const CHECKPOINT_INTERVAL_S: u32 = 300;
-
-/// Where the data says that only those who log in may see it.
-const AUTH_ENABLED: &[u8] = b"authEnabled";
-const AUTH_ON: &[u8] = &[1];
 
 /// A member that runs.
 pub struct Running {
@@ -155,10 +152,11 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let metrics_listeners = serve::bind(&config.listen_metrics_urls, "listen-metrics-urls")?;
     let peer_listeners = serve::bind(&config.cluster.listen_peer_urls, "listen-peer-urls")?;
     let data_dir = DataDir::open(&config.data_dir)?;
+    // Before anything in the directory changes: what may be installed and what removed depends
+    // on all of the log.
+    let snapshots_in_log = snapshots_in_log(&config)?;
     data_dir.take_over()?;
-    // A log that cannot be read is met again later, with a better message. Until somebody can
-    // read it nobody knows whether it needs a snapshot that waits, so none may be removed.
-    if let Ok(in_log) = portunus_wal::valid_snapshots(&config.wal_dir) {
+    if let Some(in_log) = snapshots_in_log {
         data_dir.install_pending(&in_log)?;
     }
     let runtime = peers::runtime()?;
@@ -179,10 +177,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     );
     let membership = Membership::load(&store)?;
     let emulation = config.version.emulation();
-    if store
-        .get_raw(Bucket::Auth, AUTH_ENABLED)
-        .is_some_and(|value| value == AUTH_ON)
-    {
+    if auth::is_enabled(&store) {
         return Err(StartError::AuthEnabled);
     }
     let alarms = Alarms::load(&store)?;

@@ -6,6 +6,7 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use portunus_consensus::CompactError;
+use portunus_mvcc::StoreFault;
 use portunus_proto::etcdserverpb::{CompactionRequest, InternalRaftRequest};
 use portunus_proto::membershippb::{Attributes, ClusterMemberAttrSetRequest};
 
@@ -168,9 +169,14 @@ pub fn run_snapshots(member: &Arc<Member>, orders: &Receiver<SnapshotOrder>) {
         if member.stop.is_stopping() {
             return;
         }
-        if let Err(fault) = member.reader().flush() {
-            member.stop.fatal(&fault);
-            return;
+        match member.reader().flush() {
+            Ok(()) => {}
+            // A snapshot of the leader has replaced the store, and is in the log itself.
+            Err(StoreFault::Closed) => continue,
+            Err(fault) => {
+                member.stop.fatal(&fault);
+                return;
+            }
         }
         let shortened = match order.keeps_nothing {
             true => member.consensus.forget_log(order.index, order.conf_state),

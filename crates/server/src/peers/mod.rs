@@ -10,6 +10,7 @@
 
 pub mod ask;
 mod heartbeats;
+mod incoming;
 pub mod join;
 mod raft;
 pub mod routes;

@@ -9,7 +9,7 @@ use portunus_rafthttp::{
     BoxFuture, BoxStream, OutgoingSnapshot, Raft, SnapshotRefused, StepRefused,
 };
 
-use super::snapshot;
+use super::{incoming, snapshot};
 use crate::member::Member;
 use crate::member::wrap::is_wrapped;
 
@@ -27,6 +27,12 @@ impl PeerRaft {
 
 impl Raft for PeerRaft {
     fn step(&self, message: Message) -> Result<(), StepRefused> {
+        if message.r#type() == MessageType::MsgSnap {
+            // Raft would put a snapshot into the log whose database never came.
+            return Err(StepRefused::new(
+                "a snapshot message without its database: snapshots come by /raft/snapshot",
+            ));
+        }
         // Proposed by a member that does not know yet who has joined. Its client asks again.
         let has_wrapped = || message.entries.iter().any(|entry| is_wrapped(&entry.data));
         if message.r#type() == MessageType::MsgProp
@@ -72,7 +78,7 @@ impl Raft for PeerRaft {
         message: Message,
         body: BoxStream<'static, io::Result<Bytes>>,
     ) -> BoxFuture<'static, Result<(), SnapshotRefused>> {
-        Box::pin(snapshot::receive(Arc::clone(&self.member), message, body))
+        Box::pin(incoming::receive(Arc::clone(&self.member), message, body))
     }
 
     fn told_removed(&self, by: u64) {

@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use portunus_mvcc::ReadError;
 use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::{LeaseKeepAliveRequest, LeaseKeepAliveResponse};
 use portunus_proto::leasepb::{LeaseInternalRequest, LeaseInternalResponse};
@@ -151,14 +152,16 @@ async fn hash_kv(State(member): Shared, headers: axum::http::HeaderMap, body: By
     let reader = member.reader().clone();
     let seconds = member.metrics.hash_revision_seconds.clone();
     let hashed = tokio::task::spawn_blocking(move || {
-        seconds.observe_closure_duration(|| reader.hash_kv(question.revision))
+        let hash = seconds.observe_closure_duration(|| reader.hash_kv(question.revision))?;
+        // Of the same store: a snapshot of the leader may have replaced it meanwhile.
+        Ok::<_, ReadError>((hash, reader.revision()))
     })
     .await;
     match hashed {
-        Ok(Ok(hash)) => json(&PeerHash {
+        Ok(Ok((hash, revision))) => json(&PeerHash {
             header: PeerHashHeader {
                 member_id: member.identity.member_id,
-                revision: member.reader().revision(),
+                revision,
             },
             hash: hash.hash,
             compact_revision: hash.compact_revision,

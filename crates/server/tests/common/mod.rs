@@ -9,6 +9,7 @@
 
 pub mod cluster;
 pub mod gates;
+pub mod leader_snapshot;
 pub mod load;
 pub mod network;
 pub mod random;

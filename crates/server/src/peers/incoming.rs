@@ -1,0 +1,215 @@
+//! Snapshots of the leader, until raft decides whether to take them.
+//!
+//! The records are copied into a backend beside the present one, while the file arrives if its
+//! order allows it, else from the stored file. Only when all of it is there and durable, raft is
+//! told of it. The apply thread installs it.
+//!
+//! One snapshot is received at a time, and only here is raft given one. So a snapshot that raft
+//! does not need now was refused or is installed, and a snapshot of an index that raft needs is
+//! complete already: it is not received again, because it may be being installed.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Read};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::{Buf, Bytes};
+use portunus_bolt::{STREAM_HEAD_BYTES, StreamReader};
+use portunus_proto::raftpb::Message;
+use portunus_rafthttp::{BoxStream, SnapshotRefused};
+use tokio_stream::StreamExt;
+
+use crate::import::{self, ImportError};
+use crate::member::Member;
+use crate::metrics::DiskMetrics;
+
+/// Written at once of a file that has to be stored.
+const STORE_BUFFER_BYTES: usize = 1 << 20;
+
+/// Takes in what the leader sends, then lets raft decide whether to take it.
+pub async fn receive(
+    member: Arc<Member>,
+    message: Message,
+    body: BoxStream<'static, io::Result<Bytes>>,
+) -> Result<(), SnapshotRefused> {
+    let started = Instant::now();
+    let metadata = message
+        .snapshot
+        .as_ref()
+        .and_then(|it| it.metadata.as_ref());
+    let Some(index) = metadata.map(|metadata| metadata.index) else {
+        return Err(SnapshotRefused::Mismatch {
+            reason: "a snapshot message without a snapshot".to_owned(),
+        });
+    };
+    let one_at_a_time = Arc::clone(&member.receiving_snapshot).try_lock_owned();
+    let Ok(one_at_a_time) = one_at_a_time else {
+        return Err(SnapshotRefused::Failed {
+            reason: "another snapshot is being received".to_owned(),
+        });
+    };
+    let is_complete = member.consensus.pending_snapshots().contains(&index);
+    if index <= member.applied.index() || is_complete {
+        // Raft answers it with how far this member is.
+        step(&member, message)?;
+        drop(one_at_a_time);
+        return discard(body).await;
+    }
+    let body = ArrivingBody::new(body);
+    let taken = tokio::task::spawn_blocking({
+        let member = Arc::clone(&member);
+        // The lock goes along: if the peer goes away nobody waits here any more, but the
+        // file must not be written by the next one until this is really over.
+        move || (keep(&member, body, index), one_at_a_time)
+    });
+    let (taken, one_at_a_time) = taken.await.map_err(|error| failed(&error))?;
+    let bytes = taken?;
+    let took = started.elapsed().as_secs_f64();
+    member.metrics.disk.received_seconds.observe(took);
+    tracing::info!(
+        from = %format_args!("{:x}", message.from),
+        index,
+        bytes,
+        took_ms = started.elapsed().as_millis() as u64,
+        "received a snapshot of the leader"
+    );
+    let stepped = step(&member, message);
+    let removed = tokio::task::spawn_blocking(move || {
+        let needed = member.consensus.pending_snapshots();
+        member.data_dir.remove_refused(&needed);
+        drop(one_at_a_time);
+    });
+    removed.await.map_err(|error| failed(&error))?;
+    stepped
+}
+
+/// Reads a body to its end: a sender that is answered before may take that for a failure.
+async fn discard(mut body: BoxStream<'static, io::Result<Bytes>>) -> Result<(), SnapshotRefused> {
+    while let Some(piece) = body.next().await {
+        piece.map_err(|error| failed(&error))?;
+    }
+    Ok(())
+}
+
+/// Receives a snapshot and makes it ready to be installed; returns the length of its file.
+fn keep(member: &Member, body: ArrivingBody, index: u64) -> Result<u64, SnapshotRefused> {
+    let backend = member.data_dir.receiving(index);
+    let bytes = take_in(body, &backend, index, &member.metrics.disk)?;
+    member
+        .data_dir
+        .keep_received(index)
+        .map_err(|error| failed(&error))?;
+    Ok(bytes)
+}
+
+fn step(member: &Member, message: Message) -> Result<(), SnapshotRefused> {
+    member
+        .consensus
+        .step(message)
+        .map_err(|error| failed(&error))
+}
+
+/// The body, for those who wait for it on a thread of their own.
+struct ArrivingBody {
+    runtime: tokio::runtime::Handle,
+    body: BoxStream<'static, io::Result<Bytes>>,
+    piece: Bytes,
+}
+
+impl ArrivingBody {
+    fn new(body: BoxStream<'static, io::Result<Bytes>>) -> ArrivingBody {
+        ArrivingBody {
+            runtime: tokio::runtime::Handle::current(),
+            body,
+            piece: Bytes::new(),
+        }
+    }
+}
+
+impl Read for ArrivingBody {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.piece.is_empty() {
+            match self.runtime.block_on(self.body.next()) {
+                None => return Ok(0),
+                Some(piece) => self.piece = piece?,
+            }
+        }
+        (&mut self.piece).reader().read(buffer)
+    }
+}
+
+/// Makes a backend of what arrives, unless it is not what the message says or must not be
+/// served; returns its length. Members of Portunus send their records in order, so nothing is
+/// stored twice.
+fn take_in(
+    mut body: ArrivingBody,
+    backend: &Path,
+    index: u64,
+    metrics: &DiskMetrics,
+) -> Result<u64, SnapshotRefused> {
+    let mut head = Vec::new();
+    (&mut body)
+        .take(STREAM_HEAD_BYTES as u64)
+        .read_to_end(&mut head)
+        .map_err(|error| failed(&error))?;
+    match StreamReader::new(&head, body) {
+        Ok(arriving) => {
+            let bytes = arriving.file_bytes();
+            import::import_stream(arriving, backend, index).map_err(refused)?;
+            Ok(bytes)
+        }
+        Err(body) => {
+            let database = backend.with_extension("db");
+            let stored = store(&database, &mut Read::chain(&head[..], body), metrics);
+            let stored = stored.map_err(|error| failed(&error));
+            let imported = stored.and_then(|bytes| {
+                prepare(&database, backend, index).map_err(refused)?;
+                Ok(bytes)
+            });
+            let _ = std::fs::remove_file(&database);
+            imported
+        }
+    }
+}
+
+fn store(path: &Path, body: &mut impl Read, metrics: &DiskMetrics) -> io::Result<u64> {
+    let mut out = BufWriter::with_capacity(STORE_BUFFER_BYTES, File::create(path)?);
+    let bytes = io::copy(body, &mut out)?;
+    let received = Instant::now();
+    out.into_inner()?.sync_all()?;
+    let sync = received.elapsed().as_secs_f64();
+    metrics.received_fsync_seconds.observe(sync);
+    Ok(bytes)
+}
+
+/// Copies the file into a backend, unless it is not what the message says or must not be
+/// served.
+fn prepare(database: &Path, backend: &Path, index: u64) -> Result<(), ImportError> {
+    let applied = import::applied_index(database)?;
+    if applied < index {
+        return Err(ImportError::TooOld { applied, index });
+    }
+    if import::is_auth_enabled(database)? {
+        return Err(ImportError::AuthEnabled);
+    }
+    import::import(database, backend).map(drop)
+}
+
+fn refused(error: ImportError) -> SnapshotRefused {
+    match error {
+        // Not a fault of the transfer: the next attempt fails alike.
+        ImportError::AuthEnabled => SnapshotRefused::Mismatch {
+            reason: error.to_string(),
+        },
+        other => failed(&other),
+    }
+}
+
+fn failed(error: &dyn std::error::Error) -> SnapshotRefused {
+    let reason = match error.source() {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    };
+    SnapshotRefused::Failed { reason }
+}

@@ -1,0 +1,123 @@
+//! Snapshots as a leader sends them, made by hand.
+
+use portunus_bolt::{BulkOptions, FileWriter, Planner, StreamWriter};
+use portunus_mvcc::Revision;
+use portunus_mvcc::revision::RecordKey;
+use portunus_proto::mvccpb::KeyValue;
+use portunus_proto::raftpb::Message;
+use prost::Message as _;
+
+/// What is in a leader's snapshot.
+pub struct Database {
+    /// How far the log is applied in it.
+    pub index: u64,
+    /// Keys; the more, the longer the installation takes.
+    pub records: usize,
+    /// Records that cannot be decoded, behind the others.
+    pub damaged_records: usize,
+    /// Whether authentication is enabled.
+    pub has_auth: bool,
+    /// As a member of Portunus sends it; else as a file of bbolt.
+    pub in_order: bool,
+}
+
+type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+
+impl Database {
+    /// With one key, applied to `index`.
+    pub fn at(index: u64) -> Database {
+        Database {
+            index,
+            records: 1,
+            damaged_records: 0,
+            has_auth: false,
+            in_order: true,
+        }
+    }
+
+    fn records(&self) -> Entries {
+        let key = |main: usize| {
+            let main = i64::try_from(main).unwrap();
+            RecordKey::put(Revision { main, sub: 0 }).encode().to_vec()
+        };
+        let first_damaged = self.records + 2;
+        let sound = (2..first_damaged).map(|main| {
+            let record = KeyValue {
+                key: format!("key/{main}").into(),
+                create_revision: main as i64,
+                mod_revision: main as i64,
+                version: 1,
+                value: "value".into(),
+                ..KeyValue::default()
+            };
+            (key(main), record.encode_to_vec())
+        });
+        // A field that does not end.
+        let damaged = (first_damaged..first_damaged + self.damaged_records)
+            .map(|main| (key(main), vec![0x0a, 9]));
+        sound.chain(damaged).collect()
+    }
+
+    /// The bytes of the file.
+    pub fn encode(&self) -> Vec<u8> {
+        // So that it is longer than a few pages.
+        let users = (0..2000_u32).map(|name| (name.to_be_bytes().to_vec(), vec![7; 100]));
+        let auth = match self.has_auth {
+            true => vec![(b"authEnabled".to_vec(), vec![1])],
+            false => Vec::new(),
+        };
+        let meta = vec![
+            (
+                b"consistent_index".to_vec(),
+                self.index.to_be_bytes().to_vec(),
+            ),
+            (b"term".to_vec(), 5_u64.to_be_bytes().to_vec()),
+        ];
+        let buckets: [(&str, Entries); 4] = [
+            ("auth", auth),
+            ("authUsers", users.collect()),
+            ("key", self.records()),
+            ("meta", meta),
+        ];
+        match self.in_order {
+            true => in_order(&buckets),
+            false => as_file(&buckets),
+        }
+    }
+}
+
+fn in_order(buckets: &[(&str, Entries)]) -> Vec<u8> {
+    let mut planner = Planner::new(BulkOptions::for_stream_reader());
+    for (name, entries) in buckets {
+        planner.bucket(name.as_bytes()).unwrap();
+        for (key, value) in entries {
+            planner.entry(key, value.len() as u64).unwrap();
+        }
+    }
+    let mut writer = StreamWriter::new(planner.finish().unwrap(), Vec::new()).unwrap();
+    for (name, entries) in buckets {
+        writer.bucket(name.as_bytes()).unwrap();
+        for (key, value) in entries {
+            writer.entry(key, value).unwrap();
+        }
+    }
+    writer.finish().unwrap()
+}
+
+fn as_file(buckets: &[(&str, Entries)]) -> Vec<u8> {
+    let file = std::io::Cursor::new(Vec::new());
+    let mut writer = FileWriter::new(BulkOptions::default(), file).unwrap();
+    for (name, entries) in buckets {
+        writer.bucket(name.as_bytes()).unwrap();
+        for (key, value) in entries {
+            writer.entry(key, value).unwrap();
+        }
+    }
+    writer.finish().unwrap().0.into_inner()
+}
+
+/// A message in front of its database.
+pub fn envelope(message: &Message) -> Vec<u8> {
+    let bytes = message.encode_to_vec();
+    [&(bytes.len() as u64).to_be_bytes()[..], &bytes].concat()
+}
