@@ -210,7 +210,7 @@ impl DataDir {
             }
         } else {
             tracing::info!(path = %database.display(), index, "taking over the data of etcd");
-            let imported = import::import(&database, &backend).map_err(importing)?;
+            let imported = import::import_taken_over(&database, &backend).map_err(importing)?;
             tracing::info!(entries = imported.entries, "the data of etcd is copied");
         }
         let aside = free_name(&snap);

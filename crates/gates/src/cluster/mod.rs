@@ -122,8 +122,8 @@ impl Member {
 pub enum Publication {
     /// Nothing so far. It is not counted.
     Nothing,
-    /// Attributes without a proposal: a member that knows nothing of cluster features.
-    /// While such a one votes, none is on.
+    /// Attributes without a proposal: a member with the mechanism off, or one that does not
+    /// know cluster features. While there is such a member, voter or learner, no feature is on.
     Foreign,
     /// Its version and its raw flags.
     Proposal(Proposal),

@@ -24,8 +24,14 @@ use super::entry::Outcome;
 use super::tag::{put_mark, tag};
 use super::{Applier, ApplyFaultError, Response};
 use crate::member::cluster_gates::{digest, from_message};
-use crate::member::membership::{DowngradeRecord, ParamsDecision};
+use crate::member::membership::{DowngradeRecord, MemberRecord, ParamsDecision};
 use crate::metrics::Operation;
+
+/// Whether a member that had published no proposal has one now.
+fn begins_to_propose(before: Option<&MemberRecord>, now: Option<&MemberRecord>) -> bool {
+    let had_none = before.is_some_and(|it| !it.name.is_empty() && it.proposal.is_none());
+    had_none && now.is_some_and(|it| it.proposal.is_some())
+}
 
 /// Bytes a lease is reckoned to take.
 pub const LEASE_COST_BYTES: u64 = 64;
@@ -294,7 +300,7 @@ impl Applier {
             }
             let params = set.cluster_params.as_ref().and_then(from_message);
             let specs = self.member.cluster_gates.specs();
-            match specs.applied(version, params) {
+            match specs.applied(version, params, self.membership.params.as_ref()) {
                 Ok(applied) => {
                     let decision = ParamsDecision {
                         index,
@@ -335,6 +341,10 @@ impl Applier {
                     .map_err(fault)?;
                 let own = self.member.config.version.emulation();
                 let gates = &self.member.cluster_gates;
+                self.member.peers.strangers().started_anew(set.member_id);
+                if begins_to_propose(before.get(set.member_id), record) {
+                    gates.republish_proposal();
+                }
                 match record.map(|record| (record.id, gates.check_member(&before, record, own))) {
                     // Founders compare their versions before they publish them, so in a new
                     // cluster this was published before a restart with another version.

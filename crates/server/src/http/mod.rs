@@ -239,8 +239,9 @@ struct VersionReply<'a> {
     storage: &'a str,
     #[serde(flatten)]
     versions: VersionInfo,
-    /// Other members look at it; etcd's do not say it.
-    #[serde(rename = "clusterParams", skip_serializing_if = "std::ops::Not::not")]
+    /// Tells other members that this program knows cluster features, whether it proposes any
+    /// or not; etcd's members do not have the key.
+    #[serde(rename = "clusterParams")]
     knows_gates: bool,
     /// Other founders look at it while the cluster version is undecided.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -257,7 +258,7 @@ pub async fn version(State(member): Shared) -> Response {
         etcdcluster: decided.as_deref().unwrap_or("not_decided"),
         storage: decided.as_deref().unwrap_or("unknown"),
         versions: version.info(Some(&format!("v{}.0", version.binary().major_minor()))),
-        knows_gates: member.cluster_gates.is_on(),
+        knows_gates: true,
         founding: match member.cluster_gates.specs().is_decided(cluster) {
             true => None,
             false => member.founding.phase().map(FoundingPhase::text),

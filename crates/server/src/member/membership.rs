@@ -47,7 +47,8 @@ pub struct MemberRecord {
     /// Where its clients reach it.
     #[serde(rename = "clientURLs", default, skip_serializing_if = "Vec::is_empty")]
     pub client_urls: Vec<String>,
-    /// Which cluster features it wants, as it said; absent for members that do not say.
+    /// Which cluster features it proposes; absent for a member that has the mechanism off or
+    /// does not know cluster features.
     #[serde(
         rename = "proposedClusterParams",
         default,
@@ -328,7 +329,8 @@ impl Membership {
         }
     }
 
-    /// Applies what a member published about itself.
+    /// Applies what a member published about itself. Attributes without a proposal take an
+    /// earlier one back.
     pub fn set_attributes(
         &mut self,
         store: &mut Store,
@@ -360,9 +362,9 @@ impl Membership {
             .any(|on| *on)
     }
 
-    /// Whether every member, learners included, takes part in deciding cluster features,
-    /// and so reads entries that only such members read.
-    pub fn all_know_gates(&self) -> bool {
+    /// Whether every member, learners included, has published a proposal, and so surely reads
+    /// entries that only members which know cluster features read.
+    pub fn all_propose(&self) -> bool {
         self.iter().all(|member| member.proposal.is_some())
     }
 

@@ -6,7 +6,6 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use portunus_consensus::{FatalError, Hooks, Leadership, PeerSink, RequestIds};
-use portunus_gates::cluster::check_mechanism;
 use portunus_gates::{Feature, RegisterError, SetErrors};
 use portunus_mvcc::backend::{BackendError, Bucket, Lmdb, LmdbConfig};
 use portunus_mvcc::lease::{Lessor, LessorConfig, RecordError, decode_record};
@@ -17,7 +16,7 @@ use tonic_health::server::HealthReporter;
 
 use super::applied::Applied;
 use super::boot::{BootError, Booted, boot, snapshots_in_log};
-use super::cluster_gates::{self, ClusterGates};
+use super::cluster_gates::ClusterGates;
 use super::downgrade::{self, ClusterVersionAbove};
 use super::founding::{self, Founding};
 use super::leadership::Leaders;
@@ -65,14 +64,6 @@ pub enum StartError {
     /// The cluster's gates cannot be proposed so.
     #[error("--cluster-feature-gates cannot be applied")]
     ClusterGates(#[source] SetErrors),
-    /// The mechanism cannot be off here.
-    #[error(transparent)]
-    Mechanism(#[from] portunus_gates::cluster::MechanismOff),
-    /// Flags that nobody would hear.
-    #[error(
-        "--cluster-feature-gates needs --feature-gates=ClusterFeatureGate=true, on every member"
-    )]
-    MechanismOff,
     /// Members with different settings.
     #[error(transparent)]
     Settings(#[from] settings::DifferentSettings),
@@ -193,10 +184,12 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     for warning in warnings {
         tracing::warn!("{warning}");
     }
+    let proposes = gates.enabled(ClusterFeatureGate);
     let wants_packed = config
         .cluster_feature_gates
         .get(LogCompression::DECLARATION.name);
-    if wants_packed.is_some_and(|(wanted, _)| wanted)
+    if proposes
+        && wants_packed.is_some_and(|(wanted, _)| wanted)
         && !config.version.may_write(wrap::PACKED_SINCE)
     {
         tracing::warn!(
@@ -205,18 +198,11 @@ pub fn start(config: Config) -> Result<Running, StartError> {
             wrap::PACKED_SINCE
         );
     }
-    let decides = gates.enabled(ClusterFeatureGate);
-    if !decides && !config.cluster_feature_gates.is_empty() {
-        return Err(StartError::MechanismOff);
+    if !proposes && !config.cluster_feature_gates.is_empty() {
+        tracing::warn!(
+            "--cluster-feature-gates has no effect and every cluster feature stays off: this member publishes no proposal; set --feature-gates=ClusterFeatureGate=true"
+        );
     }
-    // Below the version that has cluster features nobody's word means anything, also that
-    // of a member that could not take it back yet.
-    let has_params = |version| version >= specs.since();
-    let members = match membership.cluster_version.is_none_or(has_params) {
-        true => cluster_gates::members(&membership),
-        false => Vec::new(),
-    };
-    check_mechanism(decides, membership.params.is_some(), &members)?;
     let Booted { boot, remotes } = match boot(&config, &store, conf_state.clone(), &runtime) {
         Ok(booted) => booted,
         Err(error) => {
@@ -254,7 +240,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let applied = store.applied().unwrap_or_default();
     let cluster_gates = ClusterGates::new(
         &own,
-        decides,
+        proposes,
         emulation,
         &config.cluster_feature_gates,
         !config.cluster.is_existing,
@@ -277,7 +263,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         health: HealthReporter::new(),
         stop,
         peers,
-        founding: Founding::new(decides),
+        founding: Founding::new(proposes),
         leadership,
         versions_changed: tokio::sync::Notify::new(),
         receiving_snapshot: Arc::default(),

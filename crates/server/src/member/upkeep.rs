@@ -63,7 +63,9 @@ pub async fn announce(member: &Arc<Member>) -> Result<(), ClusterVersionAbove> {
             continue;
         }
         let own = membership.get(member.identity.member_id);
-        if own.is_some_and(|own| is_announced(member, &membership, own)) {
+        let is_announced = own.is_some_and(|own| is_announced(member, &membership, own));
+        let republishes = member.cluster_gates.take_republish();
+        if is_announced && !republishes {
             // A cluster of one need not wait for anybody to decide its version.
             let decided = membership.cluster_version;
             if membership.iter().count() > 1 || decided.is_some_and(|decided| decided >= version) {
@@ -79,7 +81,10 @@ pub async fn announce(member: &Arc<Member>) -> Result<(), ClusterVersionAbove> {
             () = member.stop.stopped() => return Ok(()),
         };
         if let Err(error) = proposed {
-            tracing::warn!(%error, "this member could not introduce itself yet; it tries again");
+            if republishes {
+                member.cluster_gates.republish();
+            }
+            tracing::warn!(%error, "publishing member attributes failed; retrying");
             tokio::time::sleep(ANNOUNCE_INTERVAL).await;
         }
     }
@@ -118,19 +123,19 @@ pub async fn keep_announced(member: Arc<Member>) {
         let Some(own) = membership.get(member.identity.member_id) else {
             continue;
         };
-        // Who has not introduced itself yet does so at its start.
-        if !member.founding.is_over() {
+        if !own.has_published() || !member.founding.is_over() {
+            // It is published by the start.
             continue;
         }
-        let is_unheard = member.cluster_gates.take_unheard();
-        if own.name.is_empty() || (is_announced(&member, &membership, own) && !is_unheard) {
+        let republishes = member.cluster_gates.take_republish();
+        if is_announced(&member, &membership, own) && !republishes {
             continue;
         }
         if let Err(error) = member.propose(announcement(&member, &membership)).await {
-            if is_unheard {
-                member.cluster_gates.foreign_member_left();
+            if republishes {
+                member.cluster_gates.republish();
             }
-            tracing::warn!(%error, "this member could not say anew what it wants; it tries again");
+            tracing::warn!(%error, "publishing member attributes again failed; retrying");
         }
     }
 }
@@ -139,8 +144,10 @@ pub async fn keep_announced(member: Arc<Member>) {
 /// can be sent the log.
 pub async fn meet_strangers(member: Arc<Member>) {
     loop {
-        if pause(&member, STRANGERS_INTERVAL).await {
-            return;
+        tokio::select! {
+            () = tokio::time::sleep(STRANGERS_INTERVAL) => {}
+            () = member.peers.strangers().held_changed() => {}
+            () = member.stop.stopped() => return,
         }
         for id in member.peers.strangers().held() {
             let membership = member.membership.load_full();

@@ -72,13 +72,13 @@ async fn raise_or_lower(member: &Arc<Member>) -> Duration {
     let Some(version) = next.or(membership.cluster_version) else {
         return MONITOR_INTERVAL;
     };
-    // A new cluster decides both at once, so the first version waits until everybody has
-    // said what it wants.
+    // A new cluster decides both at once, so the first version waits until every member has
+    // published. A leader that proposes nothing makes no first decision.
     let is_new = membership
         .cluster_version
         .is_none_or(|known| known == LOWEST);
     let has_unpublished = membership.iter().any(|record| !record.has_published());
-    if gates.is_on() && is_new && version > LOWEST && has_unpublished {
+    if gates.proposes() && is_new && version > LOWEST && has_unpublished {
         return FIRST_LOOK;
     }
     // Version and features go in one entry, so that nobody sees one without the other.

@@ -31,7 +31,7 @@ pub struct Versions {
     pub etcdserver: String,
     /// Of the cluster, or `not_decided`.
     pub etcdcluster: String,
-    /// Whether it knows cluster features and takes part; Go's does not say.
+    /// Whether it knows cluster features and so obeys params; etcd's members do not say.
     #[serde(rename = "clusterParams", default)]
     pub knows_gates: bool,
     /// How far it has come with founding, while the cluster version is undecided; only from

@@ -37,7 +37,7 @@ impl Raft for PeerRaft {
         let has_wrapped = || message.entries.iter().any(|entry| is_wrapped(&entry.data));
         if message.r#type() == MessageType::MsgProp
             && has_wrapped()
-            && !self.member.membership.load().all_know_gates()
+            && !self.member.membership.load().all_propose()
         {
             return Err(StepRefused::new(
                 "a member does not know cluster features and could not read this entry",
