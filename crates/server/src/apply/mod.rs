@@ -2,9 +2,9 @@
 //!
 //! For each committed entry, in log order: decode, guard, change, end the entry, tell
 //! watchers, answer the waiter. What an entry does depends only on the entry and the
-//! state before it; never on a clock, a flag or who waits. (Two exceptions that etcd has,
-//! too: the minimum life of a lease comes from the election timeout, and the quota from a
-//! flag; members must agree on both.)
+//! state before it; never on a clock, a flag or who waits. (Exceptions that etcd has, too: the
+//! minimum life of a lease comes from the election timeout, and the number of learners and
+//! the quota from flags. Members compare the first two when they start.)
 
 pub mod alarms;
 pub(crate) mod clean_up;

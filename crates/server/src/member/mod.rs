@@ -14,6 +14,8 @@ pub mod applied;
 mod boot;
 pub mod cluster_gates;
 pub mod corruption;
+pub mod downgrade;
+pub mod founding;
 mod hand_over;
 pub mod leadership;
 pub mod leases;
@@ -21,6 +23,7 @@ pub mod membership;
 pub mod patience;
 pub mod propose;
 pub mod reconfigure;
+pub mod settings;
 mod start;
 pub mod stop;
 pub mod upkeep;
@@ -51,6 +54,7 @@ use crate::metrics::Metrics;
 use crate::peers::Peers;
 use applied::Applied;
 use cluster_gates::ClusterGates;
+use founding::Founding;
 use leadership::Leaders;
 use leases::Leases;
 use membership::Membership;
@@ -109,6 +113,8 @@ pub struct Member {
     pub stop: Arc<StopSwitch>,
     /// The other members.
     pub peers: Peers,
+    /// Whether this member has compared its version with the other founders'.
+    pub founding: Founding,
     /// Who leads.
     pub leadership: Arc<Leaders>,
     /// Rung when the cluster version may have to change.
