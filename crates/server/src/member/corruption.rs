@@ -17,6 +17,7 @@ use thiserror::Error;
 
 use super::Member;
 use super::membership::{Membership, hex};
+use crate::error_chain::chain;
 use crate::peers::Peers;
 use crate::peers::ask::{Asked, PeerHash};
 use portunus_features::CompactHashCheck;
@@ -33,6 +34,15 @@ const NOBODY: u64 = 0;
 )]
 pub struct InconsistentError {
     peers: Vec<String>,
+}
+
+/// Why the members' data could not be compared.
+#[derive(Debug, Error)]
+enum CompareError {
+    #[error(transparent)]
+    Refused(#[from] EtcdError),
+    #[error("the hash of this member's data could not be computed")]
+    Read(#[from] ReadError),
 }
 
 type Answers = BTreeMap<u64, Result<PeerHash, String>>;
@@ -150,7 +160,8 @@ pub async fn check_periodically(member: Arc<Member>) {
             continue;
         }
         if let Err(error) = member.compare_all().await {
-            tracing::warn!(%error, "the members' data could not be compared");
+            let reason = chain(&error);
+            tracing::warn!(reason, "the members' data could not be compared");
         }
     }
 }
@@ -174,21 +185,19 @@ pub async fn check_compactions(member: Arc<Member>) {
 }
 
 impl Member {
-    async fn own_hash(&self, revision: i64) -> Result<KvHash, EtcdError> {
+    async fn own_hash(&self, revision: i64) -> Result<KvHash, CompareError> {
         let reader = self.reader().clone();
         let hashed = tokio::task::spawn_blocking(move || reader.hash_kv(revision)).await;
-        match hashed {
-            Ok(Ok(hash)) => Ok(hash),
-            Ok(Err(ReadError::Refused(refusal))) => Err(refusal),
-            Ok(Err(fault)) => {
-                self.stop.fatal(&fault);
-                Err(EtcdError::Stopped)
-            }
-            Err(_) => Err(EtcdError::Stopped),
+        let hashed = hashed.map_err(|_| EtcdError::Stopped)?;
+        if let Err(error) = &hashed
+            && error.is_damage()
+        {
+            self.stop.fatal(error);
         }
+        Ok(hashed?)
     }
 
-    async fn compare_all(&self) -> Result<(), EtcdError> {
+    async fn compare_all(&self) -> Result<(), CompareError> {
         let own_id = self.identity.member_id;
         let before = self.own_hash(0).await?;
         let membership = self.membership.load_full();

@@ -30,6 +30,7 @@ use crate::apply::{Applier, Found};
 use crate::auth;
 use crate::config::{Config, QUOTA_BYTES_ADVISED_MAX};
 use crate::data_dir::{DataDir, DataDirError};
+use crate::grpc::SnapshotSlots;
 use crate::metrics::{Metrics, MetricsError};
 use crate::peers::{self, Heartbeats, Peers, PeersError};
 use crate::serve::{self, ListenError, MetricsServers, Servers};
@@ -266,6 +267,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         leadership,
         versions_changed: tokio::sync::Notify::new(),
         receiving_snapshot: Arc::default(),
+        snapshot_slots: SnapshotSlots::default(),
         data_dir,
         consensus: handle,
         config,

@@ -116,12 +116,14 @@ impl Environment {
                 // transaction is gone.
                 Err(heed::Error::Mdb(MdbError::MapFull)) => self.grow_map()?,
                 Err(source) => return Err(self.failed("commit to")(source)),
-                Ok(()) => return self.sizes(),
+                Ok(sizes) => return Ok(sizes),
             }
         }
     }
 
-    fn try_commit(&self, changes: &[Change], append: Append) -> heed::Result<()> {
+    /// Measures inside its own transaction: readers may have taken all slots, and a commit must
+    /// not depend on them.
+    fn try_commit(&self, changes: &[Change], append: Append) -> heed::Result<Sizes> {
         let mut txn = self.env.write_txn()?;
         let record_flags = match append {
             Append::Yes => PutFlags::APPEND,
@@ -154,7 +156,12 @@ impl Environment {
                 }
             }
         }
-        txn.commit()
+        let in_use_bytes = self.in_use_bytes(&txn)?;
+        txn.commit()?;
+        Ok(Sizes {
+            total_bytes: self.env.real_disk_size()?,
+            in_use_bytes,
+        })
     }
 
     fn put(
@@ -190,19 +197,23 @@ impl Environment {
     fn try_sizes(&self) -> heed::Result<Sizes> {
         self.gate.enter();
         let measured = self.env.read_txn().and_then(|txn| {
-            let mut in_use_bytes = 0;
-            for table in &self.tables {
-                let stat = table.stat(&txn)?;
-                let pages = stat.branch_pages + stat.leaf_pages + stat.overflow_pages;
-                in_use_bytes += pages as u64 * u64::from(stat.page_size);
-            }
             Ok(Sizes {
                 total_bytes: self.env.real_disk_size()?,
-                in_use_bytes,
+                in_use_bytes: self.in_use_bytes(&txn)?,
             })
         });
         self.gate.leave();
         measured
+    }
+
+    fn in_use_bytes(&self, txn: &RoTxn<'_, WithoutTls>) -> heed::Result<u64> {
+        let mut in_use_bytes = 0;
+        for table in &self.tables {
+            let stat = table.stat(txn)?;
+            let pages = stat.branch_pages + stat.leaf_pages + stat.overflow_pages;
+            in_use_bytes += pages as u64 * u64::from(stat.page_size);
+        }
+        Ok(in_use_bytes)
     }
 
     /// Writes a copy without free pages. The map stays where it is meanwhile.
