@@ -17,6 +17,7 @@ use super::{
     LmdbConfig,
     gate::Gate,
     long_keys::{self, LongEntry},
+    no_space,
     passed::PassedPages,
 };
 use crate::backend::{BackendError, Bucket, Change, Sizes, Snapshot, Visit};
@@ -263,10 +264,17 @@ impl Environment {
 
 fn failed(action: &'static str, path: &Path) -> impl Fn(heed::Error) -> BackendError + use<> {
     let path = path.to_owned();
-    move |source| BackendError::Lmdb {
-        action,
-        path: path.clone(),
-        source,
+    move |source| {
+        let path = path.clone();
+        match no_space::is_no_space(&source, || no_space::free_bytes(&path)) {
+            // LMDB's own error may speak of something else.
+            true => BackendError::NoSpace { action, path },
+            false => BackendError::Lmdb {
+                action,
+                path,
+                source,
+            },
+        }
     }
 }
 

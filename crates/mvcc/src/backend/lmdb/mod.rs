@@ -14,6 +14,7 @@ mod environment;
 mod gate;
 mod load;
 mod long_keys;
+mod no_space;
 mod passed;
 
 use std::{
