@@ -5,6 +5,7 @@ use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
+use portunus_consensus::bootstrap::Identity;
 use portunus_consensus::{FatalError, Hooks, Leadership, PeerSink, RequestIds};
 use portunus_gates::cluster::check_mechanism;
 use portunus_gates::{Feature, RegisterError, SetErrors};
@@ -224,7 +225,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let lessor = lessor(&config, &store)?;
     let peers = Peers::new(&config, boot.identity, metrics.registry(), runtime)?;
     if gates.enabled(InitialCorruptCheck) {
-        check_corruption(&peers, &membership, boot.identity.member_id, &store)?;
+        check_corruption(&peers, &membership, boot.identity, &store)?;
     }
     let leadership = Arc::new(Leaders::default());
     let log = metrics.disk.measure_log(boot.wal);
@@ -380,14 +381,14 @@ fn warn_about(config: &Config) {
 fn check_corruption(
     peers: &Peers,
     membership: &Membership,
-    own_id: u64,
+    identity: Identity,
     store: &Store,
 ) -> Result<(), StartError> {
     if membership.iter().count() < 2 {
         return Ok(());
     }
     let own = store.reader().hash_kv(0)?;
-    let checked = corruption::check_at_start(peers, membership, own_id, &own);
+    let checked = corruption::check_at_start(peers, membership, identity, &own);
     Ok(peers.runtime().block_on(checked)?)
 }
 
