@@ -1,29 +1,32 @@
-//! One connection at a time, to whichever endpoint answers.
+//! Calls: deadline, choice of endpoint, repetition.
 //!
 //! Every method of [`Client`] goes through [`Client::call`]; streams go through
-//! [`Client::connected`]. Nothing here knows what a call means.
+//! [`Client::connected`]. Nothing here knows what a call means. Which endpoint is next is the
+//! [balancer](crate::balancer)'s business.
 
 use std::error::Error;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use portunus_proto::EtcdError;
 use portunus_proto::wire::{self, metadata};
-use tokio::sync::Mutex;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 
+use crate::balancer::{Balancer, Target};
 use crate::endpoint::check_endpoint;
 use crate::error::{ClientError, ConnectError, RequireError};
+use crate::preface;
 
 /// gRPC's own floor. A server disconnects clients that ping more often than every five
 /// seconds, so Go's library raises shorter intervals to this, and so do we.
 const KEEPALIVE_INTERVAL_MIN: Duration = Duration::from_secs(10);
-/// First pause after every endpoint refused.
+/// First pause before a call is repeated.
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(25);
-/// Longest pause between two rounds over the endpoints.
+/// Longest pause between two repetitions.
 const RETRY_PAUSE_MAX: Duration = Duration::from_millis(500);
 /// What a request may be unless told otherwise; etcd's Go client has the same.
 const REQUEST_BYTES_MAX_DEFAULT: usize = 2 * 1024 * 1024;
@@ -35,7 +38,7 @@ const USER_AGENT_DEFAULT: &str = "portunus-client/v3.8.0";
 /// How to reach a cluster. `Default` has etcdctl's defaults.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// `host:port` or `http://host:port`, tried in this order.
+    /// `host:port` or `http://host:port`. All are connected to, and calls go to them in turn.
     pub endpoints: Vec<String>,
     /// Longest wait for one endpoint to accept.
     pub dial_timeout: Duration,
@@ -68,7 +71,8 @@ impl Default for Options {
     }
 }
 
-/// Whether a call may be repeated on another endpoint.
+/// Whether a call may be repeated on another endpoint. A call that certainly changed nothing, because
+/// its connection was closed before it was sent or a learner refused it, always may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Repeat {
     /// Reads and other calls that change nothing.
@@ -77,7 +81,7 @@ pub(crate) enum Repeat {
     Never,
 }
 
-/// A client of one cluster. Clones share the connection.
+/// A client of one cluster. Clones share the connections.
 #[derive(Debug, Clone)]
 pub struct Client {
     shared: Arc<Shared>,
@@ -88,23 +92,12 @@ pub struct Client {
 #[derive(Debug)]
 struct Shared {
     options: Options,
-    targets: Vec<Endpoint>,
-    /// Held while connecting, so that concurrent calls share the attempt.
-    current: Mutex<Current>,
-}
-
-#[derive(Debug, Default)]
-struct Current {
-    /// Index into `targets` of `channel`, or of the next one to try.
-    target: usize,
-    channel: Option<Channel>,
-    /// Counts connections, so that a late failure does not drop its successor.
-    generation: u64,
+    balancer: Arc<Balancer>,
 }
 
 impl Client {
-    /// Checks the options. The connection itself is made by the first call, so that the call's
-    /// deadline covers it.
+    /// Checks the options. Connections are made by the first call, so that the call's deadline
+    /// covers them.
     ///
     /// # Errors
     /// If an endpoint is unusable or there is none.
@@ -117,17 +110,14 @@ impl Client {
             .iter()
             .map(|text| target(text, &options))
             .collect::<Result<_, _>>()?;
+        let balancer = Balancer::new(targets, options.dial_timeout);
         Ok(Self {
-            shared: Arc::new(Shared {
-                options,
-                targets,
-                current: Mutex::new(Current::default()),
-            }),
+            shared: Arc::new(Shared { options, balancer }),
             required: Arc::default(),
         })
     }
 
-    /// A client on the same connection whose calls are refused with `FailedPrecondition` unless
+    /// A client on the same connections whose calls are refused with `FailedPrecondition` unless
     /// all of these cluster features are on, in addition to what this one requires. A server
     /// that does not know feature gates ignores the names; ask
     /// [`feature_gate_status`](Self::feature_gate_status) first, which fails there.
@@ -174,20 +164,25 @@ impl Client {
             .options
             .command_timeout
             .map(|timeout| Instant::now() + timeout);
-        let mut last_attempt = None;
-        let attempts = self.attempts(repeat, call, &mut last_attempt);
+        let mut last_error = None;
+        let attempts = self.attempts(repeat, call, &mut last_error);
         let outcome = match deadline {
             None => Ok(attempts.await),
             Some(deadline) => timeout_at(deadline, attempts).await,
         };
-        outcome.unwrap_or(Err(ClientError::DeadlineExceeded { last_attempt }))
+        outcome.unwrap_or_else(|_| {
+            let unreachable = || self.shared.balancer.last_failure().map(Into::into);
+            Err(ClientError::DeadlineExceeded {
+                last_attempt: last_error.or_else(unreachable),
+            })
+        })
     }
 
     async fn attempts<T, F, Fut>(
         &self,
         repeat: Repeat,
         call: F,
-        last_attempt: &mut Option<Box<dyn Error + Send + Sync>>,
+        last_error: &mut Option<Box<dyn Error + Send + Sync>>,
     ) -> Result<T, ClientError>
     where
         F: Fn(Channel) -> Fut,
@@ -195,70 +190,57 @@ impl Client {
     {
         let mut pause = RETRY_PAUSE_MIN;
         loop {
-            let (channel, generation) = self.connected_noting(last_attempt).await;
-            match call(channel).await {
+            let (channel, generation) = self.connected().await;
+            let status = match call(channel).await {
                 Ok(response) => return Ok(response.into_inner()),
-                Err(status) => {
-                    let error = ClientError::from(status);
-                    if !error.is_unavailable() {
-                        return Err(error);
-                    }
-                    self.disconnect(generation).await;
-                    if repeat == Repeat::Never {
-                        return Err(error);
-                    }
-                    *last_attempt = Some(Box::new(error));
-                    sleep(pause).await;
-                    pause = (pause * 2).min(RETRY_PAUSE_MAX);
-                }
+                Err(status) => status,
+            };
+            // A status with a cause was made on this side: the connection broke.
+            let is_broken = status.source().is_some();
+            let was_sent = !preface::was_never_sent(&status);
+            let error = ClientError::from(status);
+            if is_broken {
+                let why = error.to_string();
+                self.shared.balancer.discard(generation, why);
             }
+            let may_repeat = match &error {
+                // The learner did nothing, and the next endpoint may be a voter.
+                ClientError::Etcd(EtcdError::NotSupportedForLearner) => self.endpoints().len() > 1,
+                error => error.is_unavailable() && (repeat == Repeat::Safe || !was_sent),
+            };
+            if !may_repeat {
+                return Err(error);
+            }
+            *last_error = Some(Box::new(error));
+            sleep(pause).await;
+            pause = (pause * 2).min(RETRY_PAUSE_MAX);
         }
     }
 
-    /// A connection to some endpoint; waits until there is one.
+    /// Waits until an endpoint is ready, for the dial timeout at most. Calls wait by themselves;
+    /// this is for programs that would rather do without an endpoint than wait for a call's
+    /// whole deadline.
+    ///
+    /// # Errors
+    /// If none is ready by then.
+    pub async fn ready(&self) -> Result<(), ClientError> {
+        let balancer = &self.shared.balancer;
+        let ready = timeout(self.shared.options.dial_timeout, balancer.pick()).await;
+        ready.map(drop).map_err(|_| ClientError::DeadlineExceeded {
+            last_attempt: balancer.last_failure().map(Into::into),
+        })
+    }
+
+    /// A connection to the next endpoint that is ready; waits until there is one.
     pub(crate) async fn connected(&self) -> (Channel, u64) {
-        self.connected_noting(&mut None).await
+        let picked = self.shared.balancer.pick().await;
+        (picked.channel, picked.generation)
     }
 
-    async fn connected_noting(
-        &self,
-        last_attempt: &mut Option<Box<dyn Error + Send + Sync>>,
-    ) -> (Channel, u64) {
-        let mut current = self.shared.current.lock().await;
-        let mut pause = RETRY_PAUSE_MIN;
-        loop {
-            if let Some(channel) = &current.channel {
-                return (channel.clone(), current.generation);
-            }
-            for _ in 0..self.shared.targets.len() {
-                // The index is always taken modulo the length, which is not zero.
-                let target = &self.shared.targets[current.target];
-                match target.connect().await {
-                    Ok(channel) => {
-                        current.channel = Some(channel);
-                        current.generation += 1;
-                        break;
-                    }
-                    Err(error) => {
-                        let endpoint = &self.shared.options.endpoints[current.target];
-                        *last_attempt = Some(unreachable_endpoint(endpoint, &error).into());
-                        current.target = (current.target + 1) % self.shared.targets.len();
-                    }
-                }
-            }
-            if current.channel.is_none() {
-                sleep(pause).await;
-                pause = (pause * 2).min(RETRY_PAUSE_MAX);
-            }
-        }
-    }
-
-    /// Gives up a connection that failed, in favour of the next endpoint.
-    pub(crate) async fn disconnect(&self, generation: u64) {
-        let mut current = self.shared.current.lock().await;
-        if current.generation == generation && current.channel.take().is_some() {
-            current.target = (current.target + 1) % self.shared.targets.len();
-        }
+    /// Gives up a connection whose stream failed, in favour of the next endpoint.
+    pub(crate) fn disconnect(&self, generation: u64, error: &ClientError) {
+        let why = error.to_string();
+        self.shared.balancer.discard(generation, why);
     }
 
     /// A request with the headers every call carries.
@@ -286,7 +268,7 @@ impl Client {
     }
 }
 
-fn target(text: &str, options: &Options) -> Result<Endpoint, ConnectError> {
+fn target(text: &str, options: &Options) -> Result<Target, ConnectError> {
     let uri = check_endpoint(text)?;
     let endpoint = Endpoint::from_shared(uri).map_err(|_| {
         ConnectError::Endpoint(crate::EndpointError::Malformed {
@@ -299,20 +281,13 @@ fn target(text: &str, options: &Options) -> Result<Endpoint, ConnectError> {
             .map_err(|_| ConnectError::UserAgent {
                 user_agent: options.user_agent.clone(),
             })?;
-    Ok(endpoint
-        .connect_timeout(options.dial_timeout)
+    let endpoint = endpoint
         .http2_keep_alive_interval(options.keepalive_time.max(KEEPALIVE_INTERVAL_MIN))
-        .keep_alive_timeout(options.keepalive_timeout)
-        .tcp_nodelay(true))
-}
-
-/// The innermost cause is the one that tells a person something.
-fn unreachable_endpoint(endpoint: &str, error: &tonic::transport::Error) -> String {
-    let mut cause: &dyn Error = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    format!("cannot connect to {endpoint}: {cause}")
+        .keep_alive_timeout(options.keepalive_timeout);
+    Ok(Target {
+        name: text.to_owned(),
+        endpoint,
+    })
 }
 
 #[cfg(test)]

@@ -97,7 +97,7 @@ impl GateWatcher {
                 }
                 Err(error) if error.is_unavailable() => {
                     if let Some(stream) = self.stream.take() {
-                        self.client.disconnect(stream.generation).await;
+                        self.client.disconnect(stream.generation, &error);
                     }
                     sleep(RESUME_PAUSE).await;
                 }
@@ -128,8 +128,9 @@ async fn open(client: &Client, request: WatchRequest) -> Result<OpenStream, Clie
             generation,
         }),
         Err(status) => {
-            client.disconnect(generation).await;
-            Err(status.into())
+            let error = ClientError::from(status);
+            client.disconnect(generation, &error);
+            Err(error)
         }
     }
 }

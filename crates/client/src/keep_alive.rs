@@ -102,7 +102,7 @@ impl KeepAlive {
                 }
                 Err(error) if error.is_unavailable() => {
                     if let Some(stream) = self.stream.take() {
-                        self.client.disconnect(stream.generation).await;
+                        self.client.disconnect(stream.generation, &error);
                     }
                 }
                 Err(error) => return Err(error),
@@ -142,8 +142,9 @@ async fn open(client: &Client, first: LeaseKeepAliveRequest) -> Result<RenewalSt
             generation,
         }),
         Err(status) => {
-            client.disconnect(generation).await;
-            Err(status.into())
+            let error = ClientError::from(status);
+            client.disconnect(generation, &error);
+            Err(error)
         }
     }
 }

@@ -1,19 +1,20 @@
-//! A client for etcd's API, for programs of this repository and for anybody else.
+//! A client for etcd's API.
 //!
-//! `portctl` and the load generator call it. It connects to one of several endpoints, moves a
-//! read to the next one when the current is unavailable, puts a deadline on calls, and turns
-//! what the server says into typed errors. The methods are as thin as they can be: requests and
-//! responses are the generated messages.
+//! `portctl` and the load generator call it. It connects to all endpoints, sends calls to those
+//! that are ready in turn, repeats a read on the next one when one is unavailable, puts a
+//! deadline on calls, and converts the server's statuses to typed errors. The methods are thin:
+//! requests and responses are the generated messages.
 //!
 //! ```text
-//!  method ──▶ deadline ──▶ connection to one endpoint ──▶ generated client ──▶ Status ──▶ ClientError
-//!                 ▲                                                              │
-//!                 └────────── next endpoint, reads only, on Unavailable ─────────┘
+//!  method ──▶ deadline ──▶ balancer: next ready endpoint ──▶ generated client ──▶ Status ──▶ ClientError
+//!                 ▲                                                                 │
+//!                 └──────── reads, and writes that were not sent, on Unavailable ───┘
 //! ```
 //!
 //! What it never does: cache, retry a write that may have reached a server, or speak to a server
 //! in a way it was not asked to (TLS and authentication come later and are refused until then).
 
+mod balancer;
 mod cluster;
 mod connection;
 mod endpoint;
@@ -23,6 +24,7 @@ mod keep_alive;
 mod kv;
 mod lease;
 mod maintenance;
+mod preface;
 mod watch;
 
 pub use connection::{Client, Options};

@@ -99,7 +99,7 @@ impl Watcher {
                 }
                 Err(error) if error.is_unavailable() => {
                     if let Some(stream) = self.stream.take() {
-                        self.client.disconnect(stream.generation).await;
+                        self.client.disconnect(stream.generation, &error);
                     }
                     sleep(RESUME_PAUSE).await;
                 }
@@ -167,8 +167,9 @@ async fn open(client: &Client, create: &WatchCreateRequest) -> Result<OpenStream
             generation,
         }),
         Err(status) => {
-            client.disconnect(generation).await;
-            Err(status.into())
+            let error = ClientError::from(status);
+            client.disconnect(generation, &error);
+            Err(error)
         }
     }
 }

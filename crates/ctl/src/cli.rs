@@ -7,6 +7,7 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::command;
+use crate::diagnose::explain_timeout;
 use crate::globals::{GlobalArgs, Globals};
 use crate::go::boolean;
 use crate::outcome::{ExitWith, Failure, write_err, write_out};
@@ -114,7 +115,12 @@ fn run_command(arguments: Vec<OsString>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    let outcome = runtime.block_on(dispatch(portctl.command, &globals, &arguments));
+    let outcome = runtime.block_on(async {
+        match dispatch(portctl.command, &globals, &arguments).await {
+            Ok(()) => Ok(()),
+            Err(failure) => Err(explain_timeout(failure, &globals).await),
+        }
+    });
     // A thread that waits for standard input must not keep the process.
     runtime.shutdown_background();
     outcome

@@ -18,6 +18,7 @@
 
 mod cli;
 mod command;
+mod diagnose;
 mod gates;
 mod globals;
 mod go;

@@ -6,6 +6,7 @@ use std::fmt::Display;
 use std::io::{self, Write};
 
 use portunus_client::{ClientError, ConnectError};
+use portunus_proto::EtcdError;
 
 /// Exit codes, with etcdctl's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +37,8 @@ pub struct Failure {
     pub message: Option<String>,
     /// What a person needs to know beyond etcdctl's line.
     pub note: Option<String>,
+    /// No answer came in time, so the state of the cluster is worth a look.
+    pub timed_out: bool,
 }
 
 impl Failure {
@@ -45,6 +48,7 @@ impl Failure {
             exit,
             message: Some(message.to_string()),
             note: None,
+            timed_out: false,
         }
     }
 
@@ -54,6 +58,7 @@ impl Failure {
             exit,
             message: None,
             note: None,
+            timed_out: false,
         }
     }
 
@@ -67,6 +72,10 @@ impl Failure {
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         let mut failure = Self::new(ExitWith::Error, &error);
+        failure.timed_out = matches!(
+            error,
+            ClientError::DeadlineExceeded { .. } | ClientError::Etcd(EtcdError::Timeout)
+        );
         if let ClientError::DeadlineExceeded {
             last_attempt: Some(cause),
         } = error

@@ -1,8 +1,8 @@
 //! Asks every member what it is and what it was started with.
 //!
 //! A member is reached by whatever endpoint leads to it, one the user gave or one it advertises,
-//! because often only one kind works from where the user sits. All are asked at once; one that is
-//! down costs one timeout and no answer.
+//! because often only one kind works from where the user sits. All are asked at once, until every
+//! member has answered; one that is down costs one dial timeout and no answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -63,7 +63,18 @@ pub async fn survey(globals: &Globals, serializable: bool) -> Result<Survey, Fai
         });
     }
     let (mut words_of, mut silence_at) = (BTreeMap::new(), BTreeMap::new());
-    for (endpoint, words) in asked.join_all().await {
+    let is_complete = |words_of: &BTreeMap<u64, Words>| {
+        members
+            .iter()
+            .all(|member| words_of.contains_key(&member.id))
+    };
+    while !is_complete(&words_of)
+        && let Some(answer) = asked.join_next().await
+    {
+        // A task fails only if it panics, and a panic ends the process.
+        let Ok((endpoint, words)) = answer else {
+            continue;
+        };
         match words {
             Ok(words) => {
                 let header = words.status.header.as_ref();
@@ -120,6 +131,7 @@ fn why(error: ClientError) -> String {
 }
 
 async fn ask(client: &Client, serializable: bool) -> Result<Words, ClientError> {
+    client.ready().await?;
     let question = |is_server_feature| FeatureGateStatusRequest {
         is_server_feature,
         all_known: true,

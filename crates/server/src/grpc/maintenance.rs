@@ -58,6 +58,9 @@ impl Maintenance for Api {
         let mut errors = Vec::new();
         if raft.leader == 0 {
             errors.push(EtcdError::NoLeader.text().to_owned());
+            if let Some(since) = member.leadership.leaderless_since() {
+                errors.push(format!("no leader for {}s", since.elapsed().as_secs()));
+            }
         }
         for alarm in member.alarms.load().list(AlarmType::None) {
             let kind = AlarmType::try_from(alarm.alarm).unwrap_or(AlarmType::None);

@@ -9,14 +9,26 @@ use tokio::sync::watch;
 /// The newest leadership, and since when it holds. Written by consensus.
 pub struct Leaders {
     newest: watch::Sender<Leadership>,
-    elected_at: Mutex<Option<Instant>>,
+    since: Mutex<Since>,
+}
+
+/// When leadership last changed, as far as this member knows.
+#[derive(Debug, Clone, Copy)]
+struct Since {
+    /// The newest leader was elected.
+    elected_at: Option<Instant>,
+    /// The last leader was lost, or the member started without one; `None` while there is one.
+    leaderless: Option<Instant>,
 }
 
 impl Default for Leaders {
     fn default() -> Self {
         Leaders {
             newest: watch::Sender::new(Leadership::default()),
-            elected_at: Mutex::new(None),
+            since: Mutex::new(Since {
+                elected_at: None,
+                leaderless: Some(Instant::now()),
+            }),
         }
     }
 }
@@ -26,25 +38,58 @@ impl Leaders {
     pub fn set(&self, leadership: Leadership) -> bool {
         let before = self.newest.send_replace(leadership);
         let is_new = leadership.leader != 0 && leadership.leader != before.leader;
+        let mut since = self.lock();
         if is_new {
-            *self.lock() = Some(Instant::now());
+            since.elected_at = Some(Instant::now());
         }
+        since.leaderless = match leadership.leader {
+            0 => since.leaderless.or_else(|| Some(Instant::now())),
+            _ => None,
+        };
         is_new
     }
 
     /// When the newest leader was elected, as far as this member knows.
     pub fn elected_at(&self) -> Option<Instant> {
-        *self.lock()
+        self.lock().elected_at
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.elected_at
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    /// Since when this member knows no leader; `None` while it knows one.
+    pub fn leaderless_since(&self) -> Option<Instant> {
+        self.lock().leaderless
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Since> {
+        self.since.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// To be told of changes.
     pub fn subscribe(&self) -> watch::Receiver<Leadership> {
         self.newest.subscribe()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn led_by(leader: u64) -> Leadership {
+        Leadership {
+            leader,
+            ..Leadership::default()
+        }
+    }
+
+    #[test]
+    fn time_without_a_leader_starts_with_the_loss_and_ends_with_an_election() {
+        let leaders = Leaders::default();
+        assert!(leaders.leaderless_since().is_some(), "none since the start");
+        leaders.set(led_by(2));
+        assert_eq!(leaders.leaderless_since(), None);
+        leaders.set(led_by(0));
+        let lost_at = leaders.leaderless_since();
+        assert!(lost_at.is_some());
+        leaders.set(led_by(0));
+        assert_eq!(leaders.leaderless_since(), lost_at, "the first loss counts");
     }
 }

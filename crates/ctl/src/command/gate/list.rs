@@ -38,10 +38,10 @@ struct WhichArgs {
 
 /// Runs `gate list`.
 pub async fn list(args: ListArgs, globals: &Globals) -> Result<(), Failure> {
-    let (report, complete) = ask(args.which, Vec::new(), globals).await?;
-    let answer = Answer::Gate(GateAnswer::List(&report));
-    globals.printer.print(&answer)?;
-    complete
+    let report = ask(args.which, Vec::new(), globals).await?;
+    globals
+        .printer
+        .print(&Answer::Gate(GateAnswer::List(&report)))
 }
 
 /// Runs `gate status`.
@@ -49,20 +49,20 @@ pub async fn status(args: StatusArgs, globals: &Globals) -> Result<(), Failure> 
     if args.names.iter().any(String::is_empty) {
         return Err(bad("a feature name is empty"));
     }
-    let (report, complete) = ask(args.which, args.names, globals).await?;
-    let answer = Answer::Gate(GateAnswer::Status(&report));
-    globals.printer.print(&answer)?;
-    complete
+    let report = ask(args.which, args.names, globals).await?;
+    globals
+        .printer
+        .print(&Answer::Gate(GateAnswer::Status(&report)))
 }
 
-/// What is known, and whether that is everything: an endpoint that does not answer is reported
-/// and fails the command once the others have been shown. One that does not know gates, as Go's
+/// Collects the cluster's features and those of each endpoint. An endpoint that does not answer is
+/// reported, and fails the command only if no other does. One that does not know gates, as Go's
 /// etcd does not, is shown as such; the next one is asked.
 async fn ask(
     args: WhichArgs,
     names: Vec<String>,
     globals: &Globals,
-) -> Result<(GateReport, Result<(), Failure>), Failure> {
+) -> Result<GateReport, Failure> {
     let serializable = args.consistency.is_serializable()?;
     let endpoints = members::endpoints_by(args.cluster, !serializable, globals).await?;
     let question = |is_server_feature| FeatureGateStatusRequest {
@@ -71,23 +71,30 @@ async fn ask(
         all_known: true,
         serializable,
     };
-    let mut cluster = match globals
-        .connect()?
-        .feature_gate_status(question(false))
-        .await
-    {
+    let mut asked = Vec::new();
+    for endpoint in endpoints {
+        let client = globals.connect_to(&endpoint)?;
+        let (asking, question) = (client.clone(), question(true));
+        let answer = tokio::spawn(async move {
+            asking.ready().await?;
+            asking.feature_gate_status(question).await
+        });
+        asked.push((endpoint, client, answer));
+    }
+    let client = globals.connect()?;
+    let mut cluster = match client.feature_gate_status(question(false)).await {
         Err(error) if !error.is_unimplemented() => return Err(refused(error)),
         answer => answer,
     };
     let mut servers = Vec::new();
     let mut gateless = Vec::new();
-    let mut complete = Ok(());
-    for endpoint in endpoints {
-        let client = globals.connect_to(&endpoint)?;
-        match client.feature_gate_status(question(true)).await {
+    for (endpoint, client, answer) in asked {
+        // A task fails only if it panics, and a panic ends the process.
+        let Ok(answer) = answer.await else { continue };
+        match answer {
             Ok(response) => {
                 if cluster.is_err() {
-                    // Whoever was asked before does not know the question.
+                    // The endpoint that was asked first does not know gates.
                     cluster = client.feature_gate_status(question(false)).await;
                 }
                 servers.push(EndpointGates { endpoint, response });
@@ -96,15 +103,16 @@ async fn ask(
             Err(error) => {
                 let line = format!("Failed to get the gates of endpoint {endpoint} ({error})\n");
                 write_err(line.as_bytes());
-                complete = Err(Failure::reported(ExitWith::Error));
             }
         }
     }
-    let report = GateReport {
+    if servers.is_empty() && gateless.is_empty() {
+        return Err(Failure::reported(ExitWith::Error));
+    }
+    Ok(GateReport {
         asked: names,
         cluster: cluster.map_err(refused)?,
         servers,
         gateless,
-    };
-    Ok((report, complete))
+    })
 }

@@ -67,6 +67,7 @@ async fn client_of_those_that_know(globals: &Globals) -> Result<Client, Failure>
     for endpoint in &globals.client.endpoints {
         let client = globals.connect_to(endpoint)?;
         let answer = tokio::spawn(async move {
+            client.ready().await?;
             let serializable = true;
             client.gate_history(HistoryRequest { serializable }).await
         });
