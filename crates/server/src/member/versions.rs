@@ -73,6 +73,11 @@ pub async fn monitor(member: Arc<Member>) {
 }
 
 async fn raise_or_lower(member: &Arc<Member>) -> Duration {
+    // A new leader may still be applying what was committed before it led, or installing a
+    // snapshot; members and versions are not the cluster's until then.
+    if member.linearizable().await.is_err() {
+        return FIRST_LOOK;
+    }
     let versions = member.server_versions().await;
     let membership = member.membership.load_full();
     let gates = &member.cluster_gates;
@@ -180,6 +185,9 @@ pub async fn end_downgrades(member: Arc<Member>) {
         let Some(target) = target(&downgrade).filter(|_| leads && downgrade.enabled) else {
             continue;
         };
+        if member.linearizable().await.is_err() {
+            continue;
+        }
         let versions = member.server_versions().await;
         if versions.is_some_and(|versions| versions.values().all(|version| *version == target)) {
             tracing::info!(%target, "every member has arrived: the downgrade is over");
