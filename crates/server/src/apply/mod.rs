@@ -34,6 +34,7 @@ use portunus_proto::raftpb;
 use thiserror::Error;
 use tokio::sync::oneshot;
 
+use crate::error_chain::chain;
 use crate::member::Member;
 use crate::member::cluster_gates::View;
 use crate::member::membership::{Membership, MembershipError};
@@ -358,10 +359,13 @@ impl Applier {
                 let member = Arc::clone(&self.member);
                 let spawned = std::thread::Builder::new()
                     .name("compaction-hash".to_owned())
-                    .spawn(move || {
-                        if let Err(error) = job.run() {
-                            member.stop.fatal(&error);
-                        }
+                    .spawn(move || match job.run() {
+                        Ok(_) => {}
+                        Err(error) if error.is_damage() => member.stop.fatal(&error),
+                        Err(error) => tracing::warn!(
+                            reason = chain(&error),
+                            "the hash of a compaction could not be computed"
+                        ),
                     });
                 if let Err(error) = spawned {
                     tracing::warn!(%error, "no thread for the hash of a compaction; it will not be known");

@@ -179,7 +179,7 @@ impl Maintenance for Api {
 
     async fn snapshot(&self, request: Request<SnapshotRequest>) -> Result<Response<Blobs>, Status> {
         self.check_metadata_for_learners(Kind::Stream, request.metadata())?;
-        Ok(Response::new(Box::pin(self.snapshot_blobs())))
+        Ok(Response::new(Box::pin(self.snapshot_blobs()?)))
     }
 
     async fn move_leader(

@@ -50,6 +50,7 @@ use tonic_health::server::HealthReporter;
 use crate::apply::alarms::Alarms;
 use crate::config::Config;
 use crate::data_dir::DataDir;
+use crate::grpc::SnapshotSlots;
 use crate::metrics::Metrics;
 use crate::peers::Peers;
 use applied::Applied;
@@ -121,6 +122,8 @@ pub struct Member {
     pub versions_changed: Notify,
     /// Held while a snapshot of the leader is received.
     pub receiving_snapshot: Arc<tokio::sync::Mutex<()>>,
+    /// How many more snapshots clients may ask for.
+    pub snapshot_slots: SnapshotSlots,
     /// Where everything lives.
     pub data_dir: DataDir,
 }

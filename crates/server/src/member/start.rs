@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
+use portunus_consensus::bootstrap::Identity;
 use portunus_consensus::{FatalError, Hooks, Leadership, PeerSink, RequestIds};
 use portunus_gates::{Feature, RegisterError, SetErrors};
 use portunus_mvcc::backend::{BackendError, Bucket, Lmdb, LmdbConfig};
@@ -33,6 +34,7 @@ use crate::apply::{Applier, Found};
 use crate::auth;
 use crate::config::{Config, QUOTA_BYTES_ADVISED_MAX};
 use crate::data_dir::{DataDir, DataDirError};
+use crate::grpc::SnapshotSlots;
 use crate::metrics::{Metrics, MetricsError};
 use crate::peers::{self, Heartbeats, Peers, PeersError};
 use crate::serve::{self, ListenError, MetricsServers, Servers};
@@ -224,7 +226,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     );
     check_settings(&config, &peers, boot.identity.cluster_id, others)?;
     if gates.enabled(InitialCorruptCheck) {
-        check_corruption(&peers, &membership, boot.identity.member_id, &store)?;
+        check_corruption(&peers, &membership, boot.identity, &store)?;
     }
     let leadership = Arc::new(Leaders::default());
     let log = metrics.disk.measure_log(boot.wal);
@@ -269,6 +271,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         leadership,
         versions_changed: tokio::sync::Notify::new(),
         receiving_snapshot: Arc::default(),
+        snapshot_slots: SnapshotSlots::default(),
         data_dir,
         consensus: handle,
         config,
@@ -424,14 +427,14 @@ fn check_settings(
 fn check_corruption(
     peers: &Peers,
     membership: &Membership,
-    own_id: u64,
+    identity: Identity,
     store: &Store,
 ) -> Result<(), StartError> {
     if membership.iter().count() < 2 {
         return Ok(());
     }
     let own = store.reader().hash_kv(0)?;
-    let checked = corruption::check_at_start(peers, membership, own_id, &own);
+    let checked = corruption::check_at_start(peers, membership, identity, &own);
     Ok(peers.runtime().block_on(checked)?)
 }
 
