@@ -314,6 +314,7 @@ impl Applier {
                         })
                         .map_err(fault)?;
                     if is_lower {
+                        tracing::info!(cluster_version = %version, "the server is ready to downgrade");
                         let cleaned = clean_up(&mut self.store, version)
                             .map_err(|source| ApplyFaultError::Store { index, source })?;
                         if !cleaned.is_empty() {
@@ -343,15 +344,21 @@ impl Applier {
                     gates.republish_proposal();
                 }
                 match record.map(|record| (record.id, gates.check_member(&before, record, own))) {
-                    // While a cluster is founded, everybody stops who reads of another
-                    // version. Later it is the word of one that was left behind, perhaps
-                    // said long ago, and no reason for others to stop.
+                    // Founders compare their versions before they publish them, so in a new
+                    // cluster this was published before a restart with another version.
+                    // Later it is that of a member that was left behind, perhaps published
+                    // long ago. Neither is a reason for others to stop.
                     Some((id, Err(source)))
-                        if source.new_cluster || id == self.member.identity.member_id =>
+                        if !source.new_cluster && id == self.member.identity.member_id =>
                     {
                         return Err(ApplyFaultError::MixedVersions { index, source });
                     }
-                    Some((_, Err(error))) => tracing::warn!(%error, index, "a member does not fit"),
+                    Some((_, Err(error))) if error.new_cluster => {
+                        tracing::debug!(%error, index, "member of a new cluster had another version");
+                    }
+                    Some((_, Err(error))) => {
+                        tracing::warn!(%error, index, "member version is incompatible with the cluster version")
+                    }
                     Some((_, Ok(()))) | None => {}
                 }
                 tracing::debug!(

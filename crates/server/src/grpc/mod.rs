@@ -33,12 +33,14 @@ use tonic::{Code, Status};
 use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::HealthService;
 
+use crate::error_chain::chain;
 use crate::member::Member;
 use crate::metrics::Kind;
 pub use long_answer::{AnswerBody, send_in_pieces};
 pub use oversized::translate_response as translate_oversized;
 pub use piece::Piece;
 use required::Required;
+pub use snapshot::SnapshotSlots;
 use watch_codec::WatchService;
 
 /// Every service of this version. What is not here answers UNIMPLEMENTED.
@@ -138,13 +140,19 @@ impl Api {
         self.member.status(error)
     }
 
-    /// A read that failed: a refusal is an answer, everything else ends the member.
+    /// A read that failed is an error of its reader alone; only data that is damaged ends the
+    /// member.
     fn read_failed(&self, error: ReadError) -> Status {
         match error {
             ReadError::Refused(refusal) => self.refuse(refusal),
-            fault => {
-                self.member.stop.fatal(&fault);
+            error if error.is_damage() => {
+                self.member.stop.fatal(&error);
                 Status::new(Code::Unavailable, EtcdError::Stopped.text())
+            }
+            error => {
+                let reason = chain(&error);
+                tracing::error!(reason, "a read failed");
+                Status::unavailable(format!("etcdserver: {reason}"))
             }
         }
     }

@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use portunus_features::version::version_text;
 use portunus_gates::VersionInfo;
+use portunus_gates::cluster::FoundingPhase;
 use portunus_proto::etcdserverpb::{AlarmType, RangeRequest};
 use serde::Serialize;
 
@@ -246,6 +247,9 @@ struct VersionReply<'a> {
     /// or not; etcd's members do not have the key.
     #[serde(rename = "clusterParams")]
     knows_gates: bool,
+    /// Other founders look at it while the cluster version is undecided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    founding: Option<&'static str>,
 }
 
 /// What this member is, which version it behaves as and stays readable by, and the cluster's.
@@ -259,6 +263,10 @@ pub async fn version(State(member): Shared) -> Response {
         storage: decided.as_deref().unwrap_or("unknown"),
         versions: version.info(Some(&format!("v{}.0", version.binary().major_minor()))),
         knows_gates: true,
+        founding: match member.cluster_gates.specs().is_decided(cluster) {
+            true => None,
+            false => member.founding.phase().map(FoundingPhase::text),
+        },
     };
     match serde_json::to_string(&reply) {
         Ok(text) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),

@@ -59,6 +59,12 @@ pub struct MemberRecord {
 }
 
 impl MemberRecord {
+    /// Whether the member has published its attributes, which it does once it has caught up. Its
+    /// name says nothing: the first entries of a new cluster's log hold the founders' names.
+    pub fn has_published(&self) -> bool {
+        !self.client_urls.is_empty()
+    }
+
     /// From an entry of the bucket.
     pub(crate) fn read(key: &[u8], json: &[u8]) -> Result<MemberRecord, MembershipError> {
         serde_json::from_slice(json).map_err(|source| MembershipError::Record {

@@ -15,6 +15,8 @@ mod boot;
 pub mod cluster_gates;
 pub mod configuration;
 pub mod corruption;
+pub mod downgrade;
+pub mod founding;
 mod hand_over;
 pub mod leadership;
 pub mod leases;
@@ -22,6 +24,7 @@ pub mod membership;
 pub mod patience;
 pub mod propose;
 pub mod reconfigure;
+pub mod settings;
 mod start;
 mod start_line;
 pub mod stop;
@@ -49,10 +52,12 @@ use tonic_health::server::HealthReporter;
 use crate::apply::alarms::Alarms;
 use crate::config::Config;
 use crate::data_dir::DataDir;
+use crate::grpc::SnapshotSlots;
 use crate::metrics::Metrics;
 use crate::peers::Peers;
 use applied::Applied;
 use cluster_gates::ClusterGates;
+use founding::Founding;
 use leadership::Leaders;
 use leases::Leases;
 use membership::Membership;
@@ -111,12 +116,16 @@ pub struct Member {
     pub stop: Arc<StopSwitch>,
     /// The other members.
     pub peers: Peers,
+    /// Whether this member has compared its version with the other founders'.
+    pub founding: Founding,
     /// Who leads.
     pub leadership: Arc<Leaders>,
     /// Rung when the cluster version may have to change.
     pub versions_changed: Notify,
     /// Held while a snapshot of the leader is received.
     pub receiving_snapshot: Arc<tokio::sync::Mutex<()>>,
+    /// How many more snapshots clients may ask for.
+    pub snapshot_slots: SnapshotSlots,
     /// Where everything lives.
     pub data_dir: DataDir,
 }
