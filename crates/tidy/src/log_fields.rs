@@ -76,16 +76,19 @@ mod tests {
     #[test]
     fn debug_fields_are_found_and_nothing_else() {
         for bad in [
-            "tracing::info!(?change, \"text\");",
-            "tracing::warn!(%error, ?change, \"text\");",
-            "tracing::info!(\n    a = 1,\n    urls = ?urls,\n    \"text\"\n);",
+            concat!("tracing", "::info!(?change, \"text\");"),
+            concat!("tracing", "::warn!(%error, ?change, \"text\");"),
+            concat!(
+                "tracing",
+                "::info!(\n    a = 1,\n    urls = ?urls,\n    \"text\"\n);"
+            ),
         ] {
             assert_eq!(findings(bad), 1, "{bad}");
         }
         for good in [
-            "tracing::info!(a = value()?, \"text\");",
-            "tracing::info!(%error, \"is it, ?so\");",
-            "tracing::info!(a = 1, \"(\"); call(x, ?y)",
+            concat!("tracing", "::info!(a = value()?, \"text\");"),
+            concat!("tracing", "::info!(%error, \"is it, ?so\");"),
+            concat!("tracing", "::info!(a = 1, \"(\"); call(x, ?y)"),
             "let a = read()?;",
         ] {
             assert_eq!(findings(good), 0, "{good}");

@@ -142,12 +142,14 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         .gates(config.version.versions(), &config.feature_gates)?;
     check_emulation(&config, &gates)?;
     start_line::log(&config, &gates);
-    // Again below, when the cluster's version is known; but a flag that cannot be used must not
-    // leave a data directory behind.
     let emulation = config.version.emulation();
-    own.cluster_specs()
-        .check_flags(emulation, None, &config.cluster_feature_gates)
-        .map_err(StartError::ClusterGates)?;
+    // Checked below for the cluster's version; but at a first start a flag that cannot be used
+    // must not leave a data directory behind.
+    if !config.data_dir.exists() {
+        own.cluster_specs()
+            .check_flags(emulation, None, &config.cluster_feature_gates)
+            .map_err(StartError::ClusterGates)?;
+    }
     for warning in gates.warnings() {
         tracing::warn!("{warning}");
     }
