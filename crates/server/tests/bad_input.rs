@@ -312,30 +312,32 @@ async fn requests_that_are_too_large_are_refused_before_they_are_read() {
     subject.memory_is_below(RESIDENT_BYTES_MAX);
 }
 
+/// A transaction around a transaction and so on, around one put.
+fn nested(depth: usize) -> TxnRequest {
+    let mut request = txn([put_op("nested", "v")]);
+    for _ in 0..depth {
+        request = txn([Op::RequestTxn(request)]);
+    }
+    request
+}
+
+/// The limits are those of etcd 3.7: `--max-txn-ops`, and what its decoder takes.
 #[tokio::test(flavor = "multi_thread")]
 async fn transactions_nested_without_end_are_refused() {
     let mut subject = Subject::start(&[]).await;
-    let nested = |depth: usize| {
-        let mut request = txn([put_op("nested", "v")]);
-        for _ in 0..depth {
-            request = txn([Op::RequestTxn(request)]);
-        }
-        request
-    };
-    // What is taken at the door goes into the log, one message deeper, and has to be
-    // understood there too. So the limit is reached well before decoding ends.
-    subject.good.kv.txn(nested(40)).await.unwrap();
-    for depth in 41..60 {
-        let answer = soon("an answer", subject.good.kv.txn(nested(depth))).await;
-        let code = answer.unwrap_err().code();
-        let is_refused = matches!(code, Code::InvalidArgument | Code::Internal);
-        assert!(is_refused, "{depth}: {code}");
+    for depth in [60, 127] {
+        soon("an answer", subject.good.kv.txn(nested(depth)))
+            .await
+            .unwrap();
     }
-    let refused = subject.good.kv.txn(nested(41)).await.unwrap_err();
-    assert_eq!(refused.message(), EtcdError::TooManyOps.text());
+    for depth in [128, 4_998, 50_000] {
+        let answer = soon("an answer", subject.good.kv.txn(nested(depth))).await;
+        let refused = answer.unwrap_err();
+        assert_eq!(refused.message(), EtcdError::TooManyOps.text(), "{depth}");
+    }
     subject.still_serves().await;
-    // Written by hand: a value so deep is more than the stack of a test can hold.
-    let mut message: Vec<u8> = txn([put_op("nested", "v")]).encode_to_vec();
+    // Deeper than a client's stack could bear, and not a transaction at the end.
+    let mut message = vec![0xff; 3];
     for _ in 0..5_000 {
         message = wrapped(&wrapped(&message, 4), 2);
     }
@@ -348,6 +350,22 @@ async fn transactions_nested_without_end_are_refused() {
     assert_eq!(answer.unwrap_err().code(), Code::Internal);
     subject.still_serves().await;
     subject.restart().await.still_serves().await;
+}
+
+/// What is let in can be read back from the log and answered.
+#[tokio::test(flavor = "multi_thread")]
+async fn transactions_of_the_greatest_depth_are_served() {
+    let mut subject = Subject::start(&["--max-txn-ops=1000000"]).await;
+    let answer = soon("an answer", subject.good.kv.txn(nested(4_998))).await;
+    assert!(answer.unwrap().into_inner().succeeded);
+    let refused = soon("an answer", subject.good.kv.txn(nested(4_999))).await;
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.message(), EtcdError::TooManyOps.text());
+    subject.still_serves().await;
+    let mut subject = subject.restart().await;
+    let read = soon("a get", subject.good.kv.range(get("nested"))).await;
+    assert_eq!(read.unwrap().into_inner().kvs[0].version, 1);
+    subject.still_serves().await;
 }
 
 /// `bytes` as the only field of a message.

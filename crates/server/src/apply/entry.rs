@@ -118,7 +118,12 @@ impl Applier {
         self.conf_state = state;
         let answer = match verdict {
             Err(refusal) => {
-                tracing::warn!(%refusal, ?change, "a change of membership was refused");
+                tracing::warn!(
+                    %refusal,
+                    change = change.r#type().as_str_name(),
+                    member = %format_args!("{:x}", change.node_id),
+                    "a change of membership was refused"
+                );
                 Err(refusal)
             }
             Ok(planned) => {
@@ -150,7 +155,7 @@ impl Applier {
         match change {
             PlannedChange::Add(record) => tracing::info!(
                 member = %format_args!("{:x}", record.id),
-                urls = ?record.peer_urls,
+                urls = record.peer_urls.as_deref().unwrap_or_default().join(","),
                 is_learner = record.is_learner,
                 "member added"
             ),
@@ -160,7 +165,7 @@ impl Applier {
             ),
             PlannedChange::Update(record) => tracing::info!(
                 member = %format_args!("{:x}", record.id),
-                urls = ?record.peer_urls,
+                urls = record.peer_urls.as_deref().unwrap_or_default().join(","),
                 "member updated"
             ),
             PlannedChange::Remove(id) => {

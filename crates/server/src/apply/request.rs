@@ -318,16 +318,18 @@ impl Applier {
                         let cleaned = clean_up(&mut self.store, version)
                             .map_err(|source| ApplyFaultError::Store { index, source })?;
                         if !cleaned.is_empty() {
-                            tracing::info!(features = ?cleaned, cluster_version = %version, "what these features kept is removed");
+                            tracing::info!(features = cleaned.join(","), cluster_version = %version, "what these features kept is removed");
                         }
                         // A member of the lower version may start from this log.
                         self.forget_log_to(index);
                     }
+                    tracing::info!(cluster_version = %version, "cluster version decided");
                 }
                 // The same entry has no effect on any member.
-                Err(error) => tracing::error!(%error, index, "a cluster version was not taken"),
+                Err(error) => {
+                    tracing::error!(%error, cluster_version = %version, index, "cluster version refused");
+                }
             }
-            tracing::info!(cluster_version = %version, "cluster version decided");
         } else if let Some(set) = &request.cluster_member_attr_set {
             if let Some(attributes) = &set.member_attributes {
                 let before = self.membership.clone();
@@ -401,7 +403,7 @@ impl Applier {
             index,
             digest = %format_args!("{:08x}", digest(params)),
             version = params.map(|params| params.version.to_string()),
-            on = ?on,
+            on = on.join(","),
             "cluster features decided"
         );
     }

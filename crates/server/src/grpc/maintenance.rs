@@ -63,7 +63,7 @@ impl Maintenance for Api {
                 errors.push(format!("no leader for {}s", since.elapsed().as_secs()));
             }
         }
-        for alarm in member.alarms.load().list(AlarmType::None) {
+        for alarm in member.alarms.load().list(AlarmType::None as i32) {
             let kind = AlarmType::try_from(alarm.alarm).unwrap_or(AlarmType::None);
             errors.push(format!(
                 "memberID:{} alarm:{} ",

@@ -100,7 +100,7 @@ async fn unhealthy(
     excluded: &BTreeSet<String>,
     serializable: bool,
 ) -> Option<String> {
-    for alarm in member.alarms.load().list(AlarmType::None) {
+    for alarm in member.alarms.load().list(AlarmType::None as i32) {
         let kind = AlarmType::try_from(alarm.alarm)
             .unwrap_or(AlarmType::None)
             .as_str_name();

@@ -13,6 +13,7 @@
 pub mod applied;
 mod boot;
 pub mod cluster_gates;
+pub mod configuration;
 pub mod corruption;
 pub mod downgrade;
 pub mod founding;
@@ -25,6 +26,7 @@ pub mod propose;
 pub mod reconfigure;
 pub mod settings;
 mod start;
+mod start_line;
 pub mod stop;
 pub mod upkeep;
 pub mod v2_store;
