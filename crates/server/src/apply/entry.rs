@@ -72,16 +72,14 @@ impl Applier {
         Ok(())
     }
 
-    /// A leader's first entry: it starts the clocks of all leases.
+    /// A leader's first entry: it starts the clocks of all leases, for that term only.
     fn first_of_term(&mut self, term: u64) {
-        let status = self.member.consensus.status();
-        if status.leader == self.member.identity.member_id && status.term == term {
+        if self.member.consensus.led_term() == Some(term) {
             let extend = self.member.config.election_timeout;
+            let extend_ms = u64::try_from(extend.as_millis()).unwrap_or(0);
             let leases = &self.member.leases;
             let now_ms = leases.now_ms();
-            leases
-                .lock()
-                .promote(now_ms, u64::try_from(extend.as_millis()).unwrap_or(0));
+            leases.lock().promote(term, now_ms, extend_ms);
         }
     }
 
@@ -128,7 +126,7 @@ impl Applier {
                     && let Some(record) = self.membership.get(*id)
                     && record.proposal.is_none()
                 {
-                    self.member.cluster_gates.foreign_member_left();
+                    self.member.cluster_gates.republish_proposal();
                 }
                 self.membership
                     .apply(&mut self.store, &planned)

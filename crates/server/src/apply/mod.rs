@@ -2,9 +2,9 @@
 //!
 //! For each committed entry, in log order: decode, guard, change, end the entry, tell
 //! watchers, answer the waiter. What an entry does depends only on the entry and the
-//! state before it; never on a clock, a flag or who waits. (Two exceptions that etcd has,
-//! too: the minimum life of a lease comes from the election timeout, and the quota from a
-//! flag; members must agree on both.)
+//! state before it; never on a clock, a flag or who waits. (Exceptions that etcd has, too: the
+//! minimum life of a lease comes from the election timeout, and the number of learners and
+//! the quota from flags. Members compare the first two when they start.)
 
 pub mod alarms;
 pub(crate) mod clean_up;
@@ -12,6 +12,7 @@ mod entry;
 mod gated;
 mod install;
 mod request;
+#[cfg(feature = "test-features")]
 mod tag;
 mod v2_request;
 
@@ -268,6 +269,8 @@ impl Applier {
                 Ok(batch) => {
                     if let Some(snapshot) = &batch.snapshot {
                         self.install(snapshot)?;
+                        self.answers.fail_proposed_before(snapshot.term);
+                        self.answers.hand_out();
                     }
                     self.apply_batch(batch.entries)?;
                     if next_step.is_none() && self.is_compacting {
@@ -289,7 +292,11 @@ impl Applier {
         let count = entries.len();
         for entry in entries {
             let position = (entry.index, entry.term);
+            let begins_term = entry.term > self.member.applied.term();
             self.apply_entry(entry)?;
+            if begins_term {
+                self.answers.fail_proposed_before(position.1);
+            }
             last = Some(position);
             // Readers may wait for an index in the middle of a batch.
             self.member.applied.advance(position.0, position.1);

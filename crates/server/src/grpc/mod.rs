@@ -1,5 +1,6 @@
 //! The etcd v3 API: checks at the door, then propose or read.
 
+mod auth;
 mod cluster;
 mod feature_gates;
 mod gate_history;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use portunus_gates::MajorMinor;
 use portunus_mvcc::ReadError;
 use portunus_proto::EtcdError;
+use portunus_proto::etcdserverpb::auth_server::AuthServer;
 use portunus_proto::etcdserverpb::cluster_server::ClusterServer;
 use portunus_proto::etcdserverpb::kv_server::KvServer;
 use portunus_proto::etcdserverpb::lease_server::LeaseServer;
@@ -46,6 +48,19 @@ pub fn router(member: &Arc<Member>) -> axum::Router {
     routes(member).into_axum_router()
 }
 
+/// Why no service takes a gRPC call with this path: what to use instead where etcd has the service,
+/// else what Go's gRPC library answers.
+pub fn unknown_call(path: &str) -> String {
+    let mut names = path.trim_start_matches('/').splitn(2, '/');
+    let service = names.next().unwrap_or_default();
+    match service {
+        "v3lockpb.Lock" | "v3electionpb.Election" => format!(
+            "service {service} is not supported by this version: use a lease and transactions, as the locks and elections of etcd's client libraries do"
+        ),
+        _ => format!("unknown service {service}"),
+    }
+}
+
 fn routes(member: &Arc<Member>) -> Routes {
     let receive_bytes = wire::grpc_receive_bytes_max(member.config.max_request_bytes);
     let api = Api::new(Arc::clone(member));
@@ -61,6 +76,7 @@ fn routes(member: &Arc<Member>) -> Routes {
         .add_service(limited!(LeaseServer))
         .add_service(limited!(MaintenanceServer))
         .add_service(limited!(ClusterServer))
+        .add_service(limited!(AuthServer))
         .add_service(limited!(FeatureGatesServer))
         .add_service(HealthServer::new(HealthService::from_health_reporter(
             member.health.clone(),

@@ -90,6 +90,8 @@ pub struct Metrics {
     pub read_indexes_slow: IntCounter,
     /// Heartbeats this member sent too late while it led.
     pub heartbeat_failures: IntCounter,
+    /// 1 for each member that runs with other settings than the leader.
+    pub settings_mismatch: IntGaugeVec,
     /// Checks of `/livez` and `/readyz`.
     pub health_checks: IntCounterVec,
     /// What they said last: 1 for well.
@@ -201,6 +203,12 @@ impl Metrics {
                 r,
                 "etcd_server_heartbeat_send_failures_total",
                 "Heartbeats sent too late, for lack of processor time or disk.",
+            )?,
+            settings_mismatch: gauges(
+                r,
+                "portunus_server_settings_mismatch",
+                "1 for each member and flag that differs from the leader's, where apply depends on it.",
+                &["member", "flag"],
             )?,
             health_checks: counters(
                 r,

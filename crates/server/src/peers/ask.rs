@@ -15,9 +15,12 @@ use prost::Message;
 use serde::{Deserialize, Serialize};
 
 use crate::member::membership::MemberRecord;
+use crate::member::settings::ApplySettings;
 
 /// Longest answer to a question.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
+/// Where members tell each other what their apply depends on; etcd has no such path.
+pub const SETTINGS_PATH: &str = "/portunus/settings";
 const PROTOBUF: (&str, &str) = ("content-type", "application/protobuf");
 const JSON: (&str, &str) = ("content-type", "application/json");
 /// Which cluster asks, or answers, in hexadecimal digits.
@@ -32,9 +35,13 @@ pub struct Versions {
     pub etcdserver: String,
     /// Of the cluster, or `not_decided`.
     pub etcdcluster: String,
-    /// Whether it knows cluster features and takes part; Go's does not say.
+    /// Whether it knows cluster features and so obeys params; etcd's members do not say.
     #[serde(rename = "clusterParams", default)]
     pub knows_gates: bool,
+    /// How far it has come with founding, while the cluster version is undecided; only from
+    /// members that take part in cluster features.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub founding: Option<String>,
 }
 
 impl Versions {
@@ -83,10 +90,7 @@ pub struct HashedMember {
 impl HashedMember {
     /// Refuses the answer of another cluster or member. An answer that names neither is believed.
     fn check(&self, headers: &HeaderMap, hash: &PeerHash) -> Result<(), String> {
-        let named = headers
-            .get(CLUSTER_ID)
-            .and_then(|value| value.to_str().ok())
-            .and_then(|value| u64::from_str_radix(value, 16).ok());
+        let named = cluster_id(headers);
         let is_other = |said: u64, wanted: u64| said != 0 && said != wanted;
         if named.is_some_and(|named| named != self.cluster_id)
             || is_other(hash.header.cluster_id, self.cluster_id)
@@ -111,6 +115,24 @@ pub struct Asked<'a> {
 }
 
 type Answer = (StatusCode, HeaderMap, Bytes);
+
+fn cluster_id(headers: &HeaderMap) -> Option<u64> {
+    let text = headers.get(CLUSTER_ID)?.to_str().ok()?;
+    u64::from_str_radix(text, 16).ok()
+}
+
+/// Runs all questions at once and returns the answers in the order of the questions.
+pub async fn all_at_once<T: Send + 'static>(
+    questions: impl IntoIterator<Item = impl Future<Output = Option<T>> + Send + 'static>,
+) -> Vec<Option<T>> {
+    let running: Vec<_> = questions.into_iter().map(tokio::spawn).collect();
+    let mut answers = Vec::with_capacity(running.len());
+    for answer in running {
+        // A question ends early only if its runtime does, and this future with it.
+        answers.push(answer.await.ok().flatten());
+    }
+    answers
+}
 
 impl Asked<'_> {
     async fn ask(
@@ -159,6 +181,18 @@ impl Asked<'_> {
             .flatten()
     }
 
+    /// The settings that its apply depends on, and the id of its cluster; members of etcd do
+    /// not tell.
+    pub async fn settings(&self) -> Option<(u64, ApplySettings)> {
+        let (status, headers, body) = self
+            .ask(Method::GET, SETTINGS_PATH, None, Bytes::new())
+            .await?;
+        if status != StatusCode::OK {
+            return None;
+        }
+        Some((cluster_id(&headers)?, serde_json::from_slice(&body).ok()?))
+    }
+
     /// Whether a downgrade is under way there.
     pub async fn downgrade_enabled(&self) -> Option<bool> {
         let path = "/downgrade/enabled";
@@ -178,9 +212,7 @@ impl Asked<'_> {
         if status != StatusCode::OK {
             return None;
         }
-        let cluster = headers.get(CLUSTER_ID)?.to_str().ok()?;
-        let cluster = u64::from_str_radix(cluster, 16).ok()?;
-        Some((cluster, serde_json::from_slice(&body).ok()?))
+        Some((cluster_id(&headers)?, serde_json::from_slice(&body).ok()?))
     }
 
     /// The hash of a member's data up to a revision; or why there is none.

@@ -19,11 +19,12 @@ use prost::Message;
 use serde::Deserialize;
 use tokio::net::TcpListener;
 
-use super::ask::{CLUSTER_ID, CLUSTER_ID_MISMATCH, PeerHash, PeerHashHeader};
+use super::ask::{CLUSTER_ID, CLUSTER_ID_MISMATCH, PeerHash, PeerHashHeader, SETTINGS_PATH};
 use crate::http;
 use crate::member::Member;
 use crate::member::membership::MemberRecord;
 use crate::member::patience;
+use crate::member::settings::ApplySettings;
 
 /// Longest question.
 const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -41,6 +42,7 @@ pub fn router(member: &Arc<Member>) -> Router {
         .route("/members/promote/{id}", post(promote))
         .route("/members/hashkv", get(hash_kv))
         .route("/version", get(http::version))
+        .route(SETTINGS_PATH, get(settings))
         .route("/downgrade/enabled", get(downgrade_enabled))
         .route("/leases", post(keep_alive))
         .route("/leases/internal", post(time_to_live))
@@ -109,6 +111,11 @@ async fn members(State(member): Shared) -> Response {
     let membership = member.membership.load();
     let all: Vec<&MemberRecord> = membership.iter().collect();
     ([cluster_id(&member)], json(&all)).into_response()
+}
+
+async fn settings(State(member): Shared) -> Response {
+    let settings = ApplySettings::of(&member.config);
+    ([cluster_id(&member)], json(&settings)).into_response()
 }
 
 async fn promote(State(member): Shared, Path(id): Path<u64>) -> Response {
