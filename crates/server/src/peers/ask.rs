@@ -90,10 +90,7 @@ pub struct HashedMember {
 impl HashedMember {
     /// Refuses the answer of another cluster or member. An answer that names neither is believed.
     fn check(&self, headers: &HeaderMap, hash: &PeerHash) -> Result<(), String> {
-        let named = headers
-            .get(CLUSTER_ID)
-            .and_then(|value| value.to_str().ok())
-            .and_then(|value| u64::from_str_radix(value, 16).ok());
+        let named = cluster_id(headers);
         let is_other = |said: u64, wanted: u64| said != 0 && said != wanted;
         if named.is_some_and(|named| named != self.cluster_id)
             || is_other(hash.header.cluster_id, self.cluster_id)
