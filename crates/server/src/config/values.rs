@@ -130,7 +130,7 @@ impl Values {
             };
             let name = name.to_lowercase().replace('_', "-");
             let Some(flag) = find(&name) else {
-                let similar = similar(&name).map(|flag| variable_of(flag));
+                let similar = similar(&name).map(variable_of);
                 self.unrecognized.push(UnrecognizedVariable {
                     name: variable.to_owned(),
                     similar,
