@@ -285,7 +285,8 @@ async fn an_emulated_version_answers_as_that_version() {
             if has_streams { 200 } else { 404 }
         );
         let told = json(&server.get("/version"));
-        assert_eq!(told["etcdserver"], format!("{version}.0"));
+        let release = told["etcdserver"].as_str().unwrap();
+        assert!(release.starts_with(&format!("{version}.")), "{release}");
         assert_eq!(told["etcdcluster"], format!("{version}.0"));
         // A feature of a later version is off, so who requires it is refused.
         let required = clients

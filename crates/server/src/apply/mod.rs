@@ -2,9 +2,9 @@
 //!
 //! For each committed entry, in log order: decode, guard, change, end the entry, tell
 //! watchers, answer the waiter. What an entry does depends only on the entry and the
-//! state before it; never on a clock, a flag or who waits. (Two exceptions that etcd has,
-//! too: the minimum life of a lease comes from the election timeout, and the quota from a
-//! flag; members must agree on both.)
+//! state before it; never on a clock, a flag or who waits. (Exceptions that etcd has, too: the
+//! minimum life of a lease comes from the election timeout, and the number of learners and
+//! the quota from flags. Members compare the first two when they start.)
 
 pub mod alarms;
 pub(crate) mod clean_up;
@@ -34,6 +34,7 @@ use portunus_proto::raftpb;
 use thiserror::Error;
 use tokio::sync::oneshot;
 
+use crate::error_chain::chain;
 use crate::member::Member;
 use crate::member::cluster_gates::View;
 use crate::member::membership::{Membership, MembershipError};
@@ -268,6 +269,8 @@ impl Applier {
                 Ok(batch) => {
                     if let Some(snapshot) = &batch.snapshot {
                         self.install(snapshot)?;
+                        self.answers.fail_proposed_before(snapshot.term);
+                        self.answers.hand_out();
                     }
                     self.apply_batch(batch.entries)?;
                     if next_step.is_none() && self.is_compacting {
@@ -289,7 +292,11 @@ impl Applier {
         let count = entries.len();
         for entry in entries {
             let position = (entry.index, entry.term);
+            let begins_term = entry.term > self.member.applied.term();
             self.apply_entry(entry)?;
+            if begins_term {
+                self.answers.fail_proposed_before(position.1);
+            }
             last = Some(position);
             // Readers may wait for an index in the middle of a batch.
             self.member.applied.advance(position.0, position.1);
@@ -352,10 +359,13 @@ impl Applier {
                 let member = Arc::clone(&self.member);
                 let spawned = std::thread::Builder::new()
                     .name("compaction-hash".to_owned())
-                    .spawn(move || {
-                        if let Err(error) = job.run() {
-                            member.stop.fatal(&error);
-                        }
+                    .spawn(move || match job.run() {
+                        Ok(_) => {}
+                        Err(error) if error.is_damage() => member.stop.fatal(&error),
+                        Err(error) => tracing::warn!(
+                            reason = chain(&error),
+                            "the hash of a compaction could not be computed"
+                        ),
                     });
                 if let Err(error) = spawned {
                     tracing::warn!(%error, "no thread for the hash of a compaction; it will not be known");

@@ -314,19 +314,22 @@ impl Applier {
                         })
                         .map_err(fault)?;
                     if is_lower {
+                        tracing::info!(cluster_version = %version, "the server is ready to downgrade");
                         let cleaned = clean_up(&mut self.store, version)
                             .map_err(|source| ApplyFaultError::Store { index, source })?;
                         if !cleaned.is_empty() {
-                            tracing::info!(features = ?cleaned, cluster_version = %version, "what these features kept is removed");
+                            tracing::info!(features = cleaned.join(","), cluster_version = %version, "what these features kept is removed");
                         }
                         // A member of the lower version may start from this log.
                         self.forget_log_to(index);
                     }
+                    tracing::info!(cluster_version = %version, "cluster version decided");
                 }
                 // The same entry has no effect on any member.
-                Err(error) => tracing::error!(%error, index, "a cluster version was not taken"),
+                Err(error) => {
+                    tracing::error!(%error, cluster_version = %version, index, "cluster version refused");
+                }
             }
-            tracing::info!(cluster_version = %version, "cluster version decided");
         } else if let Some(set) = &request.cluster_member_attr_set {
             if let Some(attributes) = &set.member_attributes {
                 let before = self.membership.clone();
@@ -341,15 +344,21 @@ impl Applier {
                     gates.republish_proposal();
                 }
                 match record.map(|record| (record.id, gates.check_member(&before, record, own))) {
-                    // While a cluster is founded, everybody stops who reads of another
-                    // version. Later it is the word of one that was left behind, perhaps
-                    // said long ago, and no reason for others to stop.
+                    // Founders compare their versions before they publish them, so in a new
+                    // cluster this was published before a restart with another version.
+                    // Later it is that of a member that was left behind, perhaps published
+                    // long ago. Neither is a reason for others to stop.
                     Some((id, Err(source)))
-                        if source.new_cluster || id == self.member.identity.member_id =>
+                        if !source.new_cluster && id == self.member.identity.member_id =>
                     {
                         return Err(ApplyFaultError::MixedVersions { index, source });
                     }
-                    Some((_, Err(error))) => tracing::warn!(%error, index, "a member does not fit"),
+                    Some((_, Err(error))) if error.new_cluster => {
+                        tracing::debug!(%error, index, "member of a new cluster had another version");
+                    }
+                    Some((_, Err(error))) => {
+                        tracing::warn!(%error, index, "member version is incompatible with the cluster version")
+                    }
                     Some((_, Ok(()))) | None => {}
                 }
                 tracing::debug!(
@@ -394,7 +403,7 @@ impl Applier {
             index,
             digest = %format_args!("{:08x}", digest(params)),
             version = params.map(|params| params.version.to_string()),
-            on = ?on,
+            on = on.join(","),
             "cluster features decided"
         );
     }

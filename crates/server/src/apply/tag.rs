@@ -60,12 +60,14 @@ fn tag_put(put: &mut PutRequest, index: u64) -> bool {
 
 fn tag_txn(txn: &mut TxnRequest, index: u64) -> bool {
     let mut is_tagged = false;
-    let both = txn.success.iter_mut().chain(&mut txn.failure);
-    for RequestOp { request } in both {
-        match request {
-            Some(Request::RequestPut(put)) => is_tagged |= tag_put(put, index),
-            Some(Request::RequestTxn(inner)) => is_tagged |= tag_txn(inner, index),
-            _ => {}
+    let mut pending = vec![txn];
+    while let Some(txn) = pending.pop() {
+        for RequestOp { request } in txn.success.iter_mut().chain(&mut txn.failure) {
+            match request {
+                Some(Request::RequestPut(put)) => is_tagged |= tag_put(put, index),
+                Some(Request::RequestTxn(inner)) => pending.push(inner),
+                _ => {}
+            }
         }
     }
     is_tagged

@@ -1,10 +1,14 @@
 //! Bringing a member up, and down again.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
+use portunus_consensus::bootstrap::Identity;
+use portunus_consensus::core::Role;
 use portunus_consensus::{FatalError, Hooks, Leadership, PeerSink, RequestIds};
 use portunus_gates::{Feature, RegisterError, SetErrors};
 use portunus_mvcc::backend::{BackendError, Bucket, Lmdb, LmdbConfig};
@@ -17,18 +21,23 @@ use tonic_health::server::HealthReporter;
 use super::applied::Applied;
 use super::boot::{BootError, Booted, boot, snapshots_in_log};
 use super::cluster_gates::ClusterGates;
+use super::configuration::configuration;
+use super::downgrade::{self, ClusterVersionAbove};
+use super::founding::{self, Founding};
 use super::leadership::Leaders;
 use super::leases::Leases;
 use super::membership::{Membership, MembershipError, conf_state};
+use super::settings::{self, ApplySettings};
 use super::stop::{StopReason, StopSwitch};
 use super::waiters::Waiters;
 use super::watches::{StoreHistory, Watches};
-use super::{Member, corruption, leases, upkeep, versions, wrap};
+use super::{Member, corruption, leases, start_line, upkeep, versions, wrap};
 use crate::apply::alarms::Alarms;
 use crate::apply::{Applier, Found};
 use crate::auth;
 use crate::config::{Config, QUOTA_BYTES_ADVISED_MAX};
 use crate::data_dir::{DataDir, DataDirError};
+use crate::grpc::SnapshotSlots;
 use crate::metrics::{Metrics, MetricsError};
 use crate::peers::{self, Heartbeats, Peers, PeersError};
 use crate::serve::{self, ListenError, MetricsServers, Servers};
@@ -61,6 +70,12 @@ pub enum StartError {
     /// The cluster's gates cannot be proposed so.
     #[error("--cluster-feature-gates cannot be applied")]
     ClusterGates(#[source] SetErrors),
+    /// Members with different settings.
+    #[error(transparent)]
+    Settings(#[from] settings::DifferentSettings),
+    /// Founders of different versions.
+    #[error(transparent)]
+    MixedFounders(#[from] portunus_gates::cluster::MixedFounders),
     /// Alpha features under strict emulation.
     #[error(
         "alpha feature {name} is on while {emulation} is emulated: turn it off or drop --strict-emulation"
@@ -82,10 +97,8 @@ pub enum StartError {
     #[error(transparent)]
     Membership(#[from] MembershipError),
     /// The data belongs to a later version than the one to behave as.
-    #[error(
-        "the cluster version is {cluster}, above {emulation}: start without --emulated-version, or with {cluster}; to go back, enable a downgrade while the cluster runs, or stop every member and use `portctl migrate`"
-    )]
-    ClusterVersionAbove { cluster: String, emulation: String },
+    #[error(transparent)]
+    ClusterVersionAbove(#[from] ClusterVersionAbove),
     /// The data may only be shown to those who may see it.
     #[error(
         "authentication is enabled in this data, and this version cannot enforce it: disable it with the server that wrote the data (`etcdctl auth disable`), or use that server"
@@ -128,6 +141,15 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         .server
         .gates(config.version.versions(), &config.feature_gates)?;
     check_emulation(&config, &gates)?;
+    start_line::log(&config, &gates);
+    let emulation = config.version.emulation();
+    // Checked below for the cluster's version; but at a first start a flag that cannot be used
+    // must not leave a data directory behind.
+    if !config.data_dir.exists() {
+        own.cluster_specs()
+            .check_flags(emulation, None, &config.cluster_feature_gates)
+            .map_err(StartError::ClusterGates)?;
+    }
     for warning in gates.warnings() {
         tracing::warn!("{warning}");
     }
@@ -160,21 +182,11 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         "store opened"
     );
     let membership = Membership::load(&store)?;
-    let emulation = config.version.emulation();
-    if let Some(cluster) = membership
-        .cluster_version
-        .filter(|cluster| *cluster > emulation)
-    {
-        return Err(StartError::ClusterVersionAbove {
-            cluster: cluster.to_string(),
-            emulation: emulation.to_string(),
-        });
-    }
     if auth::is_enabled(&store) {
         return Err(StartError::AuthEnabled);
     }
     let alarms = Alarms::load(&store)?;
-    let conf_state = conf_state(&store)?;
+    let conf_state = configuration(conf_state(&store)?, membership.iter());
     let specs = own.cluster_specs();
     let warnings = specs
         .check_flags(
@@ -205,11 +217,27 @@ pub fn start(config: Config) -> Result<Running, StartError> {
             "--cluster-feature-gates has no effect and every cluster feature stays off: this member publishes no proposal; set --feature-gates=ClusterFeatureGate=true, the default from 3.8 on"
         );
     }
-    let Booted { boot, remotes } = boot(&config, &store, conf_state.clone(), &runtime)?;
+    let Booted { boot, remotes } = match boot(&config, &store, conf_state.clone(), &runtime) {
+        Ok(booted) => booted,
+        Err(error) => {
+            if matches!(error, BootError::Join(_)) {
+                drop(store);
+                data_dir.remove_if_created();
+            }
+            return Err(error.into());
+        }
+    };
+    check_cluster_version(&config, &membership, &boot, &runtime)?;
     let lessor = lessor(&config, &store)?;
     let peers = Peers::new(&config, boot.identity, metrics.registry(), runtime)?;
+    let others = settings::others(
+        &config,
+        boot.identity.member_id,
+        membership.iter().chain(&remotes),
+    );
+    check_settings(&config, &peers, boot.identity.cluster_id, others)?;
     if gates.enabled(InitialCorruptCheck) {
-        check_corruption(&peers, &membership, boot.identity.member_id, &store)?;
+        check_corruption(&peers, &membership, boot.identity, &store)?;
     }
     let leadership = Arc::new(Leaders::default());
     let log = metrics.disk.measure_log(boot.wal);
@@ -242,6 +270,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         leases: Leases::new(lessor),
         watches: Arc::new(Watches::new(store.revision(), watch_limits(&config))),
         alarms: ArcSwap::from_pointee(alarms.clone()),
+        auth_revision: AtomicU64::new(auth::revision(&store)),
         membership: ArcSwap::from_pointee(membership.clone()),
         request_ids: RequestIds::new(boot.identity.member_id, unix_ms()),
         started,
@@ -249,9 +278,11 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         health: HealthReporter::new(),
         stop,
         peers,
+        founding: Founding::new(proposes),
         leadership,
         versions_changed: tokio::sync::Notify::new(),
         receiving_snapshot: Arc::default(),
+        snapshot_slots: SnapshotSlots::default(),
         data_dir,
         consensus: handle,
         config,
@@ -269,10 +300,13 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     )?;
     let peer_addresses = member.peers.attach(&member, peer_listeners)?;
     member.peers.add_remotes(&remotes);
-    tracing::info!(addresses = ?peer_addresses, "listening for peers");
+    tracing::info!(addresses = joined(&peer_addresses), "listening for peers");
     let metrics_servers = serve::serve_metrics(&member, metrics_listeners)?;
     if !metrics_servers.addresses.is_empty() {
-        tracing::info!(addresses = ?metrics_servers.addresses, "serving metrics");
+        tracing::info!(
+            addresses = joined(&metrics_servers.addresses),
+            "serving metrics"
+        );
     }
     introduce(&member)?;
     let servers = serve::serve(&member, listeners)?;
@@ -293,7 +327,7 @@ impl Running {
             name = member.config.name,
             member = %format_args!("{:x}", member.identity.member_id),
             cluster = %format_args!("{:x}", member.identity.cluster_id),
-            addresses = ?self.servers.addresses,
+            addresses = joined(&self.servers.addresses),
             took_ms = member.started.elapsed().as_millis() as u64,
             "ready to serve client requests"
         );
@@ -346,10 +380,16 @@ fn check_emulation(
 
 fn warn_about(config: &Config) {
     if !config.ignored.is_empty() {
-        tracing::warn!(flags = ?config.ignored, "these flags have no effect");
+        tracing::warn!(
+            flags = config.ignored.join(","),
+            "these flags have no effect"
+        );
     }
     if !config.old_names.is_empty() {
-        tracing::warn!(flags = ?config.old_names, "these flags are gone from version 3.7 on: set the feature gates they stand for");
+        tracing::warn!(
+            flags = config.old_names.join(","),
+            "these flags are gone from version 3.7 on: set the feature gates they stand for"
+        );
     }
     let advised = u64::try_from(QUOTA_BYTES_ADVISED_MAX).unwrap_or(u64::MAX);
     if config.quota_bytes.is_some_and(|quota| quota > advised) {
@@ -360,26 +400,68 @@ fn warn_about(config: &Config) {
     }
 }
 
+/// Refuses data of a cluster version above the member's own. What is stored may be older than
+/// what the log holds or the other members have applied, so a downgrade that one of them knows
+/// of is enough; the member looks again before it serves.
+fn check_cluster_version(
+    config: &Config,
+    membership: &Membership,
+    boot: &portunus_consensus::bootstrap::Boot,
+    runtime: &tokio::runtime::Runtime,
+) -> Result<(), ClusterVersionAbove> {
+    let emulation = config.version.emulation();
+    let Err(refusal) = downgrade::check_version(membership, emulation) else {
+        return Ok(());
+    };
+    if downgrade::is_in_log(&boot.initial.entries, emulation) {
+        return Ok(());
+    }
+    let own_id = boot.identity.member_id;
+    let peers = membership.iter().filter(|record| record.id != own_id);
+    let peers = peers.map(|record| record.peer_urls.clone().unwrap_or_default());
+    let client = portunus_rafthttp::PeerClient::new(&portunus_rafthttp::Config::default());
+    let known = downgrade::is_known_to_peers(&client, peers.collect(), emulation);
+    match runtime.block_on(known) {
+        true => Ok(()),
+        false => Err(refusal),
+    }
+}
+
+/// Compares the settings that apply depends on with the other members', as far as they answer.
+fn check_settings(
+    config: &Config,
+    peers: &Peers,
+    cluster_id: u64,
+    others: Vec<settings::ToAsk>,
+) -> Result<(), StartError> {
+    let own = ApplySettings::of(config);
+    let compared = settings::differences(peers.client(), cluster_id, own, others);
+    let mut found = peers.runtime().block_on(compared);
+    match found.pop() {
+        Some(different) => Err(different.into()),
+        None => Ok(()),
+    }
+}
+
 /// Compares the data with the other members', as far as they answer.
 fn check_corruption(
     peers: &Peers,
     membership: &Membership,
-    own_id: u64,
+    identity: Identity,
     store: &Store,
 ) -> Result<(), StartError> {
     if membership.iter().count() < 2 {
         return Ok(());
     }
     let own = store.reader().hash_kv(0)?;
-    let checked = corruption::check_at_start(peers, membership, own_id, &own);
+    let checked = corruption::check_at_start(peers, membership, identity, &own);
     Ok(peers.runtime().block_on(checked)?)
 }
 
 /// The leases of a store, with their clocks not started.
 pub fn lessor(config: &Config, store: &Store) -> Result<Lessor, RecordError> {
     let mut lessor = Lessor::new(LessorConfig {
-        // As etcd: a lease outlives an election and a half.
-        min_ttl_s: (config.election_timeout.as_secs_f64() * 1.5).ceil() as i64,
+        min_ttl_s: ApplySettings::of(config).lease_ttl_s_min,
         checkpoint_interval_s: Some(CHECKPOINT_INTERVAL_S),
         ..LessorConfig::default()
     });
@@ -451,11 +533,27 @@ fn hooks(
             tracing::info!(
                 leader = %format_args!("{:x}", leadership.leader),
                 term = leadership.term,
-                role = ?leadership.role,
+                role = role_name(leadership.role),
                 "leadership changed"
             );
         }),
     }
+}
+
+/// As etcd calls the states of raft.
+fn role_name(role: Role) -> &'static str {
+    match role {
+        Role::Follower => "follower",
+        Role::PreCandidate => "pre-candidate",
+        Role::Candidate => "candidate",
+        Role::Leader => "leader",
+    }
+}
+
+/// Addresses for the log.
+fn joined(addresses: &[SocketAddr]) -> String {
+    let texts = addresses.iter().map(SocketAddr::to_string);
+    texts.collect::<Vec<_>>().join(",")
 }
 
 fn watch_limits(config: &Config) -> Limits {
@@ -512,7 +610,8 @@ fn start_threads(
                         upkeep::meet_strangers(Arc::clone(&for_upkeep)),
                         leases::checkpoint(Arc::clone(&for_upkeep)),
                         versions::monitor(Arc::clone(&for_upkeep)),
-                        versions::end_downgrades(Arc::clone(&for_upkeep)),
+                        downgrade::end_downgrades(Arc::clone(&for_upkeep)),
+                        settings::warn_about_differences(Arc::clone(&for_upkeep)),
                         corruption::check_periodically(Arc::clone(&for_upkeep)),
                         corruption::check_compactions(Arc::clone(&for_upkeep)),
                         upkeep::compact_automatically(Arc::clone(&for_upkeep)),
@@ -523,14 +622,19 @@ fn start_threads(
     ])
 }
 
-/// Waits until the member leads, has applied its log, is known and has a cluster version.
+/// Waits until the member may run with the others, has applied its log, is known and has a
+/// cluster version.
 fn introduce(member: &Arc<Member>) -> Result<(), StartError> {
-    tokio::runtime::Builder::new_current_thread()
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(StartError::Thread)?
-        .block_on(upkeep::announce(member));
-    Ok(())
+        .map_err(StartError::Thread)?;
+    runtime.block_on(async {
+        settings::compare(member).await?;
+        founding::compare_versions(member).await?;
+        upkeep::announce(member).await?;
+        Ok(())
+    })
 }
 
 /// Milliseconds since 1970, for ids only.

@@ -12,6 +12,7 @@ use portunus_proto::membershippb::{Attributes, ClusterMemberAttrSetRequest};
 
 use super::Member;
 use super::cluster_gates::proposal_to_message;
+use super::downgrade::{self, ClusterVersionAbove};
 use super::membership::{MemberRecord, Membership};
 use crate::apply::SnapshotOrder;
 use crate::config::AutoCompaction;
@@ -36,11 +37,15 @@ const PERIODIC_INTERVAL_MAX: Duration = Duration::from_secs(3600);
 /// Returns once both are applied, and with them everything that was in the log before: a
 /// restarted member may find both in its backend while acknowledged writes are still only
 /// in the log.
-pub async fn announce(member: &Arc<Member>) {
+///
+/// # Errors
+/// If the cluster turns out to be at a version above this member's.
+pub async fn announce(member: &Arc<Member>) -> Result<(), ClusterVersionAbove> {
+    let version = member.config.version.emulation();
     loop {
         let caught_up = tokio::select! {
             caught_up = member.linearizable() => caught_up,
-            () = member.stop.stopped() => return,
+            () = member.stop.stopped() => return Ok(()),
         };
         if let Err(error) = caught_up {
             tracing::warn!(
@@ -51,15 +56,20 @@ pub async fn announce(member: &Arc<Member>) {
             continue;
         }
         let membership = member.membership.load_full();
+        downgrade::check_version(&membership, version)?;
+        if membership.cluster_version.is_some_and(|it| it > version) {
+            tracing::info!(target = %version, "waiting for the cluster version to be lowered by the downgrade");
+            tokio::time::sleep(ANNOUNCE_INTERVAL).await;
+            continue;
+        }
         let own = membership.get(member.identity.member_id);
         let is_announced = own.is_some_and(|own| is_announced(member, &membership, own));
         let republishes = member.cluster_gates.take_republish();
         if is_announced && !republishes {
             // A cluster of one need not wait for anybody to decide its version.
-            let version = member.config.version.emulation();
             let decided = membership.cluster_version;
             if membership.iter().count() > 1 || decided.is_some_and(|decided| decided >= version) {
-                return;
+                return Ok(());
             }
             member.versions_changed.notify_one();
             tokio::time::sleep(DECISION_INTERVAL).await;
@@ -68,7 +78,7 @@ pub async fn announce(member: &Arc<Member>) {
         let request = announcement(member, &membership);
         let proposed = tokio::select! {
             proposed = member.propose(request) => proposed,
-            () = member.stop.stopped() => return,
+            () = member.stop.stopped() => return Ok(()),
         };
         if let Err(error) = proposed {
             if republishes {
@@ -113,7 +123,7 @@ pub async fn keep_announced(member: Arc<Member>) {
         let Some(own) = membership.get(member.identity.member_id) else {
             continue;
         };
-        if own.name.is_empty() {
+        if !own.has_published() || !member.founding.is_over() {
             // It is published by the start.
             continue;
         }
