@@ -214,7 +214,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     }
     if !proposes && !config.cluster_feature_gates.is_empty() {
         tracing::warn!(
-            "--cluster-feature-gates has no effect and every cluster feature stays off: this member publishes no proposal; set --feature-gates=ClusterFeatureGate=true"
+            "--cluster-feature-gates has no effect and every cluster feature stays off: this member publishes no proposal; set --feature-gates=ClusterFeatureGate=true, the default from 3.8 on"
         );
     }
     let Booted { boot, remotes } = match boot(&config, &store, conf_state.clone(), &runtime) {
