@@ -154,10 +154,23 @@ fn help() -> Result<String, CommandError> {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "  --{:<32} {}{default}", flag.name, flag.help);
     }
-    text.push_str("\nFeature gates (--feature-gates):\n");
     let own = OwnFeatures::declared()?;
-    for line in known_features(own.server.registry(), effective_version().versions()) {
-        let _ = writeln!(text, "  {line}");
+    let versions = effective_version().versions();
+    let of_cluster = Versions::exactly(versions.emulation);
+    for (title, lines) in [
+        (
+            "Feature gates (--feature-gates):",
+            known_features(own.server.registry(), versions),
+        ),
+        (
+            "Cluster feature gates (--cluster-feature-gates), which all members decide together:",
+            known_features(own.cluster.registry(), of_cluster),
+        ),
+    ] {
+        let _ = writeln!(text, "\n{title}");
+        for line in lines {
+            let _ = writeln!(text, "  {line}");
+        }
     }
     Ok(text)
 }

@@ -32,6 +32,16 @@ fn help_names_flags_and_gates_and_the_version_is_etcds_first() {
     let help = stdout(&["--help"]);
     assert!(help.contains("--listen-client-urls"), "{help}");
     assert!(help.contains("FastLeaseKeepAlive=true|false"), "{help}");
+    let (_, of_cluster) = help
+        .split_once("(--cluster-feature-gates), which all members decide together:\n")
+        .expect(&help);
+    for gate in [
+        "AllAlpha=true|false (ALPHA - default=false)",
+        "LeaseCheckpoint=true|false (ALPHA - default=false)",
+        "LogCompression=true|false (ALPHA - default=false)",
+    ] {
+        assert!(of_cluster.lines().any(|line| line.trim() == gate), "{help}");
+    }
     assert!(
         !help.contains("--cert-file"),
         "what does not work is not offered: {help}"
