@@ -14,6 +14,7 @@ pub mod applied;
 mod boot;
 pub mod cluster_gates;
 pub mod corruption;
+mod first_election;
 mod hand_over;
 pub mod leadership;
 pub mod leases;
