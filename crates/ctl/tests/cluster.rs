@@ -203,6 +203,10 @@ fn a_downgrade_is_validated_begun_once_and_cancelled() {
         ctl(&["downgrade", "enable", &target]).ok(),
         format!("Downgrade enable success, cluster version {current}\n")
     );
+    // Once it is enabled, members may be restarted.
+    let status = ctl(&["downgrade", "status"]).ok();
+    let expected = format!("lowered: the cluster version is {target}: restart with version");
+    assert!(status.starts_with(&expected), "{status}");
     let again = ctl(&["downgrade", "enable", &format!("{target}.0")]);
     // The cluster's version follows the target within seconds; then it is the current one.
     let in_progress = "Error: etcdserver: cluster has a downgrade job in progress\n";
@@ -218,4 +222,6 @@ fn a_downgrade_is_validated_begun_once_and_cancelled() {
         let expected = "Downgrade cancel success, cluster version 3.";
         assert!(cancelled.starts_with(expected), "{cancelled}");
     }
+    let status = ctl(&["downgrade", "status"]).ok();
+    assert_eq!(status, "none: no downgrade is in progress\n");
 }

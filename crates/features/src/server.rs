@@ -18,14 +18,15 @@ feature! {
     }
 }
 feature! {
-    /// Decides cluster features through the replicated log.
+    /// Lets this member propose cluster features, which are decided through the replicated log.
     ///
-    /// Off, members publish nothing about gates and none of the cluster's features is on.
+    /// Off, this member publishes no proposal, and every cluster feature is off; it still obeys
+    /// what the log decided. Turn it on or off by restarting members one by one, in any order.
     pub ClusterFeatureGate {
         level: Server,
         owner: "gates",
         touches: Log,
-        reversible: UntilUsed,
+        reversible: Free,
         specs: [Spec::alpha("3.7")],
     }
 }

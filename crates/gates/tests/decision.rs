@@ -300,23 +300,24 @@ fn among_members_that_know_nothing_of_it_the_mechanism_leaves_no_trace() {
 fn what_a_version_entry_does_to_stored_params() {
     let specs = specs();
     let some = params("3.7", "On=true");
-    assert_eq!(specs.applied(v("3.6"), None), Ok(AppliedParams::Delete));
-    assert_eq!(
-        specs.applied(v("3.6"), Some(some.clone())),
-        Ok(AppliedParams::Delete)
-    );
-    assert_eq!(specs.applied(v("3.7"), None), Ok(AppliedParams::Keep));
-    assert_eq!(
-        specs.applied(v("3.7"), Some(some.clone())),
-        Ok(AppliedParams::Replace(some.clone()))
-    );
-    assert_eq!(
-        specs
-            .applied(v("3.8"), Some(some.clone()))
-            .unwrap_err()
-            .id(),
-        "E-PARAMS-VERSION"
-    );
+    let applied = |version: &str, sent: Option<&ClusterParams>, stored: Option<&ClusterParams>| {
+        specs.applied(v(version), sent.cloned(), stored)
+    };
+    for stored in [None, Some(&some)] {
+        assert_eq!(applied("3.6", None, stored), Ok(AppliedParams::Delete));
+        let sent = applied("3.6", Some(&some), stored);
+        assert_eq!(sent, Ok(AppliedParams::Delete));
+        assert_eq!(applied("3.7", None, stored), Ok(AppliedParams::Keep));
+        let sent = applied("3.7", Some(&some), stored);
+        assert_eq!(sent, Ok(AppliedParams::Replace(some.clone())));
+        let sent = applied("3.8", Some(&some), stored);
+        assert_eq!(sent.unwrap_err().id(), "E-PARAMS-VERSION");
+    }
+    // Another version without params: what was decided was not decided for it.
+    assert_eq!(applied("3.8", None, None), Ok(AppliedParams::Keep));
+    let off = params("3.8", "On=false");
+    let raised = applied("3.8", None, Some(&some));
+    assert_eq!(raised, Ok(AppliedParams::Replace(off)));
     // Both spellings are read, one is written.
     let json = r#"{"version":"3.7.0","features":{"On":true}}"#;
     assert_eq!(serde_json::from_str::<ClusterParams>(json).unwrap(), some);
@@ -453,19 +454,44 @@ fn raw_flags_are_published_where_they_can_be_read() {
     assert!(raw["AllAlpha"]);
 }
 
-/// Proves: S0-A11
+/// Proves: S0-A27, X15
 #[test]
-fn a_member_without_the_mechanism_does_not_start_among_those_that_use_it() {
-    let peers = [voter(1, "3.7", "")];
-    assert!(check_mechanism(true, true, &peers).is_ok());
-    assert!(check_mechanism(false, false, &[]).is_ok());
-    assert!(check_mechanism(false, false, &[with_publication(1, Publication::Foreign)]).is_ok());
-    assert_eq!(
-        check_mechanism(false, true, &[]).unwrap_err().id(),
-        "E-MECHANISM-OFF"
-    );
-    let error = check_mechanism(false, false, &peers).unwrap_err();
-    assert!(error.to_string().contains("m1"), "{error}");
+fn a_leader_that_proposes_nothing_decides_only_where_something_was_decided() {
+    let specs = specs();
+    let outcome = |at: &str, members: &[Member], previous: &Previous| {
+        leader_outcome(&specs, v(at), members, previous, false)
+    };
+    let silent = with_publication(1, Publication::Foreign);
+    let members = [silent.clone(), voter(2, "3.8", "On=true,Off=true")];
+    let none = Previous::Absent;
+    assert_eq!(outcome("3.7", &members, &none), Outcome::Unchanged);
+    // Neither before the leader has published its attributes.
+    let unstarted = Member {
+        started: false,
+        ..with_publication(1, Publication::Nothing)
+    };
+    let founding = [unstarted, voter(2, "3.8", "On=true")];
+    assert_eq!(outcome("3.7", &founding, &none), Outcome::Unchanged);
+    // A leader that proposes would decide from whoever has published.
+    let proposing = leader_outcome(&specs, v("3.7"), &founding, &none, true);
+    assert!(matches!(proposing, Outcome::Set(_)), "{proposing:?}");
+
+    let earlier = Previous::Decided(params("3.7", "On=true,Off=true"));
+    let Outcome::Set(off) = outcome("3.7", &members, &earlier) else {
+        panic!("all-off is decided");
+    };
+    assert!(off.features.values().all(|on| !on), "{off:?}");
+    // Again it would be the same, at another version it is that version's, and below all goes.
+    let off = Previous::Decided(off);
+    assert_eq!(outcome("3.7", &members, &off), Outcome::Unchanged);
+    let Outcome::Set(raised) = outcome("3.8", &members, &off) else {
+        panic!("params go with the version");
+    };
+    assert_eq!(raised.version, v("3.8"));
+    assert!(raised.features.contains_key("Later"));
+    assert!(raised.features.values().all(|on| !on), "{raised:?}");
+    assert_eq!(outcome("3.6", &members, &off), Outcome::Delete);
+    assert_eq!(outcome("3.6", &members, &none), Outcome::Unchanged);
 }
 
 /// Proves: S0-A25
@@ -598,8 +624,4 @@ fn error_classes() {
     assert_eq!((off.class(), off.features.len()), (C::NotEnabled, 1));
     assert!(require(specs().registry(), None, ["On"]).is_err());
     assert!(require(specs().registry(), None, []).is_ok());
-    assert_eq!(
-        check_mechanism(false, true, &[]).unwrap_err().class(),
-        C::NotImplemented
-    );
 }

@@ -163,7 +163,11 @@ impl Cluster {
         {
             return Err(format!("somebody is older than {version}"));
         }
-        match self.specs.applied(version, params).unwrap() {
+        match self
+            .specs
+            .applied(version, params, self.params.as_ref())
+            .unwrap()
+        {
             AppliedParams::Keep => {}
             AppliedParams::Delete => self.params = None,
             AppliedParams::Replace(params) => self.params = Some(params),

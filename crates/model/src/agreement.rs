@@ -74,7 +74,7 @@ impl Agreement {
     pub fn new(limits: Limits, bug: Option<PlantedBug>) -> Result<Self, RegisterError> {
         let rules = Rules::new()?;
         Ok(Self {
-            configs: features::configs(rules.specs(), &limits.versions),
+            configs: features::configs(rules.specs(), &limits.versions, limits.mechanism),
             rules,
             limits,
             bug,
@@ -92,7 +92,7 @@ impl Agreement {
     pub fn wants_to_say(&self, place: usize, machine: &Machine) -> Said {
         let version = machine.replica.cluster_version;
         let is_new = place < self.limits.founders && version.is_none();
-        if !machine.config.is_foreign && self.rules.specs().publishes(version, is_new) {
+        if machine.config.proposes && self.rules.specs().publishes(version, is_new) {
             Said::Proposal(machine.config.version, machine.config.flags)
         } else {
             Said::Foreign
@@ -126,7 +126,14 @@ impl Agreement {
             records = [None; PLACES];
             records[place] = replica.records[place];
         }
-        let (params, is_changed) = match self.rules.decide(version, &records, replica.params) {
+        let proposes = machine.config.proposes || self.bug == Some(PlantedBug::SilentLeaderBegins);
+        let decided = match self.bug {
+            Some(PlantedBug::SilentLeaderIdles) if !proposes => Decided::Nothing,
+            _ => self
+                .rules
+                .decide(version, &records, replica.params, proposes),
+        };
+        let (params, is_changed) = match decided {
             Decided::Propose(params) => (params, true),
             Decided::Nothing => (None, false),
         };
@@ -293,6 +300,7 @@ impl Agreement {
                     config: Config {
                         version: version.unwrap_or(SINCE),
                         flags: [None; FEATURES],
+                        proposes: false,
                         is_foreign: true,
                     },
                 });

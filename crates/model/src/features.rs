@@ -40,14 +40,23 @@ pub fn specs() -> Result<ClusterSpecs, RegisterError> {
     ))
 }
 
-/// With what a machine can be started at these versions.
-pub fn configs(specs: &ClusterSpecs, versions: &[MajorMinor]) -> Vec<Config> {
+/// With what a machine can be started at these versions; `mechanism` says whether it may also
+/// be started with the mechanism off.
+pub fn configs(specs: &ClusterSpecs, versions: &[MajorMinor], mechanism: bool) -> Vec<Config> {
     let all = versions.iter().flat_map(|version| {
-        FLAGS.map(|flags| Config {
+        let proposing = FLAGS.map(|flags| Config {
             version: *version,
             flags,
+            proposes: true,
             is_foreign: false,
-        })
+        });
+        let silent = mechanism.then_some(Config {
+            version: *version,
+            flags: [None; FEATURES],
+            proposes: false,
+            is_foreign: false,
+        });
+        proposing.into_iter().chain(silent)
     });
     all.filter(|config| {
         let said = Assignments::from_map(Origin::Flag, named(&config.flags));

@@ -17,8 +17,9 @@
 //! - The log is one total order of entries. Whatever was proposed may be committed at any
 //!   later time, in any order, or be lost. That is what elections do to proposals, and what a
 //!   deposed leader's proposals meet.
-//! - Every voter may decide at any time from what it has applied, however old that is. The
-//!   leader is one of them, and so is everybody who still believes to be.
+//! - Every voter may decide at any time from what it has applied, however old that is, also
+//!   one with the mechanism off. The leader is one of them, and so is everybody who still
+//!   believes to be.
 //!
 //! Not in here: how raft makes the log (simulated in the crate `sim`), and a leader that
 //! knows nothing of cluster features. Tests and the command `explore` call it.

@@ -38,6 +38,8 @@ pub struct Limits {
     pub downgrades: bool,
     /// Members that know nothing of cluster features may be added.
     pub foreign: bool,
+    /// Machines may have the mechanism off, and turn it on and off by restarts.
+    pub mechanism: bool,
     /// Restarts with other flags or another version, changes of membership, downgrades
     /// begun or cancelled.
     pub changes: u8,
@@ -65,6 +67,7 @@ impl Limits {
             membership: false,
             downgrades: false,
             foreign: false,
+            mechanism: false,
             changes: 2 + more,
             crashes: more,
             writes: 1,
@@ -132,6 +135,47 @@ impl Limits {
                 founders: 2,
                 membership: true,
                 foreign: true,
+                ..basis.clone()
+            },
+            Limits {
+                about: "the mechanism turned on and off, and crashes",
+                founders: 2,
+                mechanism: true,
+                crashes: 1 + more,
+                ..basis.clone()
+            },
+            Limits {
+                about: "founding with the mechanism on and off",
+                founders: 2,
+                start: Start::Founding,
+                mechanism: true,
+                changes: more,
+                ..basis.clone()
+            },
+            Limits {
+                about: "an upgrade with the mechanism on and off",
+                founders: 2,
+                start: Start::OneBehind,
+                versions: vec![LOW, HIGH],
+                mechanism: true,
+                changes: 1 + more,
+                writes: more,
+                ..basis.clone()
+            },
+            Limits {
+                about: "a downgrade with the mechanism on and off",
+                founders: 2,
+                versions: vec![BEFORE, LOW],
+                downgrades: true,
+                mechanism: true,
+                writes: more,
+                ..basis.clone()
+            },
+            Limits {
+                about: "one member grows to two, with the mechanism on and off",
+                founders: 1,
+                membership: true,
+                mechanism: true,
                 ..basis
             },
         ]

@@ -9,9 +9,19 @@ pub enum PlantedBug {
     DecidesAlone,
     /// The version goes into one entry and the values into the next.
     TwoEntries,
+    /// A leader that proposes nothing itself decides nothing either.
+    SilentLeaderIdles,
+    /// A leader that proposes nothing itself makes the first decision.
+    SilentLeaderBegins,
 }
 
 impl PlantedBug {
     /// All of them.
-    pub const ALL: [PlantedBug; 3] = [Self::ReadsNewest, Self::DecidesAlone, Self::TwoEntries];
+    pub const ALL: [PlantedBug; 5] = [
+        Self::ReadsNewest,
+        Self::DecidesAlone,
+        Self::TwoEntries,
+        Self::SilentLeaderIdles,
+        Self::SilentLeaderBegins,
+    ];
 }

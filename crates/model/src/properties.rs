@@ -4,8 +4,9 @@
 //! | --- | --- |
 //! | [`AGREE`] | whoever has applied an entry has the same params, members and effects of it |
 //! | [`TOGETHER`] | the values in force were decided at the version in force |
-//! | [`HEED`] | what a leader proposes is what the voters it knows of want, by the rule of the seed: locks and missing features beat flags, one explicit false beats a default true, a default false needs all, a foreign member beats everything |
+//! | [`HEED`] | what a leader proposes is what the voters it knows of want, by the rule of the seed: locks and missing features beat flags, one explicit false beats a default true, a default false needs all, a member without a proposal beats everything; and that params go with every version |
 //! | [`SETTLED`] | when nothing is left to do, the values are those the machines' flags ask for |
+//! | [`TRACELESS`] | whoever proposes nothing makes no first decision |
 //!
 //! The rule of the seed is written here a second time, from the text and not from the code.
 //! The properties that say "sometimes" keep the others from being empty.
@@ -26,6 +27,8 @@ pub const TOGETHER: &str = "version and values move together";
 pub const HEED: &str = "a decision heeds the voters";
 /// What has settled is right.
 pub const SETTLED: &str = "what has settled is right";
+/// A leader with the mechanism off leaves no trace where nothing was decided.
+pub const TRACELESS: &str = "whoever proposes nothing makes no first decision";
 
 /// A weakness of the protocol as it is: a decision that was under way while another leader
 /// raised the version takes it back, until the next decision raises it again. Members that
@@ -43,6 +46,20 @@ pub fn all() -> Vec<Property<Agreement>> {
         Property::always(TOGETHER, version_and_values_move_together),
         Property::always(HEED, decisions_heed_the_voters),
         Property::always(SETTLED, what_has_settled_is_right),
+        Property::always(TRACELESS, silent_leaders_begin_nothing),
+        Property::sometimes(
+            "a leader with the mechanism off turns everything off",
+            |model: &Agreement, state: &State| {
+                let mut silent = state.running().filter(|(_, it)| !it.config.proposes);
+                silent.any(|(place, machine)| {
+                    let is_on = model
+                        .rules()
+                        .enabled(machine.replica.params)
+                        .contains(&true);
+                    is_on && !model.decision(state, place, true).is_empty()
+                })
+            },
+        ),
         Property::sometimes("a veto turns a feature off", |_, state| {
             has_value(state, 0, false)
         }),
@@ -151,8 +168,30 @@ fn decisions_heed_the_voters(model: &Agreement, state: &State) -> bool {
                 version,
                 params: Some(params),
             } => is_by_the_rule(model, &machine.replica, *version, params),
+            // Params that exist go with every version that has them.
+            Entry::Decide {
+                version,
+                params: None,
+            } => *version < SINCE || machine.replica.params.is_none(),
             _ => true,
         })
+    })
+}
+
+fn silent_leaders_begin_nothing(model: &Agreement, state: &State) -> bool {
+    let mut silent = state.running().filter(|(_, it)| !it.config.proposes);
+    silent.all(|(place, machine)| {
+        let decision = model.decision(state, place, true);
+        let brings = |entry: &Entry| {
+            matches!(
+                entry,
+                Entry::Decide {
+                    params: Some(_),
+                    ..
+                }
+            )
+        };
+        machine.replica.params.is_some() || !decision.iter().any(brings)
     })
 }
 
@@ -211,10 +250,10 @@ fn what_has_settled_is_right(model: &Agreement, state: &State) -> bool {
     // What the machines were started with, not what the log says of them.
     let word = |(place, machine): (usize, &Machine)| {
         let record = tip.records[place]?;
-        let said = if machine.config.is_foreign {
-            Said::Foreign
-        } else {
+        let said = if machine.config.proposes {
             Said::Proposal(machine.config.version, machine.config.flags)
+        } else {
+            Said::Foreign
         };
         Some(Record { said, ..record })
     };

@@ -110,7 +110,7 @@ impl Replica {
                 }
             }
             Entry::Decide { version, params } => {
-                match rules.applied(*version, *params) {
+                match rules.applied(*version, *params, self.params) {
                     // The same entry has no effect on any member.
                     Applied::Refused => return,
                     Applied::Keep => {}

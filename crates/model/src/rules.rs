@@ -9,7 +9,7 @@ use std::hash::Hash;
 
 use portunus_gates::cluster::{
     AppliedParams, ClusterParams, ClusterSpecs, Member, MemberId, Outcome, Previous, Proposal,
-    Publication, decide,
+    Publication, leader_outcome,
 };
 use portunus_gates::{MajorMinor, RegisterError, Spec, Versions};
 
@@ -44,8 +44,10 @@ pub enum Decided {
 type Answers<Q, A> = RefCell<HashMap<Q, A>>;
 
 thread_local! {
-    static DECIDED: Answers<(MajorMinor, Records, Option<Params>), Decided> = RefCell::default();
-    static APPLIED: Answers<(MajorMinor, Option<Params>), Applied> = RefCell::default();
+    static DECIDED: Answers<(MajorMinor, Records, Option<Params>, bool), Decided> =
+        RefCell::default();
+    static APPLIED: Answers<(MajorMinor, Option<Params>, Option<Params>), Applied> =
+        RefCell::default();
     static ENABLED: Answers<Option<Params>, [bool; FEATURES]> = RefCell::default();
 }
 
@@ -84,15 +86,16 @@ impl Rules {
         known.map(|known| known.at(Versions::exactly(version)).spec)
     }
 
-    /// The leader's decision at a version.
+    /// The decision at a version of a leader that itself proposes, or does not.
     #[must_use]
     pub fn decide(
         &self,
         version: MajorMinor,
         records: &Records,
         params: Option<Params>,
+        proposes: bool,
     ) -> Decided {
-        let ask = |(version, records, params): &(_, Records, Option<Params>)| {
+        let ask = |(version, records, params, proposes): &(_, Records, Option<Params>, bool)| {
             let known = records.iter().enumerate();
             let members: Vec<Member> = known
                 .filter_map(|(place, record)| Some(member(place, &(*record)?)))
@@ -101,28 +104,35 @@ impl Rules {
                 Some(params) => Previous::Decided(to_gates(params)),
                 None => Previous::Absent,
             };
-            match decide(&self.specs, Some(*version), &members, &previous).outcome {
+            match leader_outcome(&self.specs, *version, &members, &previous, *proposes) {
                 Outcome::Set(params) => Decided::Propose(Some(from_gates(&params))),
                 Outcome::Delete => Decided::Propose(None),
                 Outcome::Hold(_) | Outcome::Unchanged => Decided::Nothing,
             }
         };
-        DECIDED.with(|it| remembered(it, (version, *records, params), ask))
+        DECIDED.with(|it| remembered(it, (version, *records, params, proposes), ask))
     }
 
-    /// What applying a version request does.
+    /// What applying a version request does to the stored params.
     #[must_use]
-    pub fn applied(&self, version: MajorMinor, params: Option<Params>) -> Applied {
-        let ask = |(version, params): &(MajorMinor, Option<Params>)| match self
-            .specs
-            .applied(*version, params.as_ref().map(to_gates))
-        {
+    pub fn applied(
+        &self,
+        version: MajorMinor,
+        params: Option<Params>,
+        stored: Option<Params>,
+    ) -> Applied {
+        type Question = (MajorMinor, Option<Params>, Option<Params>);
+        let ask = |(version, params, stored): &Question| match self.specs.applied(
+            *version,
+            params.as_ref().map(to_gates),
+            stored.as_ref().map(to_gates).as_ref(),
+        ) {
             Err(_) => Applied::Refused,
             Ok(AppliedParams::Keep) => Applied::Keep,
             Ok(AppliedParams::Delete) => Applied::Replace(None),
             Ok(AppliedParams::Replace(params)) => Applied::Replace(Some(from_gates(&params))),
         };
-        APPLIED.with(|it| remembered(it, (version, params), ask))
+        APPLIED.with(|it| remembered(it, (version, params, stored), ask))
     }
 
     /// Which features are on with these params.

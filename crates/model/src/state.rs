@@ -13,7 +13,9 @@ pub struct Config {
     pub version: MajorMinor,
     /// Its cluster flags.
     pub flags: Flags,
-    /// It knows nothing of cluster features.
+    /// It publishes a proposal: the mechanism is on.
+    pub proposes: bool,
+    /// It does not know cluster features, and so does not obey params either.
     pub is_foreign: bool,
 }
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use portunus_model::properties::{AGREE, HEED, TOGETHER};
+use portunus_model::properties::{AGREE, HEED, SETTLED, TRACELESS};
 use portunus_model::{Agreement, Limits, PlantedBug};
 use stateright::{Checker, Expectation, HasDiscoveries, Model};
 
@@ -48,7 +48,7 @@ fn explore(limits: Limits, bug: Option<PlantedBug>) -> Explored {
 ///
 /// `cargo run --release -p portunus-model -- --depth 2` goes further.
 ///
-/// Proves: S0-1, S0-5, S0-7, S0-11, S0-12, S0-26, S0-27, S0-34, S0-35, S0-36, S0-37, X9
+/// Proves: S0-1, S0-5, S0-7, S0-11, S0-12, S0-26, S0-27, S0-34, S0-35, S0-36, S0-37, S0-A27, X9
 #[test]
 fn in_every_order_of_events_members_agree_about_features() {
     let next = AtomicUsize::new(0);
@@ -87,7 +87,17 @@ fn every_planted_mistake_breaks_its_property() {
     for (bug, property, about) in [
         (PlantedBug::ReadsNewest, AGREE, "restarts"),
         (PlantedBug::DecidesAlone, HEED, "restarts"),
-        (PlantedBug::TwoEntries, TOGETHER, "upgrade"),
+        (PlantedBug::TwoEntries, HEED, "upgrade"),
+        (
+            PlantedBug::SilentLeaderIdles,
+            SETTLED,
+            "the mechanism turned",
+        ),
+        (
+            PlantedBug::SilentLeaderBegins,
+            TRACELESS,
+            "founding with the",
+        ),
     ] {
         let mut starts = Limits::all(1).into_iter();
         let limits = starts.find(|it| it.about.contains(about)).unwrap();

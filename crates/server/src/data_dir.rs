@@ -24,6 +24,7 @@ use thiserror::Error;
 
 use crate::import::{self, ImportError};
 
+const LOCK_FILE: &str = "portunus.lock";
 const FIRST_BACKEND: &str = "portunus";
 const INSTALLED: &str = "portunus-";
 const INCOMING: &str = "incoming-";
@@ -34,8 +35,20 @@ const OBSOLETE: &str = "obsolete-";
 #[derive(Debug)]
 pub struct DataDir {
     path: PathBuf,
+    /// What opening it has created.
+    created: Created,
     /// Released when the process ends, however it ends.
     _lock: File,
+}
+
+/// How much of a data directory did not exist before it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Created {
+    Nothing,
+    /// What is inside, such as in a volume that was mounted empty.
+    Contents,
+    /// The directory itself, too.
+    All,
 }
 
 /// A data directory that cannot be used.
@@ -89,12 +102,17 @@ impl DataDir {
             }
         };
         let member = path.join("member");
+        let created = match (path.is_dir(), member.is_dir()) {
+            (false, _) => Created::All,
+            (true, false) => Created::Contents,
+            (true, true) => Created::Nothing,
+        };
         create_private(path).map_err(refused)?;
         let lock = OpenOptions::new()
             .create(true)
             .truncate(false)
             .write(true)
-            .open(path.join("portunus.lock"))
+            .open(path.join(LOCK_FILE))
             .map_err(refused)?;
         match lock.try_lock() {
             Ok(()) => {}
@@ -108,8 +126,25 @@ impl DataDir {
         create_private(&member).map_err(refused)?;
         Ok(DataDir {
             path: path.to_owned(),
+            created,
             _lock: lock,
         })
+    }
+
+    /// Removes everything that this start has created, for a member that was refused before it
+    /// had a log. A directory that a member used before stays as it is.
+    pub fn remove_if_created(self) {
+        let removed = match self.created {
+            Created::Nothing => return,
+            Created::Contents => {
+                let lock = fs::remove_file(self.path.join(LOCK_FILE));
+                fs::remove_dir_all(self.member()).and(lock)
+            }
+            Created::All => fs::remove_dir_all(&self.path),
+        };
+        if let Err(error) = removed {
+            tracing::warn!(path = %self.path.display(), %error, "removing the new data directory failed; remove it by hand");
+        }
     }
 
     /// Locks one that a member of Portunus has used, and creates nothing.
@@ -175,7 +210,7 @@ impl DataDir {
             }
         } else {
             tracing::info!(path = %database.display(), index, "taking over the data of etcd");
-            let imported = import::import(&database, &backend).map_err(importing)?;
+            let imported = import::import_taken_over(&database, &backend).map_err(importing)?;
             tracing::info!(entries = imported.entries, "the data of etcd is copied");
         }
         let aside = free_name(&snap);
@@ -229,6 +264,24 @@ fn create_private(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn refused_first_start_leaves_nothing_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("new.etcd");
+        DataDir::open(&path).unwrap().remove_if_created();
+        assert!(!path.exists());
+
+        let mounted = dir.path().join("mounted");
+        fs::create_dir(&mounted).unwrap();
+        DataDir::open(&mounted).unwrap().remove_if_created();
+        assert_eq!(fs::read_dir(&mounted).unwrap().count(), 0);
+
+        let used = dir.path().join("used");
+        drop(DataDir::open(&used).unwrap());
+        DataDir::open(&used).unwrap().remove_if_created();
+        assert!(used.join("member").is_dir());
+    }
 
     #[test]
     fn one_owner() {

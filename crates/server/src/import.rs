@@ -21,6 +21,7 @@ use prost::Message;
 use thiserror::Error;
 
 use crate::auth;
+use crate::member::membership::{CLUSTER_PARAMS, CLUSTER_PARAMS_HISTORY};
 
 /// Bytes copied per commit.
 const COMMIT_BYTES: usize = 8 * 1024 * 1024;
@@ -76,6 +77,23 @@ pub struct Imported {
 
 /// Copies the bbolt file `database` into a new backend at `backend`, which must not exist.
 pub fn import(database: &Path, backend: &Path) -> Result<Imported, ImportError> {
+    import_entries(database, backend, |_, _| true)
+}
+
+/// Copies the database of a directory that is taken over, without decisions about cluster
+/// features: a database in etcd's layout is that of an etcd member, which does not follow them,
+/// or was restored from a snapshot of another cluster.
+pub fn import_taken_over(database: &Path, backend: &Path) -> Result<Imported, ImportError> {
+    import_entries(database, backend, |bucket, key| {
+        bucket != Bucket::Cluster || (key != CLUSTER_PARAMS && key != CLUSTER_PARAMS_HISTORY)
+    })
+}
+
+fn import_entries(
+    database: &Path,
+    backend: &Path,
+    is_taken: impl Fn(Bucket, &[u8]) -> bool,
+) -> Result<Imported, ImportError> {
     let damaged = |source| ImportError::Read {
         path: database.to_owned(),
         source,
@@ -86,6 +104,9 @@ pub fn import(database: &Path, backend: &Path) -> Result<Imported, ImportError> 
             let from = reader.bucket(bucket.name().as_bytes()).map_err(damaged)?;
             for pair in from.iter().flat_map(portunus_bolt::Bucket::iter) {
                 let (key, value) = pair.map_err(damaged)?;
+                if !is_taken(bucket, key) {
+                    continue;
+                }
                 let (key, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
                 if !filling.entry(bucket, key, value)? {
                     return Err(ImportError::Record {

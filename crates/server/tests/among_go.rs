@@ -470,7 +470,7 @@ async fn members_of_both_kinds_make_one_cluster() {
 /// Among Go members no cluster feature is on, and nothing they cannot read is written. When
 /// the last one leaves, what the others want takes effect; when one comes, even to learn, all
 /// of it goes off before it is sent anything.
-/// Proves: S0-A11, S1-17
+/// Proves: S0-A11, S0-A27, S1-17
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cluster_features_are_off_while_a_go_member_is_there() {
     const TAG: &str = "ApplyTag";

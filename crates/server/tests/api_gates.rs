@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::gates::{MECHANISM, requiring, wants};
+use common::gates::{MECHANISM, NO_MECHANISM, requiring, wants};
 use common::requests::{get, put};
 use common::stored::bucket;
 use common::{HttpAnswer, Process, Server, data_dir, http_at, launch, portunus};
@@ -150,14 +150,20 @@ async fn metrics_follow_every_change() {
     assert_eq!(proposal(&metrics), None);
 }
 
-/// Proves: S0-18, S0-49
-#[test]
-fn the_mechanism_is_behind_a_gate_of_the_server() {
+/// Flags for cluster features have no effect with the mechanism off: the member says so, starts
+/// and proposes nothing.
+/// Proves: S0-18, S0-49, S0-A27
+#[tokio::test]
+async fn cluster_flags_with_the_mechanism_off_are_a_warning() {
     let (_guard, dir) = data_dir();
-    let process = launch(&dir, &[&wants("ApplyTag=true")]);
-    let (status, log) = process.ended();
-    assert!(!status.success());
+    let server = Server::start(&dir, &[NO_MECHANISM, &wants("ApplyTag=true")]);
+    let log = server.process.log();
     assert!(log.contains("ClusterFeatureGate=true"), "{log}");
+    let members = bucket(&mut server.connect().await, "members").await;
+    let record = members.values().next().unwrap();
+    assert!(!String::from_utf8_lossy(record).contains("proposed"));
+    assert_eq!(server.get("/featuregate?feature=ApplyTag").body, "false");
+    server.stop();
 }
 
 /// The key of the config file takes the flag's text or a map, and both become what this

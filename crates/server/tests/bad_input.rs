@@ -12,7 +12,7 @@ use bytes::Bytes;
 use common::random::Random;
 use common::requests::{compare, everything, get, put, put_op, txn};
 use common::watching::{WatchStream, watch_all};
-use common::{Clients, Server, data_dir, launch, soon};
+use common::{Clients, Server, data_dir, launch, refusal, soon};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::compare::{CompareResult, TargetUnion};
@@ -20,7 +20,8 @@ use portunus_proto::etcdserverpb::request_op::Request as Op;
 use portunus_proto::etcdserverpb::watch_request::RequestUnion;
 use portunus_proto::etcdserverpb::{
     AlarmRequest, CompactionRequest, Compare, HashKvRequest, LeaseGrantRequest, LeaseRevokeRequest,
-    LeaseTimeToLiveRequest, PutRequest, RangeRequest, TxnRequest, WatchCreateRequest,
+    LeaseTimeToLiveRequest, PutRequest, RangeRequest, SnapshotRequest, TxnRequest,
+    WatchCreateRequest,
 };
 use prost::Message;
 use raw::{
@@ -583,4 +584,63 @@ async fn watchers_that_never_read_do_no_harm() {
     subject.memory_is_below(RESIDENT_BYTES_MAX);
     drop(never_read);
     subject.still_serves().await;
+}
+
+/// Snapshots that may be sent at once.
+const SNAPSHOTS_MAX: usize = 16;
+/// More than the connections of all of them hold.
+const SNAPSHOT_BYTES: usize = 24 << 20;
+
+/// Clients that ask for snapshots and take nothing of them: more than a few are refused, and the
+/// member goes on writing and needs little memory. When they go away, snapshots can be had again.
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_snapshots_are_few_and_small() {
+    let (_guard, dir) = data_dir();
+    let server = Server::start(&dir, &[]);
+    let mut clients = server.connect().await;
+    let value = vec![b'x'; 1 << 20];
+    for number in 0..SNAPSHOT_BYTES >> 20 {
+        let large = PutRequest {
+            key: format!("large/{number}").into(),
+            value: value.clone().into(),
+            ..PutRequest::default()
+        };
+        clients.kv.put(large).await.unwrap();
+    }
+    let before = server.process.resident_bytes();
+    let mut held = Vec::new();
+    for _ in 0..SNAPSHOTS_MAX {
+        let mut others = server.connect().await;
+        let snapshot = others.maintenance.snapshot(SnapshotRequest {}).await;
+        held.push((others, snapshot.unwrap().into_inner()));
+    }
+    for _ in 0..100 {
+        let refused = clients.maintenance.snapshot(SnapshotRequest {}).await;
+        let (code, text) = refusal(refused.map(drop));
+        assert_eq!(code, Code::ResourceExhausted, "{text}");
+        assert!(text.starts_with("etcdserver: too many snapshots"), "{text}");
+    }
+    let metrics = server.get("/metrics").body;
+    let refused = "portunus_snapshots_refused_total 100";
+    assert!(metrics.lines().any(|line| line == refused), "{metrics}");
+    for _ in 0..20 {
+        soon("a put", clients.kv.put(put("small", "1")))
+            .await
+            .unwrap();
+    }
+    let grown = server.process.resident_bytes().saturating_sub(before);
+    assert!(grown < 64 << 20, "{} MiB", grown >> 20);
+
+    drop(held);
+    let mut whole = common::cluster::eventually("room for a snapshot", async || {
+        let snapshot = clients.maintenance.snapshot(SnapshotRequest {}).await;
+        snapshot.ok().map(tonic::Response::into_inner)
+    })
+    .await;
+    let mut bytes = 0;
+    while let Some(blob) = whole.message().await.unwrap() {
+        bytes += blob.blob.len();
+    }
+    assert!(bytes > SNAPSHOT_BYTES, "{bytes}");
+    server.stop();
 }

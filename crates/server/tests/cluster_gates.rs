@@ -106,39 +106,6 @@ async fn a_learner_obeys_and_counts_only_when_promoted() {
     until_feature(&cluster, false).await;
 }
 
-/// Members of two minor versions cannot found a cluster together: whoever reads of the other
-/// version stops and says why. A member is in the log before it serves, so no write is ever
-/// applied by both.
-/// Proves: S0-21, S0-A2
-#[tokio::test(flavor = "multi_thread")]
-async fn founders_of_two_versions_do_not_run_together() {
-    let mut cluster = Cluster::places("gates-mixed", 3, &[MECHANISM]).await;
-    cluster.nodes[2].flags = vec!["--emulated-version=3.7".to_owned()];
-    for member in 0..3 {
-        cluster.launch(member);
-    }
-    let ended = eventually("the end of a member", async || {
-        let nodes = cluster.nodes.iter_mut().enumerate();
-        let ended = nodes.filter_map(|(member, node)| {
-            let process = node.process.as_mut()?;
-            process.has_ended().then_some(member)
-        });
-        ended.collect::<Vec<usize>>().first().copied()
-    })
-    .await;
-    let served = |member: usize| cluster.nodes[member].log().contains(common::READY);
-    assert!(
-        !(served(2) && (served(0) || served(1))),
-        "{}",
-        cluster.logs()
-    );
-    let (is_well, log) = cluster.ended(ended).await;
-    assert!(!is_well);
-    let why = log.lines().last().unwrap();
-    assert!(why.contains("3.7") && why.contains("3.8"), "{log}");
-    assert!(why.contains("member m"), "{log}");
-}
-
 /// The names of all metrics there are.
 fn metric_names(client: std::net::SocketAddr) -> BTreeSet<String> {
     let metrics = common::http_at(client, "GET", "/metrics", &[], &[]);

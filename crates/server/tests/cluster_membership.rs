@@ -365,6 +365,90 @@ async fn nobody_is_founder_twice() {
     cluster.agree().await;
 }
 
+/// A voter whose data directory was lost has forgotten its term and votes. Whatever it is told
+/// about the cluster's state, it does not start until it was removed and added again.
+#[tokio::test(flavor = "multi_thread")]
+async fn started_member_with_lost_data_directory_does_not_rejoin() {
+    let test = "started_member_with_lost_data_directory_does_not_rejoin";
+    let mut cluster = Cluster::start(test, 3, &[]).await;
+    let lost = cluster.follower().await;
+    let by = (lost + 1) % 3;
+    let id = cluster.nodes[lost].id;
+    cluster.kill(lost);
+    cluster.wipe(lost);
+    cluster.nodes[lost].initial.1 = "existing";
+    for is_mounted in [false, true] {
+        let dir = cluster.nodes[lost].dir.clone();
+        if is_mounted {
+            std::fs::create_dir(&dir).unwrap();
+        }
+        cluster.launch(lost);
+        let (ended_well, log) = cluster.ended(lost).await;
+        assert!(!ended_well, "{log}");
+        let why = log.lines().last().unwrap();
+        assert!(why.contains(&format!("`member remove {id:x}`")), "{log}");
+        assert!(why.contains("`member add m"), "{log}");
+        assert!(!log.contains("panic"), "{log}");
+        match is_mounted {
+            false => assert!(!dir.exists()),
+            true => assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0),
+        }
+    }
+
+    cluster.remove_member(by, id).await;
+    cluster.add_member(lost, false).await;
+    cluster.start_one(lost).await;
+    assert_ne!(cluster.nodes[lost].id, id);
+    // With its directory it comes back, although the cluster knows it as started.
+    cluster.kill(lost);
+    cluster.start_one(lost).await;
+    cluster.agree().await;
+}
+
+/// Apply reads the number of learners from a flag, so a member with another number would come to
+/// know other members than the rest. It does not start while it can ask one of them; one that
+/// could not is told of again and again.
+#[tokio::test(flavor = "multi_thread")]
+async fn member_with_other_settings_is_refused_or_warned_about() {
+    let test = "member_with_other_settings_is_refused_or_warned_about";
+    let mut cluster = Cluster::places(test, 3, &[]).await;
+    cluster.start_all(&[0, 1]).await;
+    cluster.nodes[2].flags = vec!["--max-learners=3".to_owned()];
+    for is_founder in [true, false] {
+        cluster.launch(2);
+        let (ended_well, log) = cluster.ended(2).await;
+        let why = log.lines().last().unwrap();
+        assert!(!ended_well && !log.contains(READY), "{log}");
+        let expected = "--max-learners differs: 3 here, 1 at member m";
+        assert!(why.contains(expected), "{log}");
+        if is_founder {
+            // With the others' value the same directory starts; then it is changed.
+            let flags = std::mem::take(&mut cluster.nodes[2].flags);
+            cluster.start_one(2).await;
+            cluster.stop(2).await;
+            cluster.nodes[2].flags = flags;
+        }
+    }
+    // Cut off, it can ask nobody.
+    cluster.network.part(&[2], &[0, 1]);
+    cluster.launch(2);
+    let process = cluster.nodes[2].process.as_ref().unwrap();
+    process.find_line("the log is not applied yet");
+    cluster.network.heal();
+    cluster.ready(2).await;
+    let leader = cluster.leader().await;
+    eventually("the leader to warn", async || {
+        let log = cluster.nodes[leader].log();
+        log.contains("members run with different settings")
+            .then_some(())
+    })
+    .await;
+    let client = cluster.nodes[leader].client;
+    let metrics = common::http_at(client, "GET", "/metrics", &[], &[]);
+    let metric = "portunus_server_settings_mismatch{flag=\"max-learners\"";
+    assert!(metrics.body.contains(metric), "{}", metrics.body);
+}
+
 /// Leases can be renewed and asked about through any member, outlive a change of leader by
 /// their whole time, and end everywhere.
 #[tokio::test(flavor = "multi_thread")]

@@ -136,6 +136,64 @@ async fn a_cluster_is_downgraded_member_by_member() {
     load.judge(&cluster).await;
 }
 
+/// Once `downgrade enable` has returned, a member that is killed and restarted with the target
+/// version starts, however little of it was stored.
+#[tokio::test(flavor = "multi_thread")]
+async fn member_restarted_right_after_downgrade_enable_starts() {
+    let test = "member_restarted_right_after_downgrade_enable_starts";
+    let mut cluster = Cluster::start(test, 3, &["--downgrade-check-time=1s"]).await;
+    for round in 0..4 {
+        until_cluster_version(&cluster, "3.8.0").await;
+        let restarted = cluster.follower().await;
+        let by = (restarted + 1) % 3;
+        downgrade(&cluster, by, DowngradeAction::Enable, "3.7")
+            .await
+            .unwrap();
+        match round % 2 {
+            0 => cluster.kill(restarted),
+            _ => cluster.stop(restarted).await,
+        }
+        behave_as(&mut cluster, restarted, "3.7");
+        cluster.start_one(restarted).await;
+        assert_eq!(versions(&cluster, restarted).await.1, "3.7.0");
+        // Called off, and back.
+        downgrade(&cluster, by, DowngradeAction::Cancel, "")
+            .await
+            .unwrap();
+        cluster.stop(restarted).await;
+        cluster.nodes[restarted].flags.clear();
+        cluster.start_one(restarted).await;
+    }
+    cluster.agree().await;
+}
+
+/// The cluster version is not lowered while a member is down, so a downgrade is not enabled then
+/// and the answer names the member.
+#[tokio::test(flavor = "multi_thread")]
+async fn downgrade_enable_names_the_member_that_does_not_answer() {
+    let test = "downgrade_enable_names_the_member_that_does_not_answer";
+    let mut cluster = Cluster::start(test, 3, &[]).await;
+    until_cluster_version(&cluster, "3.8.0").await;
+    let down = cluster.follower().await;
+    let by = (down + 1) % 3;
+    cluster.kill(down);
+    let refused = downgrade(&cluster, by, DowngradeAction::Enable, "3.7").await;
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::FailedPrecondition);
+    let name = format!("member m{down} does not answer");
+    assert!(refused.message().contains(&name), "{refused}");
+    let status = cluster.status(by).await.unwrap();
+    assert!(!status.downgrade_info.unwrap().enabled);
+    assert_eq!(status.storage_version, "3.8.0");
+    cluster.start_one(down).await;
+    downgrade(&cluster, by, DowngradeAction::Enable, "3.7")
+        .await
+        .unwrap();
+    for member in 0..3 {
+        assert_eq!(versions(&cluster, member).await.1, "3.7.0");
+    }
+}
+
 fn is_refused(answer: &HttpAnswer, status: u16) {
     assert_eq!(answer.status, status, "{answer:?}");
 }

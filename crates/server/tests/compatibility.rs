@@ -48,7 +48,7 @@ async fn the_version_reply_tells_binary_emulation_and_minimum() {
             "major": "3", "minor": "8",
             "emulationMajor": "3", "emulationMinor": emulation,
             "minCompatibilityMajor": "3", "minCompatibilityMinor": minimum,
-            "gitVersion": "v3.8.0",
+            "gitVersion": "v3.8.0", "clusterParams": true,
         });
         let node = &cluster.nodes[0];
         eventually("the version is decided", async || {
@@ -104,6 +104,7 @@ async fn unused_the_mechanism_shows_only_in_the_version_reply() {
         "minCompatibilityMajor",
         "minCompatibilityMinor",
         "gitVersion",
+        "clusterParams",
     ] {
         assert!(keys.remove(added).is_some(), "{added}");
     }

@@ -61,7 +61,7 @@ async fn probes_of_a_healthy_member() {
         (
             "/version",
             200,
-            r#"{"etcdserver":"3.8.0","etcdcluster":"3.8.0","storage":"3.8.0","major":"3","minor":"8","emulationMajor":"3","emulationMinor":"8","minCompatibilityMajor":"3","minCompatibilityMinor":"7","gitVersion":"v3.8.0"}"#,
+            r#"{"etcdserver":"3.8.0","etcdcluster":"3.8.0","storage":"3.8.0","major":"3","minor":"8","emulationMajor":"3","emulationMinor":"8","minCompatibilityMajor":"3","minCompatibilityMinor":"7","gitVersion":"v3.8.0","clusterParams":true}"#,
         ),
     ] {
         let answer = server.get(path);

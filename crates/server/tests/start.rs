@@ -223,11 +223,11 @@ async fn an_emulated_version_is_what_clients_see() {
             .status(StatusRequest {})
             .await;
         let status = status.unwrap().into_inner();
-        assert_eq!(status.version, "3.6.0");
+        assert_eq!(status.version, "3.6.5");
         assert_eq!(status.storage_version, "3.6.0");
         assert_eq!(
             server.get("/version").body,
-            r#"{"etcdserver":"3.6.0","etcdcluster":"3.6.0","storage":"3.6.0","major":"3","minor":"8","emulationMajor":"3","emulationMinor":"6","minCompatibilityMajor":"3","minCompatibilityMinor":"5","gitVersion":"v3.8.0"}"#
+            r#"{"etcdserver":"3.6.5","etcdcluster":"3.6.0","storage":"3.6.0","major":"3","minor":"8","emulationMajor":"3","emulationMinor":"6","minCompatibilityMajor":"3","minCompatibilityMinor":"5","gitVersion":"v3.8.0","clusterParams":true}"#
         );
     }
 }

@@ -6,7 +6,9 @@ mod common;
 use std::fs;
 use std::path::Path;
 
-use common::{Server, data_dir, launch};
+use common::gates::{MECHANISM, NO_MECHANISM, wants};
+use common::stored::bucket;
+use common::{Clients, Server, data_dir, launch};
 use portunus_bolt::{BulkOptions, FileWriter, Reader};
 use portunus_proto::etcdserverpb::{
     CompactionRequest, DeleteRangeRequest, HashKvRequest, LeaseGrantRequest,
@@ -52,6 +54,22 @@ fn etcd_layout(ours: &Path, database: &[u8], to: &Path) {
     fs::write(to.join("member/snap/db"), database).unwrap();
 }
 
+/// The database of a member's snapshot.
+async fn saved(clients: &mut Clients) -> Vec<u8> {
+    let mut blobs = clients
+        .maintenance
+        .snapshot(SnapshotRequest {})
+        .await
+        .unwrap()
+        .into_inner();
+    let mut snapshot = Vec::new();
+    while let Some(blob) = blobs.message().await.unwrap() {
+        snapshot.extend_from_slice(&blob.blob);
+    }
+    snapshot.truncate(snapshot.len() - DIGEST_BYTES);
+    snapshot
+}
+
 /// A member with some history, stopped: its directory, its snapshot in the middle of that
 /// history, and its hash at the end.
 async fn history(dir: &Path) -> (Vec<u8>, (u32, i64, i64), i64) {
@@ -73,17 +91,7 @@ async fn history(dir: &Path) -> (Vec<u8>, (u32, i64, i64), i64) {
         physical: true,
     };
     clients.kv.compact(compaction).await.unwrap();
-    let mut blobs = clients
-        .maintenance
-        .snapshot(SnapshotRequest {})
-        .await
-        .unwrap()
-        .into_inner();
-    let mut snapshot = Vec::new();
-    while let Some(blob) = blobs.message().await.unwrap() {
-        snapshot.extend_from_slice(&blob.blob);
-    }
-    snapshot.truncate(snapshot.len() - DIGEST_BYTES);
+    let snapshot = saved(&mut clients).await;
     // Only in the log.
     for number in 50..60 {
         clients.kv.put(put(&format!("k{number}"), 0)).await.unwrap();
@@ -91,6 +99,32 @@ async fn history(dir: &Path) -> (Vec<u8>, (u32, i64, i64), i64) {
     let hash = hash_kv(&server).await;
     server.stop();
     (snapshot, hash, lease.id)
+}
+
+/// A database in etcd's layout brings no decision about cluster features along: it may be
+/// restored from a snapshot of a cluster that had one on.
+/// Proves: S0-A20, S0-A27
+#[tokio::test(flavor = "multi_thread")]
+async fn decisions_about_features_are_not_taken_over() {
+    let (_guard, ours) = data_dir();
+    let wanted = wants("LeaseCheckpoint=true");
+    let server = Server::start(&ours, &[MECHANISM, &wanted]);
+    common::cluster::eventually("the feature is on", async || {
+        let on = server.get("/featuregate?feature=LeaseCheckpoint").body;
+        (on == "true").then_some(())
+    })
+    .await;
+    let snapshot = saved(&mut server.connect().await).await;
+    server.stop();
+    let (_guard, dir) = data_dir();
+    etcd_layout(&ours, &snapshot, &dir);
+
+    let server = Server::start(&dir, &[NO_MECHANISM]);
+    let cluster = bucket(&mut server.connect().await, "cluster").await;
+    assert!(cluster.contains_key("clusterVersion"));
+    assert!(!cluster.contains_key("clusterParams"), "{cluster:?}");
+    assert!(!cluster.contains_key("clusterParamsHistory"));
+    server.stop();
 }
 
 #[tokio::test(flavor = "multi_thread")]

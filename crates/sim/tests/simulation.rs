@@ -64,7 +64,7 @@ fn play(seeds: u64, bug: Option<PlantedBug>) -> Result<Report, String> {
 ///
 /// `cargo run --release -p portunus-sim --bin simulate -- --seed N` shows a failure in full.
 ///
-/// Proves: S0-1, S0-5, S0-7, S0-24, S0-29, X9
+/// Proves: S0-1, S0-5, S0-7, S0-24, S0-29, S0-A27, X9
 #[test]
 fn whatever_happens_members_agree_and_come_together_again() {
     let sum = play(SEEDS, None).unwrap_or_else(|failure| panic!("{failure}"));

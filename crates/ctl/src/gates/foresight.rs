@@ -1,14 +1,14 @@
 //! What a change would do, asked before it is made.
 //!
 //! The rules are `portunus_gates::plan`'s. Here is what they cannot know: that a member takes
-//! part in deciding only with one particular server gate, that it does not start without it
-//! where it was used, and up to which version this program can speak.
+//! part in deciding only with one particular server gate, and up to which version this program
+//! can speak.
 
 use std::collections::BTreeSet;
 
 use portunus_features::OwnFeatures;
-use portunus_features::version::{CLUSTER_PARAMS_SINCE, ETCD_VERSION, effective_version};
-use portunus_gates::cluster::{self, ClusterSpecs, MemberId, Previous, Publication};
+use portunus_features::version::{ETCD_VERSION, effective_version};
+use portunus_gates::cluster::{ClusterSpecs, MemberId, Publication};
 use portunus_gates::plan::{Change, FleetMember, Plan, PlanRow, plan};
 use portunus_gates::{Assignments, Level, MajorMinor};
 
@@ -54,15 +54,9 @@ pub fn foresee(mut picture: Picture, own: &OwnFeatures, change: &Change) -> Fore
     let before = picture.fleet.cluster_version;
     let mut change = change.clone();
     let starts = let_publish(&mut picture, own, &mut change);
-    if let Change::Downgrade(target) = change
-        && target < CLUSTER_PARAMS_SINCE
-    {
-        // What was decided is deleted on the way, and with it what had been used.
-        picture.fleet.used.remove(MECHANISM);
-    }
     let mut plan = plan(own.server.registry(), &specs, &picture.fleet, &change);
     plan.obstacles
-        .extend(start_obstacles(&picture, own, &specs, &change, &starts));
+        .extend(start_obstacles(&picture, &specs, &change, &starts));
     let mut names: Vec<(MemberId, String)> = Vec::new();
     let added = match &change {
         Change::Add(member) => Some(member),
@@ -142,7 +136,6 @@ fn started_by(change: &Change, member: &FleetMember) -> Option<FleetMember> {
 /// Why members would refuse to start.
 fn start_obstacles(
     picture: &Picture,
-    own: &OwnFeatures,
     specs: &ClusterSpecs,
     change: &Change,
     starts: &BTreeSet<MemberId>,
@@ -150,7 +143,6 @@ fn start_obstacles(
     let Ok(after) = picture.fleet.after(specs, change) else {
         return Vec::new();
     };
-    let peers: Vec<cluster::Member> = after.members.iter().map(|it| it.member.clone()).collect();
     let mut obstacles = Vec::new();
     for member in after
         .members
@@ -165,23 +157,6 @@ fn start_obstacles(
         version.set_emulation(member.server_version);
         if let Err(error) = version.validate() {
             obstacles.push(format!("{shown} would not start: {error}"));
-        }
-        // A new member has no data yet.
-        let is_new = matches!(change, Change::Add(_));
-        let is_stored = !is_new && after.previous != Previous::Absent;
-        let is_on = has_mechanism(member, own);
-        if !is_on && !member.cluster_flags.is_empty() {
-            obstacles.push(format!(
-                "{shown} would not start: its --cluster-feature-gates need \
-                 --feature-gates={MECHANISM}=true"
-            ));
-        } else if let Err(error) = cluster::check_mechanism(is_on, is_stored, &peers) {
-            // It learns of it only once it has joined.
-            let what = match is_new {
-                true => "keep the cluster's features off, and not start a second time",
-                false => "not start",
-            };
-            obstacles.push(format!("{shown} would {what}: {error}"));
         }
     }
     obstacles

@@ -51,12 +51,11 @@ pub fn picture(survey: &Survey, own: &OwnFeatures) -> Picture {
             cluster_version,
             previous: in_force(survey.cluster.as_ref(), cluster_version),
             members: Vec::new(),
-            used: BTreeSet::new(),
+            used: taken_as_used(own),
         },
         gateless: BTreeSet::new(),
         assumptions: Vec::new(),
     };
-    picture.fleet.used = taken_as_used(&picture.fleet.previous, own);
     for surveyed in &survey.members {
         let member = picture.add(surveyed, survey.cluster.as_ref(), own);
         picture.fleet.members.push(member);
@@ -229,15 +228,13 @@ pub fn has_mechanism(member: &FleetMember, own: &OwnFeatures) -> bool {
     }
 }
 
-/// Features that cannot be turned off once data of them exists. Whether it does, nobody tells,
-/// except of the mechanism: what it decided is there to see.
-fn taken_as_used(previous: &Previous, own: &OwnFeatures) -> BTreeSet<String> {
+/// Features that cannot be turned off once data of them exists. No member tells whether it
+/// does, so all of them are taken as used.
+fn taken_as_used(own: &OwnFeatures) -> BTreeSet<String> {
     let registries = [own.server.registry(), own.cluster.registry()];
     let features = registries.into_iter().flat_map(|it| it.features());
     let until_used = features.filter(|it| it.reversible == Reversibility::UntilUsed);
-    let is_used = |name: &str| name != MECHANISM || *previous != Previous::Absent;
-    let names = until_used.map(|it| it.name.clone());
-    names.filter(|name| is_used(name)).collect()
+    until_used.map(|it| it.name.clone()).collect()
 }
 
 /// The values that hold now.

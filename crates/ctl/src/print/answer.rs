@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use portunus_bolt::snapshot;
+use portunus_gates::cluster::DowngradeState;
 use portunus_proto::etcdserverpb::{
     AlarmResponse, DeleteRangeResponse, DowngradeResponse, HashKvResponse, LeaseGrantResponse,
     LeaseKeepAliveResponse, LeaseLeasesResponse, LeaseRevokeResponse, LeaseTimeToLiveResponse,
@@ -75,6 +76,8 @@ pub enum Answer<'a> {
         /// What the server said.
         response: &'a DowngradeResponse,
     },
+    /// `downgrade status`
+    DowngradeStatus(&'a DowngradeState),
     /// `alarm list`, `alarm disarm`
     Alarms(&'a AlarmResponse),
     /// `endpoint health`

@@ -123,7 +123,8 @@ pub fn render(answer: &Answer<'_>, hex: bool) -> Option<String> {
         | Answer::MemberUpdate(..)
         | Answer::MemberPromote(..)
         | Answer::MoveLeader { .. }
-        | Answer::Downgrade { .. } => return None,
+        | Answer::Downgrade { .. }
+        | Answer::DowngradeStatus(_) => return None,
     }
     Some(lines.text)
 }

@@ -59,6 +59,10 @@ pub fn render(answer: &Answer<'_>, hex: bool) -> String {
         Answer::Downgrade { response, .. } => with_header(response.header.as_ref())
             .text_or_nothing("version", &response.version)
             .end(),
+        Answer::DowngradeStatus(state) => Object::default()
+            .text_or_nothing("state", state.text())
+            .text_or_nothing("message", &state.to_string())
+            .end(),
         Answer::Alarms(response) => {
             let alarms = response.alarms.iter().map(|alarm| {
                 Object::default()

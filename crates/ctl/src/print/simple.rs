@@ -84,6 +84,7 @@ pub fn render(answer: &Answer<'_>, printer: &Printer) -> Printed {
             let version = &response.version;
             line!(out, "Downgrade {did} success, cluster version {version}");
         }
+        Answer::DowngradeStatus(state) => line!(out, "{}: {state}", state.text()),
         Answer::Alarms(response) => {
             for member in &response.alarms {
                 line!(out, "{}", alarm(member));

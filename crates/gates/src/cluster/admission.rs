@@ -111,29 +111,6 @@ impl ClusterSpecs {
     }
 }
 
-/// A member that has the mechanism switched off must not run where others rely on it.
-pub fn check_mechanism(
-    switched_on: bool,
-    params_are_stored: bool,
-    peers: &[Member],
-) -> Result<(), MechanismOff> {
-    let proposes = |peer: &&Member| matches!(peer.publication, Publication::Proposal(_));
-    if switched_on {
-        return Ok(());
-    }
-    if params_are_stored {
-        return Err(MechanismOff {
-            because: "this member's data holds cluster params".to_owned(),
-        });
-    }
-    match peers.iter().find(proposes) {
-        None => Ok(()),
-        Some(peer) => Err(MechanismOff {
-            because: format!("member {} published cluster feature flags", peer.shown()),
-        }),
-    }
-}
-
 /// Two minor versions where one is required. The process ends with this message.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
@@ -162,25 +139,5 @@ impl Classified for MixedVersions {
 
     fn class(&self) -> ErrorClass {
         ErrorClass::Range
-    }
-}
-
-/// The mechanism is off here but in use.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error(
-    "the server gate ClusterFeatureGate is off here, but {because}: start with --feature-gates=ClusterFeatureGate=true"
-)]
-pub struct MechanismOff {
-    /// Who uses it.
-    pub because: String,
-}
-
-impl Classified for MechanismOff {
-    fn id(&self) -> &'static str {
-        "E-MECHANISM-OFF"
-    }
-
-    fn class(&self) -> ErrorClass {
-        ErrorClass::NotImplemented
     }
 }

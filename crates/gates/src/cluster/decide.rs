@@ -13,7 +13,7 @@ use crate::version::MajorMinor;
 /// What was in force before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Previous {
-    /// No params: below the first version that has them, or the mechanism was off.
+    /// No params: below the first version that has them, or never decided.
     Absent,
     /// What a new cluster starts with; nothing was decided yet.
     Bootstrap(ClusterParams),
@@ -108,7 +108,7 @@ pub enum Reason {
     NotUnanimous(Vec<MemberId>),
     /// It would be on, but these that it needs are off.
     Dependency(Vec<String>),
-    /// These members know nothing of cluster features, so none is on.
+    /// These members published no proposal, so no feature is on.
     Foreign(Vec<MemberId>),
     /// This leader does not know it; the earlier value stays while the version does.
     CarriedOver,
@@ -142,7 +142,7 @@ pub enum Ballot {
     Learner,
     /// Has not published; does not count.
     Unpublished,
-    /// Knows nothing of cluster features; counts as a veto on all of them.
+    /// Published no proposal; counts as a veto on all features.
     Foreign,
 }
 
@@ -225,7 +225,7 @@ pub fn decide(
         let wanted = members.iter().filter(|m| wanted(m));
         wanted.map(|m| m.id).collect()
     };
-    // Learners as well: they apply the log, and this one could not obey.
+    // Learners as well: they apply the log, and one that is no Portunus could not obey.
     let foreign = those(|m| m.publication == Publication::Foreign);
     if foreign.is_empty() && !matches!(previous, Previous::Decided(_)) {
         let waiting = those(|m| m.voter && m.started && m.publication == Publication::Nothing);
@@ -257,12 +257,29 @@ pub fn decide(
             .collect(),
     };
     let outcome = match previous {
-        // Among members that know nothing of it, the mechanism leaves no trace.
+        // Until every member proposes for the first time, the mechanism leaves no trace.
         Previous::Absent if !foreign.is_empty() => Outcome::Unchanged,
         Previous::Decided(current) if *current == params => Outcome::Unchanged,
         _ => Outcome::Set(params),
     };
     Decision { outcome, features }
+}
+
+/// What a leader proposes about params at a cluster version: [`decide`], except that a leader
+/// which itself publishes no proposal never makes the first decision. That one would be
+/// all-off, and all-off without earlier params leaves no trace; while a cluster is founded
+/// the leader may not have published its attributes yet, so the members alone do not show it.
+pub fn leader_outcome(
+    specs: &ClusterSpecs,
+    cluster_version: MajorMinor,
+    members: &[Member],
+    previous: &Previous,
+    leader_proposes: bool,
+) -> Outcome {
+    if !leader_proposes && !matches!(previous, Previous::Decided(_)) {
+        return Outcome::Unchanged;
+    }
+    decide(specs, Some(cluster_version), members, previous).outcome
 }
 
 /// Every feature on its own, by position in the registry.

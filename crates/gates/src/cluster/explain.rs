@@ -184,7 +184,8 @@ pub(crate) fn reason(
         }
         Reason::Dependency(needs) => format!("it needs {}, which is off", needs.join(", ")),
         Reason::Foreign(ids) => format!(
-            "{} knows nothing of cluster features, so none is on",
+            "{} published no proposal (ClusterFeatureGate is off there, or cluster features are \
+             not known), so no feature is on",
             names(ids)
         ),
         Reason::CarriedOver => {
@@ -242,7 +243,8 @@ fn ways(
             _ => Vec::new(),
         },
         Some(Reason::Foreign(ids)) => vec![format!(
-            "replace {} by members that know cluster features",
+            "restart {0} with --feature-gates=ClusterFeatureGate=true, or replace {0} if it does \
+             not know cluster features",
             names(ids, members)
         )],
         Some(Reason::Veto(ids)) => vec![format!(

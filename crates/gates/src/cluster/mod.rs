@@ -14,7 +14,9 @@
 
 mod admission;
 mod decide;
+mod downgrade;
 mod explain;
+mod founding;
 mod params;
 mod version;
 mod view;
@@ -29,8 +31,10 @@ use crate::version::MajorMinor;
 
 pub use admission::*;
 pub use decide::*;
+pub use downgrade::*;
 pub use explain::InForce;
 pub(crate) use explain::{find, reason};
+pub use founding::*;
 pub use params::*;
 pub use view::*;
 
@@ -61,6 +65,11 @@ impl ClusterSpecs {
     /// The first cluster version that has params.
     pub fn since(&self) -> MajorMinor {
         self.since
+    }
+
+    /// Whether a cluster version is one that the members agreed on.
+    pub fn is_decided(&self, version: Option<MajorMinor>) -> bool {
+        self.decided(version).is_some()
     }
 
     /// The cluster version, if it is really decided.
@@ -113,8 +122,8 @@ impl Member {
 pub enum Publication {
     /// Nothing so far. It is not counted.
     Nothing,
-    /// Attributes without a proposal: a member that knows nothing of cluster features.
-    /// While such a one votes, none is on.
+    /// Attributes without a proposal: a member with the mechanism off, or one that does not
+    /// know cluster features. While there is such a member, voter or learner, no feature is on.
     Foreign,
     /// Its version and its raw flags.
     Proposal(Proposal),

@@ -36,6 +36,17 @@ impl ClusterParams {
     }
 }
 
+impl ClusterParams {
+    /// The same features at a version, all of them off.
+    fn all_off(&self, version: MajorMinor) -> ClusterParams {
+        let names = self.features.keys();
+        ClusterParams {
+            version,
+            features: names.map(|name| (name.clone(), false)).collect(),
+        }
+    }
+}
+
 impl ClusterSpecs {
     /// What a brand-new cluster starts with before anything was decided: defaults at the
     /// server's version, with everything alpha or beta off, because a patch release may
@@ -87,15 +98,23 @@ impl ClusterSpecs {
         })
     }
 
-    /// What a version request does to the stored params when it is applied.
+    /// What a version request does to the `stored` params when it is applied.
+    ///
+    /// A request without params that changes the version comes from a leader that does not know
+    /// cluster features, or from one that had not applied the first decision yet. The values
+    /// were not decided for that version, so all of them go off until the next decision.
     pub fn applied(
         &self,
         version: MajorMinor,
         params: Option<ClusterParams>,
+        stored: Option<&ClusterParams>,
     ) -> Result<AppliedParams, ParamsError> {
         match params {
             _ if version < self.since() => Ok(AppliedParams::Delete),
-            None => Ok(AppliedParams::Keep),
+            None => Ok(match stored.filter(|stored| stored.version != version) {
+                Some(stored) => AppliedParams::Replace(stored.all_off(version)),
+                None => AppliedParams::Keep,
+            }),
             Some(params) if params.version == version => Ok(AppliedParams::Replace(params)),
             Some(params) => Err(ParamsError::VersionMismatch {
                 params: params.version,
@@ -110,7 +129,7 @@ impl ClusterSpecs {
 pub enum AppliedParams {
     /// They go: the version has none.
     Delete,
-    /// They stay: the sender said nothing about them.
+    /// They stay: the request has none, and the version is theirs.
     Keep,
     /// These from now on.
     Replace(ClusterParams),

@@ -126,7 +126,7 @@ impl Applier {
                     && let Some(record) = self.membership.get(*id)
                     && record.proposal.is_none()
                 {
-                    self.member.cluster_gates.foreign_member_left();
+                    self.member.cluster_gates.republish_proposal();
                 }
                 self.membership
                     .apply(&mut self.store, &planned)

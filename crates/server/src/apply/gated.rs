@@ -5,7 +5,8 @@
 //! than it would without, and every wrapped request (see [`crate::member::wrap`]). While a
 //! feature is on, members that may not know it are not sent the log at all
 //! (`peers/strangers.rs`). When the last one goes off and such a member is there, the log
-//! before is forgotten, so that it gets a snapshot.
+//! before is forgotten, so that it gets a snapshot. A member that merely proposes nothing
+//! reads these entries as every other one does.
 
 use portunus_features::version::CLUSTER_PARAMS_SINCE;
 use portunus_gates::MajorMinor;
@@ -143,11 +144,20 @@ impl Applier {
             .membership
             .cluster_version
             .is_some_and(|version| version >= self.gated.readable_since);
-        let is_held_back = self.has_feature || self.membership.all_know_gates();
+        let is_held_back = self.has_feature || self.all_know_gates();
         if !is_read_by_version || !is_held_back {
             self.forget_log_to(self.gated.last);
             self.gated.last = 0;
         }
+    }
+
+    /// Whether every member is known to obey params: it proposes, or its `/version` said so.
+    fn all_know_gates(&self) -> bool {
+        let own_id = self.member.identity.member_id;
+        let hold = self.member.peers.strangers();
+        let knows = |id: u64| id == own_id || hold.knows_gates(id);
+        let mut records = self.membership.iter();
+        records.all(|record| record.proposal.is_some() || knows(record.id))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The leader's snapshot becomes the store.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use portunus_mvcc::backend::{Lmdb, LmdbConfig};
@@ -62,6 +63,8 @@ impl Applier {
         member.replace_reader(store.reader());
         *member.leases.lock() = lessor;
         member.alarms.store(Arc::new(self.alarms.clone()));
+        let auth_revision = auth::revision(&store);
+        member.auth_revision.store(auth_revision, Ordering::Relaxed);
         self.show_membership();
         self.take_view();
         member.watches.lock().restore(restored.revision);

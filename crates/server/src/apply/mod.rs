@@ -2,9 +2,9 @@
 //!
 //! For each committed entry, in log order: decode, guard, change, end the entry, tell
 //! watchers, answer the waiter. What an entry does depends only on the entry and the
-//! state before it; never on a clock, a flag or who waits. (Two exceptions that etcd has,
-//! too: the minimum life of a lease comes from the election timeout, and the quota from a
-//! flag; members must agree on both.)
+//! state before it; never on a clock, a flag or who waits. (Exceptions that etcd has, too: the
+//! minimum life of a lease comes from the election timeout, and the number of learners and
+//! the quota from flags. Members compare the first two when they start.)
 
 pub mod alarms;
 pub(crate) mod clean_up;
@@ -12,6 +12,7 @@ mod entry;
 mod gated;
 mod install;
 mod request;
+#[cfg(feature = "test-features")]
 mod tag;
 mod v2_request;
 
@@ -33,6 +34,7 @@ use portunus_proto::raftpb;
 use thiserror::Error;
 use tokio::sync::oneshot;
 
+use crate::error_chain::chain;
 use crate::member::Member;
 use crate::member::cluster_gates::View;
 use crate::member::membership::{Membership, MembershipError};
@@ -357,10 +359,13 @@ impl Applier {
                 let member = Arc::clone(&self.member);
                 let spawned = std::thread::Builder::new()
                     .name("compaction-hash".to_owned())
-                    .spawn(move || {
-                        if let Err(error) = job.run() {
-                            member.stop.fatal(&error);
-                        }
+                    .spawn(move || match job.run() {
+                        Ok(_) => {}
+                        Err(error) if error.is_damage() => member.stop.fatal(&error),
+                        Err(error) => tracing::warn!(
+                            reason = chain(&error),
+                            "the hash of a compaction could not be computed"
+                        ),
                     });
                 if let Err(error) = spawned {
                     tracing::warn!(%error, "no thread for the hash of a compaction; it will not be known");

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use portunus_features::ApplyTag;
 use portunus_gates::MajorMinor;
 use portunus_mvcc::backend::Bucket;
 use portunus_mvcc::lease::{encode_record, record_key};
@@ -21,11 +20,16 @@ use tokio::sync::oneshot;
 
 use super::clean_up::clean_up;
 use super::entry::Outcome;
-use super::tag::{put_mark, tag};
 use super::{Applier, ApplyFaultError, Response};
 use crate::member::cluster_gates::{digest, from_message};
-use crate::member::membership::{DowngradeRecord, ParamsDecision};
+use crate::member::membership::{DowngradeRecord, MemberRecord, ParamsDecision};
 use crate::metrics::Operation;
+
+/// Whether a member that had published no proposal has one now.
+fn begins_to_propose(before: Option<&MemberRecord>, now: Option<&MemberRecord>) -> bool {
+    let had_none = before.is_some_and(|it| !it.name.is_empty() && it.proposal.is_none());
+    had_none && now.is_some_and(|it| it.proposal.is_some())
+}
 
 /// Bytes a lease is reckoned to take.
 pub const LEASE_COST_BYTES: u64 = 64;
@@ -57,7 +61,7 @@ impl Applier {
         &mut self,
         index: u64,
         request_id: u64,
-        mut request: InternalRaftRequest,
+        request: InternalRaftRequest,
     ) -> Result<Outcome, ApplyFaultError> {
         // These come before every guard.
         if let Some(result) = self.apply_cluster_request(index, &request)? {
@@ -68,10 +72,8 @@ impl Applier {
             });
         }
         self.note_gated(index);
-        if self.view.enabled(ApplyTag) && tag(&mut request, index) {
-            put_mark(&mut self.store, index)
-                .map_err(|source| ApplyFaultError::Store { index, source })?;
-        }
+        #[cfg(feature = "test-features")]
+        let request = self.tagged(index, request)?;
         let is_corrupt = self.alarms.is_raised_by_any(AlarmType::Corrupt);
         let applied = if let Some(put) = &request.put {
             self.guarded(is_corrupt, |applier| applier.apply_put(put))
@@ -294,7 +296,7 @@ impl Applier {
             }
             let params = set.cluster_params.as_ref().and_then(from_message);
             let specs = self.member.cluster_gates.specs();
-            match specs.applied(version, params) {
+            match specs.applied(version, params, self.membership.params.as_ref()) {
                 Ok(applied) => {
                     let decision = ParamsDecision {
                         index,
@@ -312,6 +314,7 @@ impl Applier {
                         })
                         .map_err(fault)?;
                     if is_lower {
+                        tracing::info!(cluster_version = %version, "the server is ready to downgrade");
                         let cleaned = clean_up(&mut self.store, version)
                             .map_err(|source| ApplyFaultError::Store { index, source })?;
                         if !cleaned.is_empty() {
@@ -334,16 +337,26 @@ impl Applier {
                     .map_err(fault)?;
                 let own = self.member.config.version.emulation();
                 let gates = &self.member.cluster_gates;
+                self.member.peers.strangers().started_anew(set.member_id);
+                if begins_to_propose(before.get(set.member_id), record) {
+                    gates.republish_proposal();
+                }
                 match record.map(|record| (record.id, gates.check_member(&before, record, own))) {
-                    // While a cluster is founded, everybody stops who reads of another
-                    // version. Later it is the word of one that was left behind, perhaps
-                    // said long ago, and no reason for others to stop.
+                    // Founders compare their versions before they publish them, so in a new
+                    // cluster this was published before a restart with another version.
+                    // Later it is that of a member that was left behind, perhaps published
+                    // long ago. Neither is a reason for others to stop.
                     Some((id, Err(source)))
-                        if source.new_cluster || id == self.member.identity.member_id =>
+                        if !source.new_cluster && id == self.member.identity.member_id =>
                     {
                         return Err(ApplyFaultError::MixedVersions { index, source });
                     }
-                    Some((_, Err(error))) => tracing::warn!(%error, index, "a member does not fit"),
+                    Some((_, Err(error))) if error.new_cluster => {
+                        tracing::debug!(%error, index, "member of a new cluster had another version");
+                    }
+                    Some((_, Err(error))) => {
+                        tracing::warn!(%error, index, "member version is incompatible with the cluster version")
+                    }
                     Some((_, Ok(()))) | None => {}
                 }
                 tracing::debug!(

@@ -21,6 +21,7 @@ use tonic_health::ServingStatus;
 use super::kv::unexpected;
 use super::{Api, Kind};
 use crate::apply;
+use crate::member::downgrade::DowngradeError;
 use portunus_features::StopGRPCServiceOnDefrag;
 use portunus_features::version::CLUSTER_PARAMS_SINCE;
 
@@ -178,7 +179,7 @@ impl Maintenance for Api {
 
     async fn snapshot(&self, request: Request<SnapshotRequest>) -> Result<Response<Blobs>, Status> {
         self.check_metadata_for_learners(Kind::Stream, request.metadata())?;
-        Ok(Response::new(Box::pin(self.snapshot_blobs())))
+        Ok(Response::new(Box::pin(self.snapshot_blobs()?)))
     }
 
     async fn move_leader(
@@ -202,22 +203,25 @@ impl Maintenance for Api {
         self.check_metadata(Kind::Unary, request.metadata())?;
         let request = request.into_inner();
         let member = &self.member;
-        let refuse = |error| self.refuse(error);
         let current = match request.action() {
-            DowngradeAction::Validate => member.validate_downgrade(&request.version).await,
-            DowngradeAction::Enable => match member.validate_downgrade(&request.version).await {
-                Ok(current) => {
-                    let target = current.minus_minors(1);
-                    let enabled = member.set_downgrade(Some(target)).await;
-                    member.versions_changed.notify_one();
-                    enabled.map(|()| current)
-                }
-                Err(error) => Err(error),
-            },
-            DowngradeAction::Cancel => self.cancel_downgrade().await,
+            DowngradeAction::Validate => {
+                let validated = member.validate_downgrade(&request.version).await;
+                validated.map_err(|error| self.refuse(error))?
+            }
+            DowngradeAction::Enable => {
+                let enabled = member.enable_downgrade(&request.version).await;
+                enabled.map_err(|error| match error {
+                    DowngradeError::Etcd(error) => self.refuse(error),
+                    other => Status::failed_precondition(other.to_string()),
+                })?
+            }
+            DowngradeAction::Cancel => {
+                let cancelled = self.cancel_downgrade().await;
+                cancelled.map_err(|error| self.refuse(error))?
+            }
         };
         Ok(Response::new(DowngradeResponse {
-            version: current.map_err(refuse)?.to_string(),
+            version: current.to_string(),
             header: Some(self.member.header(self.member.reader().revision())),
         }))
     }

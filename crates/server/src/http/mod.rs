@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Path, RawQuery, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use portunus_features::version::version_text;
 use portunus_gates::VersionInfo;
+use portunus_gates::cluster::FoundingPhase;
 use portunus_proto::etcdserverpb::{AlarmType, RangeRequest};
 use serde::Serialize;
 
@@ -42,13 +43,17 @@ fn watching() -> Router<Arc<Member>> {
 
 /// What no service and no path takes: gRPC callers hear it in their own terms, all others
 /// as a plain 404, which probes and proxies understand.
-pub async fn unknown(headers: HeaderMap) -> Response {
+pub async fn unknown(uri: Uri, headers: HeaderMap) -> Response {
     let is_grpc = headers
         .get(header::CONTENT_TYPE)
         .is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
     if is_grpc {
-        return tonic::Status::unimplemented("").into_http();
+        return tonic::Status::unimplemented(crate::grpc::unknown_call(uri.path())).into_http();
     }
+    not_found()
+}
+
+fn not_found() -> Response {
     (StatusCode::NOT_FOUND, "404 page not found\n").into_response()
 }
 
@@ -238,9 +243,13 @@ struct VersionReply<'a> {
     storage: &'a str,
     #[serde(flatten)]
     versions: VersionInfo,
-    /// Other members look at it; etcd's do not say it.
-    #[serde(rename = "clusterParams", skip_serializing_if = "std::ops::Not::not")]
+    /// Tells other members that this program knows cluster features, whether it proposes any
+    /// or not; etcd's members do not have the key.
+    #[serde(rename = "clusterParams")]
     knows_gates: bool,
+    /// Other founders look at it while the cluster version is undecided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    founding: Option<&'static str>,
 }
 
 /// What this member is, which version it behaves as and stays readable by, and the cluster's.
@@ -253,7 +262,11 @@ pub async fn version(State(member): Shared) -> Response {
         etcdcluster: decided.as_deref().unwrap_or("not_decided"),
         storage: decided.as_deref().unwrap_or("unknown"),
         versions: version.info(Some(&format!("v{}.0", version.binary().major_minor()))),
-        knows_gates: member.cluster_gates.is_on(),
+        knows_gates: true,
+        founding: match member.cluster_gates.specs().is_decided(cluster) {
+            true => None,
+            false => member.founding.phase().map(FoundingPhase::text),
+        },
     };
     match serde_json::to_string(&reply) {
         Ok(text) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),

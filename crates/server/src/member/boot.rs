@@ -117,7 +117,7 @@ fn found_cluster(
     let cluster = &config.cluster;
     if cluster.initial_members.len() > 1 {
         let own_id = member_id(&cluster.advertise_peer_urls, &cluster.token);
-        runtime.block_on(join::refuse_second_founding(config, client, own_id))?;
+        runtime.block_on(join::refuse_started(config, client, own_id))?;
     }
     Ok(bootstrap::new_cluster(
         &config.wal_dir,

@@ -34,14 +34,16 @@ pub type View = ClusterView<ClusterFeatures>;
 pub struct ClusterGates {
     specs: ClusterSpecs,
     features: Features<ClusterFeatures>,
-    /// The server gate `ClusterFeatureGate`. Off, nothing is published or decided.
-    is_on: bool,
+    /// The server gate `ClusterFeatureGate`. Off, this member publishes no proposal; it still
+    /// applies what the log decided, and as leader decides from what others published.
+    proposes: bool,
     /// What this member wants, raw, and the version it wants it at.
     own: ProposalRecord,
     /// This member founded the cluster, rather than joining it.
     is_founder: bool,
-    /// Whether what this member wants has to be said again, although the log has it.
-    is_unheard: AtomicBool,
+    /// Whether this member has to publish its attributes once more although its own state
+    /// has them: another member's state may not.
+    needs_republish: AtomicBool,
     /// The values after the newest applied entry, for everything outside of apply.
     newest: ArcSwap<View>,
     /// Which entry decided them.
@@ -52,7 +54,7 @@ impl ClusterGates {
     /// With the values that were in force when the member stopped.
     pub fn new(
         own: &OwnFeatures,
-        is_on: bool,
+        proposes: bool,
         version: MajorMinor,
         flags: &Assignments,
         is_founder: bool,
@@ -64,13 +66,16 @@ impl ClusterGates {
             .map(|(name, value, _)| (name.to_owned(), value));
         ClusterGates {
             specs: own.cluster_specs(),
-            is_on,
+            proposes,
             own: ProposalRecord {
                 version: version.to_string(),
                 flags: flags.collect(),
             },
             is_founder,
-            is_unheard: AtomicBool::new(false),
+            // A snapshot of a member that does not know cluster features may have dropped
+            // an earlier proposal here and not elsewhere, so the absence of one is published
+            // at every start, as etcd publishes its attributes.
+            needs_republish: AtomicBool::new(!proposes),
             newest: ArcSwap::from_pointee(features.view(params)),
             since: watch::Sender::new(None),
             features,
@@ -103,28 +108,44 @@ impl ClusterGates {
         self.since.subscribe()
     }
 
-    /// Whether this member takes part at all.
-    pub fn is_on(&self) -> bool {
-        self.is_on
+    /// Whether this member publishes a proposal.
+    pub fn proposes(&self) -> bool {
+        self.proposes
+    }
+
+    /// Whether there is anything to tell about cluster features: this member proposes, another
+    /// one does, or something was decided.
+    pub fn is_in_use(&self, membership: &Membership) -> bool {
+        self.proposes
+            || membership.params.is_some()
+            || membership.iter().any(|record| record.proposal.is_some())
     }
 
     /// What this member should have published, as things are.
     pub fn own_proposal(&self, membership: &Membership) -> Option<&ProposalRecord> {
         let is_new = self.is_founder && membership.cluster_version.is_none();
         let publishes = self.specs.publishes(membership.cluster_version, is_new);
-        (self.is_on && publishes).then_some(&self.own)
+        (self.proposes && publishes).then_some(&self.own)
     }
 
-    /// A member that does not know cluster features has left. A snapshot of such a member
-    /// lacks what the others have said about them, so whoever once got one does not know;
-    /// everybody says it again.
-    pub fn foreign_member_left(&self) {
-        self.is_unheard.store(self.is_on, Ordering::Release);
+    /// Publishes this member's proposal once more: a member without a proposal has left or has
+    /// begun to propose. If it was one that does not know cluster features, its snapshots
+    /// lacked the proposals of the others, and so may the state of every member that
+    /// installed one.
+    pub fn republish_proposal(&self) {
+        if self.proposes {
+            self.republish();
+        }
     }
 
-    /// Whether it has to be said again; once per reason.
-    pub fn take_unheard(&self) -> bool {
-        self.is_unheard.swap(false, Ordering::AcqRel)
+    /// Publishes this member's attributes once more.
+    pub fn republish(&self) {
+        self.needs_republish.store(true, Ordering::Release);
+    }
+
+    /// Whether the attributes have to be published once more; true once per request.
+    pub fn take_republish(&self) -> bool {
+        self.needs_republish.swap(false, Ordering::AcqRel)
     }
 
     /// What the leader should make of the members' words at a cluster version.
@@ -138,16 +159,15 @@ impl ClusterGates {
         )
     }
 
-    /// The params to go with a cluster version, and whether they are a change.
+    /// The params to go with a cluster version if this member leads, and whether they are a
+    /// change.
     pub fn params_for(
         &self,
         membership: &Membership,
         version: MajorMinor,
     ) -> (Option<ClusterParams>, bool) {
-        if !self.is_on {
-            return (None, false);
-        }
-        match self.decide(membership, version).outcome {
+        let (members, previous) = (members(membership), self.previous(membership));
+        match cluster::leader_outcome(&self.specs, version, &members, &previous, self.proposes) {
             Outcome::Set(params) => (Some(params), true),
             Outcome::Delete => (None, true),
             Outcome::Hold(_) | Outcome::Unchanged => (None, false),
@@ -168,9 +188,6 @@ impl ClusterGates {
         record: &MemberRecord,
         own_version: MajorMinor,
     ) -> Result<(), cluster::MixedVersions> {
-        if !self.is_on {
-            return Ok(());
-        }
         let target = membership.downgrade.enabled.then(|| {
             let target = &membership.downgrade.target_version;
             target.parse::<MajorMinor>().ok()

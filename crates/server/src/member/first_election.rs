@@ -31,6 +31,10 @@ pub async fn hasten(member: Arc<Member>) {
         if member.consensus.status().leader != 0 {
             return;
         }
+        // Founders compare their versions first, and may have to stop.
+        if !member.founding.is_over() {
+            continue;
+        }
         let membership = member.membership.load();
         let voters = membership.iter().filter(|member| !member.is_learner);
         let voters: Vec<u64> = voters.map(|member| member.id).collect();

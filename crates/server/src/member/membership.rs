@@ -47,7 +47,8 @@ pub struct MemberRecord {
     /// Where its clients reach it.
     #[serde(rename = "clientURLs", default, skip_serializing_if = "Vec::is_empty")]
     pub client_urls: Vec<String>,
-    /// Which cluster features it wants, as it said; absent for members that do not say.
+    /// Which cluster features it proposes; absent for a member that has the mechanism off or
+    /// does not know cluster features.
     #[serde(
         rename = "proposedClusterParams",
         default,
@@ -57,6 +58,12 @@ pub struct MemberRecord {
 }
 
 impl MemberRecord {
+    /// Whether the member has published its attributes, which it does once it has caught up. Its
+    /// name says nothing: the first entries of a new cluster's log hold the founders' names.
+    pub fn has_published(&self) -> bool {
+        !self.client_urls.is_empty()
+    }
+
     /// From an entry of the bucket.
     pub(crate) fn read(key: &[u8], json: &[u8]) -> Result<MemberRecord, MembershipError> {
         serde_json::from_slice(json).map_err(|source| MembershipError::Record {
@@ -322,7 +329,8 @@ impl Membership {
         }
     }
 
-    /// Applies what a member published about itself.
+    /// Applies what a member published about itself. Attributes without a proposal take an
+    /// earlier one back.
     pub fn set_attributes(
         &mut self,
         store: &mut Store,
@@ -354,9 +362,9 @@ impl Membership {
             .any(|on| *on)
     }
 
-    /// Whether every member, learners included, takes part in deciding cluster features,
-    /// and so reads entries that only such members read.
-    pub fn all_know_gates(&self) -> bool {
+    /// Whether every member, learners included, has published a proposal, and so surely reads
+    /// entries that only members which know cluster features read.
+    pub fn all_propose(&self) -> bool {
         self.iter().all(|member| member.proposal.is_some())
     }
 

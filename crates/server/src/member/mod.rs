@@ -14,7 +14,9 @@ pub mod applied;
 mod boot;
 pub mod cluster_gates;
 pub mod corruption;
+pub mod downgrade;
 mod first_election;
+pub mod founding;
 mod hand_over;
 pub mod leadership;
 pub mod leases;
@@ -22,6 +24,7 @@ pub mod membership;
 pub mod patience;
 pub mod propose;
 pub mod reconfigure;
+pub mod settings;
 mod start;
 pub mod stop;
 pub mod upkeep;
@@ -32,6 +35,7 @@ pub mod watches;
 pub mod wrap;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Guard};
@@ -47,10 +51,12 @@ use tonic_health::server::HealthReporter;
 use crate::apply::alarms::Alarms;
 use crate::config::Config;
 use crate::data_dir::DataDir;
+use crate::grpc::SnapshotSlots;
 use crate::metrics::Metrics;
 use crate::peers::Peers;
 use applied::Applied;
 use cluster_gates::ClusterGates;
+use founding::Founding;
 use leadership::Leaders;
 use leases::Leases;
 use membership::Membership;
@@ -91,6 +97,9 @@ pub struct Member {
     pub watches: Arc<Watches>,
     /// Alarms in force, as applied.
     pub alarms: ArcSwap<Alarms>,
+    /// The revision of users and roles. Changes only with the store: entries that would change
+    /// it are not applied by this version.
+    pub auth_revision: AtomicU64,
     /// Members and cluster version, as applied.
     pub membership: ArcSwap<Membership>,
     /// Ids for requests and leases.
@@ -106,12 +115,16 @@ pub struct Member {
     pub stop: Arc<StopSwitch>,
     /// The other members.
     pub peers: Peers,
+    /// Whether this member has compared its version with the other founders'.
+    pub founding: Founding,
     /// Who leads.
     pub leadership: Arc<Leaders>,
     /// Rung when the cluster version may have to change.
     pub versions_changed: Notify,
     /// Held while a snapshot of the leader is received.
     pub receiving_snapshot: Arc<tokio::sync::Mutex<()>>,
+    /// How many more snapshots clients may ask for.
+    pub snapshot_slots: SnapshotSlots,
     /// Where everything lives.
     pub data_dir: DataDir,
 }

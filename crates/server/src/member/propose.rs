@@ -62,7 +62,7 @@ impl Member {
         // Agreed upon by all, and allowed by what this member's data must stay readable by.
         let packs = self.cluster_gates.newest().enabled(LogCompression)
             && self.config.version.may_write(wrap::PACKED_SINCE);
-        let all_read = (packs || !required.is_empty()) && self.membership.load().all_know_gates();
+        let all_read = (packs || !required.is_empty()) && self.membership.load().all_propose();
         if !required.is_empty() && !all_read {
             return Err(EtcdError::RequiredFeatureUncertain);
         }

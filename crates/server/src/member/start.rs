@@ -1,12 +1,13 @@
 //! Bringing a member up, and down again.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
+use portunus_consensus::bootstrap::Identity;
 use portunus_consensus::{FatalError, Hooks, Leadership, PeerSink, RequestIds};
-use portunus_gates::cluster::check_mechanism;
 use portunus_gates::{Feature, RegisterError, SetErrors};
 use portunus_mvcc::backend::{BackendError, Bucket, Lmdb, LmdbConfig};
 use portunus_mvcc::lease::{Lessor, LessorConfig, RecordError, decode_record};
@@ -17,10 +18,13 @@ use tonic_health::server::HealthReporter;
 
 use super::applied::Applied;
 use super::boot::{BootError, Booted, boot, snapshots_in_log};
-use super::cluster_gates::{self, ClusterGates};
+use super::cluster_gates::ClusterGates;
+use super::downgrade::{self, ClusterVersionAbove};
+use super::founding::{self, Founding};
 use super::leadership::Leaders;
 use super::leases::Leases;
 use super::membership::{Membership, MembershipError, conf_state};
+use super::settings::{self, ApplySettings};
 use super::stop::{StopReason, StopSwitch};
 use super::waiters::Waiters;
 use super::watches::{StoreHistory, Watches};
@@ -30,6 +34,7 @@ use crate::apply::{Applier, Found};
 use crate::auth;
 use crate::config::{Config, QUOTA_BYTES_ADVISED_MAX};
 use crate::data_dir::{DataDir, DataDirError};
+use crate::grpc::SnapshotSlots;
 use crate::metrics::{Metrics, MetricsError};
 use crate::peers::{self, Heartbeats, Peers, PeersError};
 use crate::serve::{self, ListenError, MetricsServers, Servers};
@@ -62,14 +67,12 @@ pub enum StartError {
     /// The cluster's gates cannot be proposed so.
     #[error("--cluster-feature-gates cannot be applied")]
     ClusterGates(#[source] SetErrors),
-    /// The mechanism cannot be off here.
+    /// Members with different settings.
     #[error(transparent)]
-    Mechanism(#[from] portunus_gates::cluster::MechanismOff),
-    /// Flags that nobody would hear.
-    #[error(
-        "--cluster-feature-gates needs --feature-gates=ClusterFeatureGate=true, on every member"
-    )]
-    MechanismOff,
+    Settings(#[from] settings::DifferentSettings),
+    /// Founders of different versions.
+    #[error(transparent)]
+    MixedFounders(#[from] portunus_gates::cluster::MixedFounders),
     /// Alpha features under strict emulation.
     #[error(
         "alpha feature {name} is on while {emulation} is emulated: turn it off or drop --strict-emulation"
@@ -91,10 +94,8 @@ pub enum StartError {
     #[error(transparent)]
     Membership(#[from] MembershipError),
     /// The data belongs to a later version than the one to behave as.
-    #[error(
-        "the cluster version is {cluster}, above {emulation}: start without --emulated-version, or with {cluster}; to go back, enable a downgrade while the cluster runs, or stop every member and use `portctl migrate`"
-    )]
-    ClusterVersionAbove { cluster: String, emulation: String },
+    #[error(transparent)]
+    ClusterVersionAbove(#[from] ClusterVersionAbove),
     /// The data may only be shown to those who may see it.
     #[error(
         "authentication is enabled in this data, and this version cannot enforce it: disable it with the server that wrote the data (`etcdctl auth disable`), or use that server"
@@ -170,15 +171,6 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     );
     let membership = Membership::load(&store)?;
     let emulation = config.version.emulation();
-    if let Some(cluster) = membership
-        .cluster_version
-        .filter(|cluster| *cluster > emulation)
-    {
-        return Err(StartError::ClusterVersionAbove {
-            cluster: cluster.to_string(),
-            emulation: emulation.to_string(),
-        });
-    }
     if auth::is_enabled(&store) {
         return Err(StartError::AuthEnabled);
     }
@@ -195,10 +187,12 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     for warning in warnings {
         tracing::warn!("{warning}");
     }
+    let proposes = gates.enabled(ClusterFeatureGate);
     let wants_packed = config
         .cluster_feature_gates
         .get(LogCompression::DECLARATION.name);
-    if wants_packed.is_some_and(|(wanted, _)| wanted)
+    if proposes
+        && wants_packed.is_some_and(|(wanted, _)| wanted)
         && !config.version.may_write(wrap::PACKED_SINCE)
     {
         tracing::warn!(
@@ -207,23 +201,32 @@ pub fn start(config: Config) -> Result<Running, StartError> {
             wrap::PACKED_SINCE
         );
     }
-    let decides = gates.enabled(ClusterFeatureGate);
-    if !decides && !config.cluster_feature_gates.is_empty() {
-        return Err(StartError::MechanismOff);
+    if !proposes && !config.cluster_feature_gates.is_empty() {
+        tracing::warn!(
+            "--cluster-feature-gates has no effect and every cluster feature stays off: this member publishes no proposal; set --feature-gates=ClusterFeatureGate=true"
+        );
     }
-    // Below the version that has cluster features nobody's word means anything, also that
-    // of a member that could not take it back yet.
-    let has_params = |version| version >= specs.since();
-    let members = match membership.cluster_version.is_none_or(has_params) {
-        true => cluster_gates::members(&membership),
-        false => Vec::new(),
+    let Booted { boot, remotes } = match boot(&config, &store, conf_state.clone(), &runtime) {
+        Ok(booted) => booted,
+        Err(error) => {
+            if matches!(error, BootError::Join(_)) {
+                drop(store);
+                data_dir.remove_if_created();
+            }
+            return Err(error.into());
+        }
     };
-    check_mechanism(decides, membership.params.is_some(), &members)?;
-    let Booted { boot, remotes } = boot(&config, &store, conf_state.clone(), &runtime)?;
+    check_cluster_version(&config, &membership, &boot, &runtime)?;
     let lessor = lessor(&config, &store)?;
     let peers = Peers::new(&config, boot.identity, metrics.registry(), runtime)?;
+    let others = settings::others(
+        &config,
+        boot.identity.member_id,
+        membership.iter().chain(&remotes),
+    );
+    check_settings(&config, &peers, boot.identity.cluster_id, others)?;
     if gates.enabled(InitialCorruptCheck) {
-        check_corruption(&peers, &membership, boot.identity.member_id, &store)?;
+        check_corruption(&peers, &membership, boot.identity, &store)?;
     }
     let leadership = Arc::new(Leaders::default());
     let log = metrics.disk.measure_log(boot.wal);
@@ -240,7 +243,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let applied = store.applied().unwrap_or_default();
     let cluster_gates = ClusterGates::new(
         &own,
-        decides,
+        proposes,
         emulation,
         &config.cluster_feature_gates,
         !config.cluster.is_existing,
@@ -256,6 +259,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         leases: Leases::new(lessor),
         watches: Arc::new(Watches::new(store.revision(), watch_limits(&config))),
         alarms: ArcSwap::from_pointee(alarms.clone()),
+        auth_revision: AtomicU64::new(auth::revision(&store)),
         membership: ArcSwap::from_pointee(membership.clone()),
         request_ids: RequestIds::new(boot.identity.member_id, unix_ms()),
         started,
@@ -263,9 +267,11 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         health: HealthReporter::new(),
         stop,
         peers,
+        founding: Founding::new(proposes),
         leadership,
         versions_changed: tokio::sync::Notify::new(),
         receiving_snapshot: Arc::default(),
+        snapshot_slots: SnapshotSlots::default(),
         data_dir,
         consensus: handle,
         config,
@@ -374,26 +380,68 @@ fn warn_about(config: &Config) {
     }
 }
 
+/// Refuses data of a cluster version above the member's own. What is stored may be older than
+/// what the log holds or the other members have applied, so a downgrade that one of them knows
+/// of is enough; the member looks again before it serves.
+fn check_cluster_version(
+    config: &Config,
+    membership: &Membership,
+    boot: &portunus_consensus::bootstrap::Boot,
+    runtime: &tokio::runtime::Runtime,
+) -> Result<(), ClusterVersionAbove> {
+    let emulation = config.version.emulation();
+    let Err(refusal) = downgrade::check_version(membership, emulation) else {
+        return Ok(());
+    };
+    if downgrade::is_in_log(&boot.initial.entries, emulation) {
+        return Ok(());
+    }
+    let own_id = boot.identity.member_id;
+    let peers = membership.iter().filter(|record| record.id != own_id);
+    let peers = peers.map(|record| record.peer_urls.clone().unwrap_or_default());
+    let client = portunus_rafthttp::PeerClient::new(&portunus_rafthttp::Config::default());
+    let known = downgrade::is_known_to_peers(&client, peers.collect(), emulation);
+    match runtime.block_on(known) {
+        true => Ok(()),
+        false => Err(refusal),
+    }
+}
+
+/// Compares the settings that apply depends on with the other members', as far as they answer.
+fn check_settings(
+    config: &Config,
+    peers: &Peers,
+    cluster_id: u64,
+    others: Vec<settings::ToAsk>,
+) -> Result<(), StartError> {
+    let own = ApplySettings::of(config);
+    let compared = settings::differences(peers.client(), cluster_id, own, others);
+    let mut found = peers.runtime().block_on(compared);
+    match found.pop() {
+        Some(different) => Err(different.into()),
+        None => Ok(()),
+    }
+}
+
 /// Compares the data with the other members', as far as they answer.
 fn check_corruption(
     peers: &Peers,
     membership: &Membership,
-    own_id: u64,
+    identity: Identity,
     store: &Store,
 ) -> Result<(), StartError> {
     if membership.iter().count() < 2 {
         return Ok(());
     }
     let own = store.reader().hash_kv(0)?;
-    let checked = corruption::check_at_start(peers, membership, own_id, &own);
+    let checked = corruption::check_at_start(peers, membership, identity, &own);
     Ok(peers.runtime().block_on(checked)?)
 }
 
 /// The leases of a store, with their clocks not started.
 pub fn lessor(config: &Config, store: &Store) -> Result<Lessor, RecordError> {
     let mut lessor = Lessor::new(LessorConfig {
-        // As etcd: a lease outlives an election and a half.
-        min_ttl_s: (config.election_timeout.as_secs_f64() * 1.5).ceil() as i64,
+        min_ttl_s: ApplySettings::of(config).lease_ttl_s_min,
         checkpoint_interval_s: Some(CHECKPOINT_INTERVAL_S),
         ..LessorConfig::default()
     });
@@ -525,7 +573,8 @@ fn start_threads(
                         upkeep::meet_strangers(Arc::clone(&for_upkeep)),
                         leases::checkpoint(Arc::clone(&for_upkeep)),
                         versions::monitor(Arc::clone(&for_upkeep)),
-                        versions::end_downgrades(Arc::clone(&for_upkeep)),
+                        downgrade::end_downgrades(Arc::clone(&for_upkeep)),
+                        settings::warn_about_differences(Arc::clone(&for_upkeep)),
                         corruption::check_periodically(Arc::clone(&for_upkeep)),
                         corruption::check_compactions(Arc::clone(&for_upkeep)),
                         upkeep::compact_automatically(Arc::clone(&for_upkeep)),
@@ -536,14 +585,19 @@ fn start_threads(
     ])
 }
 
-/// Waits until the member leads, has applied its log, is known and has a cluster version.
+/// Waits until the member may run with the others, has applied its log, is known and has a
+/// cluster version.
 fn introduce(member: &Arc<Member>) -> Result<(), StartError> {
-    tokio::runtime::Builder::new_current_thread()
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(StartError::Thread)?
-        .block_on(upkeep::announce(member));
-    Ok(())
+        .map_err(StartError::Thread)?;
+    runtime.block_on(async {
+        settings::compare(member).await?;
+        founding::compare_versions(member).await?;
+        upkeep::announce(member).await?;
+        Ok(())
+    })
 }
 
 /// Milliseconds since 1970, for ids only.

@@ -12,6 +12,7 @@ use portunus_proto::membershippb::{Attributes, ClusterMemberAttrSetRequest};
 
 use super::Member;
 use super::cluster_gates::proposal_to_message;
+use super::downgrade::{self, ClusterVersionAbove};
 use super::membership::{MemberRecord, Membership};
 use crate::apply::SnapshotOrder;
 use crate::config::AutoCompaction;
@@ -36,11 +37,15 @@ const PERIODIC_INTERVAL_MAX: Duration = Duration::from_secs(3600);
 /// Returns once both are applied, and with them everything that was in the log before: a
 /// restarted member may find both in its backend while acknowledged writes are still only
 /// in the log.
-pub async fn announce(member: &Arc<Member>) {
+///
+/// # Errors
+/// If the cluster turns out to be at a version above this member's.
+pub async fn announce(member: &Arc<Member>) -> Result<(), ClusterVersionAbove> {
+    let version = member.config.version.emulation();
     loop {
         let caught_up = tokio::select! {
             caught_up = member.linearizable() => caught_up,
-            () = member.stop.stopped() => return,
+            () = member.stop.stopped() => return Ok(()),
         };
         if let Err(error) = caught_up {
             tracing::warn!(
@@ -51,13 +56,20 @@ pub async fn announce(member: &Arc<Member>) {
             continue;
         }
         let membership = member.membership.load_full();
+        downgrade::check_version(&membership, version)?;
+        if membership.cluster_version.is_some_and(|it| it > version) {
+            tracing::info!(target = %version, "waiting for the cluster version to be lowered by the downgrade");
+            tokio::time::sleep(ANNOUNCE_INTERVAL).await;
+            continue;
+        }
         let own = membership.get(member.identity.member_id);
-        if own.is_some_and(|own| is_announced(member, &membership, own)) {
+        let is_announced = own.is_some_and(|own| is_announced(member, &membership, own));
+        let republishes = member.cluster_gates.take_republish();
+        if is_announced && !republishes {
             // A cluster of one need not wait for anybody to decide its version.
-            let version = member.config.version.emulation();
             let decided = membership.cluster_version;
             if membership.iter().count() > 1 || decided.is_some_and(|decided| decided >= version) {
-                return;
+                return Ok(());
             }
             member.versions_changed.notify_one();
             tokio::time::sleep(DECISION_INTERVAL).await;
@@ -66,10 +78,13 @@ pub async fn announce(member: &Arc<Member>) {
         let request = announcement(member, &membership);
         let proposed = tokio::select! {
             proposed = member.propose(request) => proposed,
-            () = member.stop.stopped() => return,
+            () = member.stop.stopped() => return Ok(()),
         };
         if let Err(error) = proposed {
-            tracing::warn!(%error, "this member could not introduce itself yet; it tries again");
+            if republishes {
+                member.cluster_gates.republish();
+            }
+            tracing::warn!(%error, "publishing member attributes failed; retrying");
             tokio::time::sleep(ANNOUNCE_INTERVAL).await;
         }
     }
@@ -108,16 +123,19 @@ pub async fn keep_announced(member: Arc<Member>) {
         let Some(own) = membership.get(member.identity.member_id) else {
             continue;
         };
-        // Who has not introduced itself yet does so at its start.
-        let is_unheard = member.cluster_gates.take_unheard();
-        if own.name.is_empty() || (is_announced(&member, &membership, own) && !is_unheard) {
+        if !own.has_published() || !member.founding.is_over() {
+            // It is published by the start.
+            continue;
+        }
+        let republishes = member.cluster_gates.take_republish();
+        if is_announced(&member, &membership, own) && !republishes {
             continue;
         }
         if let Err(error) = member.propose(announcement(&member, &membership)).await {
-            if is_unheard {
-                member.cluster_gates.foreign_member_left();
+            if republishes {
+                member.cluster_gates.republish();
             }
-            tracing::warn!(%error, "this member could not say anew what it wants; it tries again");
+            tracing::warn!(%error, "publishing member attributes again failed; retrying");
         }
     }
 }
@@ -126,8 +144,10 @@ pub async fn keep_announced(member: Arc<Member>) {
 /// can be sent the log.
 pub async fn meet_strangers(member: Arc<Member>) {
     loop {
-        if pause(&member, STRANGERS_INTERVAL).await {
-            return;
+        tokio::select! {
+            () = tokio::time::sleep(STRANGERS_INTERVAL) => {}
+            () = member.peers.strangers().held_changed() => {}
+            () = member.stop.stopped() => return,
         }
         for id in member.peers.strangers().held() {
             let membership = member.membership.load_full();

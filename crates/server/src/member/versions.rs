@@ -7,24 +7,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use portunus_gates::MajorMinor;
 use portunus_gates::cluster::ClusterSpecs;
-use portunus_gates::{MajorMinor, Version};
 use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::InternalRaftRequest;
-use portunus_proto::membershippb::{ClusterVersionSetRequest, DowngradeInfoSetRequest};
+use portunus_proto::membershippb::ClusterVersionSetRequest;
 
-use super::Member;
 use super::cluster_gates::to_message;
-use super::membership::{DowngradeRecord, Membership};
+use super::membership::Membership;
+use super::{Member, downgrade};
 use crate::apply::Response;
-use crate::peers::ask::Asked;
 
 /// Between two looks at all versions.
 const MONITOR_INTERVAL: Duration = Duration::from_secs(4);
 /// A sole member need not wait for anybody.
 const FIRST_LOOK: Duration = Duration::from_millis(50);
-/// Longest wait for one member.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
 /// A cluster starts here while somebody does not answer.
 const LOWEST: MajorMinor = MajorMinor::literal("3.0");
 
@@ -39,18 +36,8 @@ fn next_version(
         return membership.cluster_version.is_none().then_some(LOWEST);
     };
     let versions: Vec<Option<MajorMinor>> = versions.values().copied().map(Some).collect();
-    let target = membership
-        .downgrade
-        .enabled
-        .then(|| target(&membership.downgrade))
-        .flatten();
+    let target = downgrade::target(&membership.downgrade);
     specs.next_cluster_version(membership.cluster_version, &versions, target)
-}
-
-fn target(downgrade: &DowngradeRecord) -> Option<MajorMinor> {
-    Version::parse(&downgrade.target_version)
-        .ok()
-        .map(|version| version.major_minor())
 }
 
 /// Runs as long as the member; does something only while it leads.
@@ -73,6 +60,15 @@ pub async fn monitor(member: Arc<Member>) {
 }
 
 async fn raise_or_lower(member: &Arc<Member>) -> Duration {
+    // Founders write nothing about versions before they have compared theirs.
+    if !member.founding.is_over() {
+        return FIRST_LOOK;
+    }
+    // A new leader may still be applying what was committed before it led, or installing a
+    // snapshot; members and versions are not the cluster's until then.
+    if member.linearizable().await.is_err() {
+        return FIRST_LOOK;
+    }
     let versions = member.server_versions().await;
     let membership = member.membership.load_full();
     let gates = &member.cluster_gates;
@@ -81,13 +77,13 @@ async fn raise_or_lower(member: &Arc<Member>) -> Duration {
     let Some(version) = next.or(membership.cluster_version) else {
         return MONITOR_INTERVAL;
     };
-    // A new cluster decides both at once, so the first version waits until everybody has
-    // said what it wants.
+    // A new cluster decides both at once, so the first version waits until every member has
+    // published. A leader that proposes nothing makes no first decision.
     let is_new = membership
         .cluster_version
         .is_none_or(|known| known == LOWEST);
-    let has_silent = membership.iter().any(|record| record.name.is_empty());
-    if gates.is_on() && is_new && version > LOWEST && has_silent {
+    let has_unpublished = membership.iter().any(|record| !record.has_published());
+    if gates.proposes() && is_new && version > LOWEST && has_unpublished {
         return FIRST_LOOK;
     }
     // Version and features go in one entry, so that nobody sees one without the other.
@@ -164,90 +160,26 @@ fn unix_seconds() -> i64 {
         .unwrap_or(0)
 }
 
-/// Ends a downgrade once everybody has arrived.
-pub async fn end_downgrades(member: Arc<Member>) {
-    let interval = member.config.cluster.downgrade_check_interval;
-    if interval.is_zero() {
-        return;
-    }
-    loop {
-        tokio::select! {
-            () = tokio::time::sleep(interval) => {}
-            () = member.stop.stopped() => return,
-        }
-        let downgrade = member.membership.load().downgrade.clone();
-        let leads = member.consensus.status().leader == member.identity.member_id;
-        let Some(target) = target(&downgrade).filter(|_| leads && downgrade.enabled) else {
-            continue;
-        };
-        let versions = member.server_versions().await;
-        if versions.is_some_and(|versions| versions.values().all(|version| *version == target)) {
-            tracing::info!(%target, "every member has arrived: the downgrade is over");
-            if let Err(error) = member.set_downgrade(None).await {
-                tracing::warn!(%error, "the end of the downgrade could not be recorded yet");
-            }
-        }
-    }
-}
-
 impl Member {
-    /// What every member behaves as; `None` if somebody does not answer.
+    /// The version each member behaves as; `None` if a member does not answer.
     pub async fn server_versions(&self) -> Option<BTreeMap<u64, MajorMinor>> {
         let membership = self.membership.load_full();
         let mut versions = BTreeMap::new();
-        for record in membership.iter() {
-            if record.id == self.identity.member_id {
-                versions.insert(record.id, self.config.version.emulation());
-                continue;
-            }
-            let asked = Asked {
-                client: self.peers.client(),
-                urls: record.peer_urls.as_deref().unwrap_or_default(),
-                timeout: ANSWER_TIME_MAX,
-            };
-            let version = asked.versions().await?.server()?.major_minor();
-            versions.insert(record.id, version);
+        if membership.get(self.identity.member_id).is_some() {
+            versions.insert(self.identity.member_id, self.config.version.emulation());
+        }
+        for (id, answer) in self.member_versions(&membership).await {
+            versions.insert(id, answer?.server()?.major_minor());
         }
         // A member that is not in the list yet: nothing is known.
         (!versions.is_empty()).then_some(versions)
-    }
-
-    /// Checks a downgrade and returns the version the cluster has now.
-    pub async fn validate_downgrade(&self, target: &str) -> Result<MajorMinor, EtcdError> {
-        // What was decided before must be known here.
-        self.linearizable().await?;
-        let membership = self.membership.load();
-        let target = Version::parse(target)
-            .map_err(|_| EtcdError::WrongDowngradeVersionFormat)?
-            .major_minor();
-        let current = membership
-            .cluster_version
-            .ok_or(EtcdError::ClusterVersionUnavailable)?;
-        if target == current || target != current.minus_minors(1) {
-            return Err(EtcdError::InvalidDowngradeTargetVersion);
-        }
-        if membership.downgrade.enabled {
-            return Err(EtcdError::DowngradeInProcess);
-        }
-        Ok(current)
-    }
-
-    /// Begins a downgrade to a version, or ends it.
-    pub async fn set_downgrade(&self, target: Option<MajorMinor>) -> Result<(), EtcdError> {
-        let request = InternalRaftRequest {
-            downgrade_info_set: Some(DowngradeInfoSetRequest {
-                enabled: target.is_some(),
-                ver: target.map_or_else(String::new, |version| format!("{version}.0")),
-            }),
-            ..InternalRaftRequest::default()
-        };
-        self.propose(request).await.map(drop)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::member::membership::DowngradeRecord;
 
     fn version(text: &str) -> MajorMinor {
         text.parse().unwrap()

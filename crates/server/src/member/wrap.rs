@@ -2,8 +2,8 @@
 //!
 //! A wrapped entry is one that a member without this code cannot apply. It stops there
 //! instead of doing something else than the others, and it is never asked to: entries are
-//! wrapped only while every member has published what it wants of cluster features
-//! ([`Membership::all_know_gates`]), and when that ends the log before is forgotten
+//! wrapped only while every member has published a proposal for cluster features
+//! ([`Membership::all_propose`]), and when that ends the log before is forgotten
 //! (`apply/gated.rs`).
 
 use bytes::Bytes;

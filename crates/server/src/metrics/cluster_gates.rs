@@ -1,4 +1,5 @@
-//! What Prometheus sees of cluster features. Nothing while the mechanism is off.
+//! What Prometheus sees of cluster features. Nothing while no member proposes and nothing was
+//! decided.
 
 use portunus_gates::{CLUSTER_FEATURE_ENABLED, VERSION_INFO, feature_samples, version_sample};
 use prometheus::{IntCounterVec, IntGaugeVec, Registry};
@@ -60,7 +61,8 @@ impl ClusterGateMetrics {
         self.versions.with_label_values(&labels).set(1);
         let gates = &member.cluster_gates;
         let membership = member.membership.load();
-        let Some(cluster_version) = membership.cluster_version.filter(|_| gates.is_on()) else {
+        let is_in_use = gates.is_in_use(&membership);
+        let Some(cluster_version) = membership.cluster_version.filter(|_| is_in_use) else {
             return;
         };
         let decision = gates.decide(&membership, cluster_version);

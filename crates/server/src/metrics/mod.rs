@@ -90,6 +90,8 @@ pub struct Metrics {
     pub read_indexes_slow: IntCounter,
     /// Heartbeats this member sent too late while it led.
     pub heartbeat_failures: IntCounter,
+    /// 1 for each member that runs with other settings than the leader.
+    pub settings_mismatch: IntGaugeVec,
     /// Checks of `/livez` and `/readyz`.
     pub health_checks: IntCounterVec,
     /// What they said last: 1 for well.
@@ -100,6 +102,8 @@ pub struct Metrics {
     pub learner_refusals: IntCounterVec,
     /// 1 while the leader's snapshot is installed.
     pub snapshots_installing: IntGauge,
+    /// Snapshots that clients were refused because too many were being sent.
+    pub snapshots_refused: IntCounter,
     /// Cluster features.
     pub cluster_gates: ClusterGateMetrics,
     gauges: Gauges,
@@ -200,6 +204,12 @@ impl Metrics {
                 "etcd_server_heartbeat_send_failures_total",
                 "Heartbeats sent too late, for lack of processor time or disk.",
             )?,
+            settings_mismatch: gauges(
+                r,
+                "portunus_server_settings_mismatch",
+                "1 for each member and flag that differs from the leader's, where apply depends on it.",
+                &["member", "flag"],
+            )?,
             health_checks: counters(
                 r,
                 "etcd_server_healthchecks_total",
@@ -228,6 +238,11 @@ impl Metrics {
                 r,
                 "etcd_server_snapshot_apply_in_progress_total",
                 "1 while the leader's snapshot is installed.",
+            )?,
+            snapshots_refused: counter(
+                r,
+                "portunus_snapshots_refused_total",
+                "Snapshots that clients were refused because too many were being sent.",
             )?,
             gauges: Gauges::register(r)?,
             registry,

@@ -8,7 +8,7 @@ use portunus_gates::MajorMinor;
 use portunus_rafthttp::PeerClient;
 use thiserror::Error;
 
-use super::ask::Asked;
+use super::ask::{Asked, all_at_once};
 use crate::config::{ClusterConfig, Config};
 use crate::member::membership::MemberRecord;
 
@@ -63,11 +63,11 @@ pub enum JoinError {
         lowest: String,
         highest: String,
     },
-    /// It was here before.
+    /// The cluster knows the member as started, and its data directory is empty.
     #[error(
-        "member {name} has already been bootstrapped: its data directory is lost or another one; remove the member, add it again, and start it with --initial-cluster-state=existing"
+        "member {name} has already been bootstrapped, but its data directory is empty: without its log it could vote twice and acknowledged writes could be lost; run `member remove {id:x}` and `member add {name}`, then start it with --initial-cluster-state=existing and the --initial-cluster that `member add` printed"
     )]
-    Bootstrapped { name: String },
+    Bootstrapped { name: String, id: u64 },
 }
 
 fn other_urls(config: &ClusterConfig, own_name: &str) -> Vec<String> {
@@ -94,26 +94,33 @@ async fn ask_members(
     .await
 }
 
-/// A founder that was running before must not start again with an empty log: it would
-/// forget what it promised.
-pub async fn refuse_second_founding(
+/// Refuses a member with an empty log that the cluster knows as started: it has forgotten its
+/// term and votes. Every peer is asked, because one of them may be behind.
+pub async fn refuse_started(
     config: &Config,
     client: &PeerClient,
     own_id: u64,
 ) -> Result<(), JoinError> {
-    let urls = other_urls(&config.cluster, &config.name);
-    let Some((_, members)) = ask_members(client, &urls, LOOK_TIME_MAX).await else {
-        return Ok(());
-    };
-    let was_running = members
-        .iter()
-        .any(|member| member.id == own_id && !member.client_urls.is_empty());
-    if was_running {
-        return Err(JoinError::Bootstrapped {
+    let others = config.cluster.initial_members.iter();
+    let others = others.filter(|member| member.name != config.name);
+    let questions = others.map(|member| {
+        let (client, urls) = (client.clone(), member.peer_urls.clone());
+        async move { ask_members(&client, &urls, LOOK_TIME_MAX).await }
+    });
+    let answers = all_at_once(questions).await;
+    let known = answers.iter().flatten().flat_map(|(_, members)| members);
+    match has_started(known, own_id) {
+        true => Err(JoinError::Bootstrapped {
             name: config.name.clone(),
-        });
+            id: own_id,
+        }),
+        false => Ok(()),
     }
-    Ok(())
+}
+
+fn has_started<'a>(records: impl IntoIterator<Item = &'a MemberRecord>, id: u64) -> bool {
+    let mut records = records.into_iter();
+    records.any(|record| record.id == id && record.has_published())
 }
 
 /// Finds the cluster this member was added to.
@@ -151,6 +158,7 @@ pub async fn find(config: &Config, client: &PeerClient) -> Result<Found, JoinErr
             urls: config.cluster.advertise_peer_urls.clone(),
         });
     };
+    refuse_started(config, client, member_id).await?;
     check_versions(config, client, &members, member_id).await?;
     Ok(Found {
         identity: Identity {
@@ -242,4 +250,38 @@ async fn check_versions(
         });
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn member_counts_as_started_once_a_record_has_its_attributes() {
+        let record = |id, name: &str, client_url: &str| MemberRecord {
+            id,
+            peer_urls: Some(vec!["http://127.0.0.1:1".to_owned()]),
+            is_learner: false,
+            name: name.to_owned(),
+            client_urls: match client_url {
+                "" => Vec::new(),
+                url => vec![url.to_owned()],
+            },
+            proposal: None,
+        };
+        let added = record(7, "", "");
+        let other = record(8, "m8", "http://127.0.0.1:2");
+        for (own, expected) in [
+            (record(7, "", ""), false),
+            // Founders have their names from the first entries of the log.
+            (record(7, "m7", ""), false),
+            (record(7, "", "http://127.0.0.1:3"), true),
+            (record(7, "m7", "http://127.0.0.1:3"), true),
+        ] {
+            // Of a peer that is behind, and of one that is not.
+            let records = [added.clone(), other.clone(), own.clone()];
+            assert_eq!(has_started(&records, 7), expected, "{own:?}");
+        }
+        assert!(!has_started(&[], 7));
+    }
 }

@@ -37,7 +37,7 @@ impl Raft for PeerRaft {
         let has_wrapped = || message.entries.iter().any(|entry| is_wrapped(&entry.data));
         if message.r#type() == MessageType::MsgProp
             && has_wrapped()
-            && !self.member.membership.load().all_know_gates()
+            && !self.member.membership.load().all_propose()
         {
             return Err(StepRefused::new(
                 "a member does not know cluster features and could not read this entry",
@@ -47,6 +47,12 @@ impl Raft for PeerRaft {
             .consensus
             .step(message)
             .map_err(|error| StepRefused::new(error.to_string()))
+    }
+
+    fn name_of(&self, id: u64) -> Option<String> {
+        let membership = self.member.membership.load();
+        let name = membership.get(id).map(|record| record.name.clone());
+        name.filter(|name| !name.is_empty())
     }
 
     fn is_removed(&self, id: u64) -> bool {

@@ -1,18 +1,19 @@
 //! Members that must not be sent the log yet.
 //!
-//! While a cluster feature is on, the same entry may mean something else to a member that
-//! does not know cluster features: Go's, or one with the mechanism off. Such a member may be
-//! added at any time, and what it is shows only when it has started. Until then the leader
-//! holds entries and snapshots back from it. Either it says by its `/version` that it knows
-//! them, and gets everything; or it introduces itself without a word about them, which turns
-//! all of them off (see `portunus_gates::cluster::decide`), and it gets a snapshot from after
-//! that (`apply/gated.rs`).
+//! While a cluster feature is on, the same entry may mean something else to a member of etcd,
+//! which does not know cluster features. Such a member may be added at any time, and what it
+//! is shows only when it has started. So the leader holds entries and snapshots back from every
+//! member without a proposal. If the member's `/version` says that it knows cluster features,
+//! whether it proposes any or not, it is sent everything. Otherwise it publishes attributes
+//! without a proposal, which turns all features off (see `portunus_gates::cluster::decide`),
+//! and is sent a snapshot from after that (`apply/gated.rs`).
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use portunus_proto::raftpb::{Message, MessageType};
+use tokio::sync::Notify;
 
 use crate::member::membership::Membership;
 
@@ -20,8 +21,10 @@ use crate::member::membership::Membership;
 #[derive(Debug, Default)]
 pub struct Strangers {
     held: ArcSwap<BTreeSet<u64>>,
-    /// Members that have said that they know cluster features.
+    /// Members whose `/version` said that they know cluster features.
     known: Mutex<BTreeSet<u64>>,
+    /// Wakes the task that asks held members.
+    held_changed: Notify,
 }
 
 impl Strangers {
@@ -42,7 +45,26 @@ impl Strangers {
                 );
             }
             self.held.store(held.into());
+            self.held_changed.notify_one();
         }
+    }
+
+    /// Returns when members are held that were not before.
+    pub async fn held_changed(&self) {
+        self.held_changed.notified().await;
+    }
+
+    /// Whether a member's `/version` said that it knows cluster features.
+    pub fn knows_gates(&self, id: u64) -> bool {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.contains(&id)
+    }
+
+    /// Forgets what a member's `/version` said: it published attributes, so it was started
+    /// anew, perhaps as another program.
+    pub fn started_anew(&self, id: u64) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.remove(&id);
     }
 
     /// Members of which nothing is known.
@@ -97,7 +119,12 @@ mod tests {
         assert!(!strangers.holds_back(&to(2, MessageType::MsgHeartbeat)));
         strangers.introduce(2, &membership);
         assert!(!strangers.holds_back(&to(2, MessageType::MsgApp)));
+        assert!(strangers.knows_gates(2) && !strangers.knows_gates(3));
         assert_eq!(strangers.held(), BTreeSet::from([3]));
+        // Started anew, it may be another program.
+        strangers.started_anew(2);
+        strangers.review(&membership);
+        assert_eq!(strangers.held(), BTreeSet::from([2, 3]));
         membership.params = None;
         strangers.review(&membership);
         assert!(strangers.held().is_empty());

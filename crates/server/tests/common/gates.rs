@@ -18,8 +18,10 @@ use super::PATIENCE;
 use super::cluster::{Cluster, LOOK_PAUSE, eventually};
 use super::requests::{put, range};
 
-/// Switches the whole mechanism on.
+/// Lets a member propose cluster features.
 pub const MECHANISM: &str = "--feature-gates=ClusterFeatureGate=true";
+/// Lets a member propose none.
+pub const NO_MECHANISM: &str = "--feature-gates=ClusterFeatureGate=false";
 /// Lets a member write what only the newest version reads.
 pub const NEWEST_ONLY: &str = "--min-compatibility-version=3.8";
 /// The feature that shows in the data.

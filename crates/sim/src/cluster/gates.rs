@@ -13,7 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use portunus_gates::cluster::{
     AppliedParams, ClusterParams, ClusterSpecs, Member, MemberId, Outcome, Previous, Proposal,
-    Publication, decide,
+    Publication, leader_outcome,
 };
 use portunus_gates::{Level, MajorMinor, NewFeature, RegistryBuilder, Spec, Versions};
 use portunus_proto::etcdserverpb::InternalRaftRequest;
@@ -48,6 +48,8 @@ pub(super) fn specs() -> ClusterSpecs {
 pub(super) struct Start {
     pub(super) version: MajorMinor,
     pub(super) flags: BTreeMap<String, bool>,
+    /// The mechanism is on, so the member publishes a proposal.
+    pub(super) proposes: bool,
 }
 
 impl Start {
@@ -56,6 +58,7 @@ impl Start {
         Self {
             version: EARLY,
             flags: BTreeMap::new(),
+            proposes: true,
         }
     }
 
@@ -73,6 +76,7 @@ impl Start {
         Self {
             version: lowest.map_or(version, |lowest| lowest.max(version)),
             flags,
+            proposes: random.below(8) > 0,
         }
     }
 }
@@ -133,8 +137,11 @@ impl Gates {
         };
         if let Some(set) = request.cluster_version_set
             && let Ok(version) = set.ver.parse()
-            && let Ok(applied) =
-                specs.applied(version, set.cluster_params.as_ref().and_then(from_message))
+            && let Ok(applied) = specs.applied(
+                version,
+                set.cluster_params.as_ref().and_then(from_message),
+                gates.params.as_ref(),
+            )
         {
             let gates = Arc::make_mut(gates);
             gates.cluster_version = Some(version);
@@ -176,7 +183,7 @@ impl Gates {
         start: &Start,
     ) -> Option<InternalRaftRequest> {
         let is_new = is_founder && self.cluster_version.is_none();
-        let publishes = specs.publishes(self.cluster_version, is_new);
+        let publishes = start.proposes && specs.publishes(self.cluster_version, is_new);
         let proposal = publishes.then(|| Proposal {
             version: start.version,
             flags: start.flags.clone(),
@@ -197,12 +204,14 @@ impl Gates {
         })
     }
 
-    /// What the leader should propose, if anything. `versions` are those of all members.
+    /// What the leader should propose, if anything. `versions` are those of all members,
+    /// `proposes` says whether the leader itself publishes a proposal.
     pub(super) fn decision(
         &self,
         specs: &ClusterSpecs,
         conf_state: &ConfState,
         versions: &[Option<MajorMinor>],
+        proposes: bool,
     ) -> Option<InternalRaftRequest> {
         let next = specs.next_cluster_version(self.cluster_version, versions, None);
         let version = next.or(self.cluster_version)?;
@@ -211,7 +220,8 @@ impl Gates {
             None => Previous::Absent,
         };
         let members = self.members(conf_state);
-        let (params, is_changed) = match decide(specs, Some(version), &members, &previous).outcome {
+        let outcome = leader_outcome(specs, version, &members, &previous, proposes);
+        let (params, is_changed) = match outcome {
             Outcome::Set(params) => (Some(params), true),
             Outcome::Delete => (None, true),
             Outcome::Hold(_) | Outcome::Unchanged => (None, false),
@@ -245,22 +255,25 @@ impl Gates {
         .collect()
     }
 
-    /// Whether the values are those that the voters' starts ask for: each feature that exists
-    /// is on if all who say something, or the default where they do not, are for it.
+    /// Whether the values are those that the members' starts ask for: each feature that exists
+    /// is on if every voter names it, or it is on by default where the voter does not; but all
+    /// are off while a member, even a learner, proposes nothing.
     pub(super) fn are_as_asked<'a>(
         &self,
         specs: &ClusterSpecs,
         voters: impl Iterator<Item = &'a Start> + Clone,
+        learners: impl Iterator<Item = &'a Start> + Clone,
     ) -> bool {
+        let all_propose = voters.clone().chain(learners).all(|start| start.proposes);
         let Some(params) = &self.params else {
-            return false;
+            return !all_propose;
         };
         specs.registry().features().iter().all(|feature| {
             let spec = feature.at(Versions::exactly(params.version)).spec;
             let asked = |start: &Start| start.flags.get(&feature.name).copied();
             let expected = spec.stage.exists().then(|| {
                 let mut words = voters.clone().map(asked);
-                words.all(|word| word.unwrap_or(spec.default))
+                all_propose && words.all(|word| word.unwrap_or(spec.default))
             });
             params.features.get(&feature.name).copied() == expected
         })

@@ -656,7 +656,7 @@ impl<'a> World<'a> {
             .get(&id)
             .and_then(|it| it.backend.gates.cluster_version);
         let start = Start::any(&mut self.random, lowest);
-        self.note(|| format!("{id:x} is to run {} with {:?}", start.version, start.flags));
+        self.note(|| format!("{id:x} is to start as {start:?}"));
         if let Some(member) = self.members.get_mut(&id) {
             member.start = start;
         }
@@ -697,7 +697,8 @@ impl<'a> World<'a> {
 
     /// What a leader, or one that believes to be it, would propose about features.
     fn decision(&self, id: u64) -> Option<InternalRaftRequest> {
-        let running = self.members.get(&id)?.running.as_ref()?;
+        let member = self.members.get(&id)?;
+        let running = member.running.as_ref()?;
         if !running.is_leader() {
             return None;
         }
@@ -706,9 +707,12 @@ impl<'a> World<'a> {
             .members()
             .map(|other| self.version_heard(id, other))
             .collect();
-        image
-            .gates
-            .decision(&self.specs, &image.conf_state, &versions)
+        image.gates.decision(
+            &self.specs,
+            &image.conf_state,
+            &versions,
+            member.start.proposes,
+        )
     }
 
     /// What a member hears if it asks another for its version.
@@ -963,9 +967,10 @@ impl<'a> World<'a> {
         let Some(image) = self.newest_image().filter(|_| self.scenario.features > 0) else {
             return Ok(());
         };
-        let voters = image.conf_state.voters.iter();
-        let starts = voters.filter_map(|id| Some(&self.members.get(id)?.start));
-        if image.gates.are_as_asked(&self.specs, starts) {
+        let start = |id: &u64| Some(&self.members.get(id)?.start);
+        let voters = image.conf_state.voters.iter().filter_map(start);
+        let learners = image.conf_state.learners.iter().filter_map(start);
+        if image.gates.are_as_asked(&self.specs, voters, learners) {
             return Ok(());
         }
         Err(Violation::FeaturesNotAsAsked {

@@ -1,0 +1,229 @@
+//! Founding: a member of a cluster whose version is not decided compares its version with the
+//! other members' before it publishes its attributes or serves a client.
+//!
+//! The rule is [`next_founding_phase`]; here is where its inputs come from and how long a
+//! member that stops goes on answering. A member that takes no part in cluster features does
+//! not compare, as etcd's do not.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use portunus_gates::MajorMinor;
+use portunus_gates::cluster::{
+    ClusterSpecs, FounderAnswer, FoundingPhase, MixedFounders, next_founding_phase,
+};
+use tokio::sync::watch;
+
+use super::Member;
+use super::membership::{MemberRecord, Membership, hex};
+use crate::config::Config;
+use crate::peers::ask::{Asked, Versions, all_at_once};
+
+/// Between two questions to all other founders.
+const ASK_INTERVAL: Duration = Duration::from_millis(50);
+/// Longest wait for the answer of one founder.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
+/// How long a founder that stops answers others that have not seen it yet.
+const LINGER_TIME_MAX: Duration = Duration::from_secs(10);
+/// Between two log lines of a founder that waits for others.
+const WAITING_LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How far this member has come with founding.
+pub struct Founding {
+    /// `None`: it takes no part. Set by the task that starts the member, read by all.
+    phase: watch::Sender<Option<FoundingPhase>>,
+}
+
+impl Founding {
+    /// Of a member that takes part in deciding cluster features, or does not.
+    pub fn new(takes_part: bool) -> Founding {
+        Founding {
+            phase: watch::Sender::new(takes_part.then_some(FoundingPhase::Checking)),
+        }
+    }
+
+    /// The phase; absent for a member that takes no part.
+    pub fn phase(&self) -> Option<FoundingPhase> {
+        *self.phase.borrow()
+    }
+
+    /// Whether this member may publish attributes and decide the cluster version.
+    pub fn is_over(&self) -> bool {
+        self.phase()
+            .is_none_or(|phase| phase == FoundingPhase::Serving)
+    }
+
+    fn enter(&self, phase: FoundingPhase) {
+        self.phase.send_if_modified(|shown| match shown {
+            Some(before) if *before != phase => {
+                *before = phase;
+                true
+            }
+            // A member that takes no part has no phase.
+            _ => false,
+        });
+    }
+}
+
+/// The answers of one round, and whether the cluster version turned out to be decided.
+struct Round {
+    others: Vec<(String, FounderAnswer)>,
+    is_decided: bool,
+}
+
+/// Returns once this member may publish its attributes.
+///
+/// # Errors
+/// If it must not run together with the other members.
+pub async fn compare_versions(member: &Arc<Member>) -> Result<(), MixedFounders> {
+    if member.founding.phase().is_none() {
+        return Ok(());
+    }
+    let own = member.config.version.emulation();
+    // The founders are in the first entries of the log; they are applied one by one.
+    let commit = member.consensus.status().commit;
+    tokio::select! {
+        () = member.applied.wait_for(commit) => {}
+        () = member.stop.stopped() => return Ok(()),
+    }
+    let mut logged = Instant::now();
+    loop {
+        if member.stop.is_stopping() {
+            return Ok(());
+        }
+        let membership = member.membership.load_full();
+        let round = ask_others(member, &membership).await;
+        let phase = member.founding.phase().unwrap_or(FoundingPhase::Serving);
+        let next = match &round {
+            // A member that joins has no log yet.
+            None => phase,
+            Some(round) if round.is_decided => FoundingPhase::Serving,
+            Some(round) => next_founding_phase(own, phase, &answers(round)),
+        };
+        member.founding.enter(next);
+        match (next, round) {
+            (FoundingPhase::Serving, _) => return Ok(()),
+            (FoundingPhase::Stopping, Some(round)) => return linger(member, own, round).await,
+            _ => {}
+        }
+        if logged.elapsed() >= WAITING_LOG_INTERVAL {
+            logged = Instant::now();
+            tracing::info!(%own, phase = next.text(), "waiting for a quorum of members of this new cluster");
+        }
+        tokio::time::sleep(ASK_INTERVAL).await;
+    }
+}
+
+fn answers(round: &Round) -> Vec<FounderAnswer> {
+    round.others.iter().map(|(_, answer)| *answer).collect()
+}
+
+/// Goes on answering until every other founder has stopped as well or serves. A founder of the
+/// own version that serves was ready before this one stopped: then this one goes on, too.
+async fn linger(
+    member: &Arc<Member>,
+    own: MajorMinor,
+    mut round: Round,
+) -> Result<(), MixedFounders> {
+    let why = MixedFounders::new((&member.config.name, own), &round.others);
+    tracing::error!(error = %why, "members of a new cluster have different versions; stopping");
+    let deadline = Instant::now() + LINGER_TIME_MAX;
+    let mut has_seen = BTreeSet::new();
+    loop {
+        if next_founding_phase(own, FoundingPhase::Stopping, &answers(&round))
+            == FoundingPhase::Serving
+        {
+            tracing::info!(%own, "a quorum of this member's version serves; going on");
+            member.founding.enter(FoundingPhase::Serving);
+            return Ok(());
+        }
+        for (name, answer) in &round.others {
+            let is_settled = match answer {
+                FounderAnswer::Silent => false,
+                FounderAnswer::Exempt => true,
+                FounderAnswer::Participant { phase, .. } => {
+                    matches!(phase, FoundingPhase::Stopping | FoundingPhase::Serving)
+                }
+            };
+            if is_settled {
+                has_seen.insert(name.clone());
+            }
+        }
+        if has_seen.len() >= round.others.len() || Instant::now() >= deadline {
+            return Err(why);
+        }
+        tokio::time::sleep(ASK_INTERVAL).await;
+        let membership = member.membership.load_full();
+        if let Some(newer) = ask_others(member, &membership).await {
+            round = newer;
+        }
+    }
+}
+
+/// Asks every other voter at once; `None` while this member is not in its own list yet.
+async fn ask_others(member: &Arc<Member>, membership: &Membership) -> Option<Round> {
+    let specs = member.cluster_gates.specs();
+    if specs.is_decided(membership.cluster_version) {
+        return Some(Round {
+            others: Vec::new(),
+            is_decided: true,
+        });
+    }
+    membership.get(member.identity.member_id)?;
+    let others = membership.iter();
+    let others = others.filter(|it| it.id != member.identity.member_id && !it.is_learner);
+    let others: Vec<&MemberRecord> = others.collect();
+    let questions = others.iter().map(|record| {
+        let client = member.peers.client().clone();
+        let urls = record.peer_urls.clone().unwrap_or_default();
+        async move {
+            let asked = Asked {
+                client: &client,
+                urls: &urls,
+                timeout: ANSWER_TIME_MAX,
+            };
+            asked.versions().await
+        }
+    });
+    let versions = all_at_once(questions).await;
+    let is_decided = versions
+        .iter()
+        .flatten()
+        .any(|it| knows_decision(specs, it));
+    let names = others.iter().map(|record| name(&member.config, record));
+    Some(Round {
+        // A cluster of one has nobody to compare with.
+        is_decided: is_decided || others.is_empty(),
+        others: names.zip(versions.iter().map(answer)).collect(),
+    })
+}
+
+fn knows_decision(specs: &ClusterSpecs, versions: &Versions) -> bool {
+    specs.is_decided(versions.etcdcluster.parse().ok())
+}
+
+fn answer(versions: &Option<Versions>) -> FounderAnswer {
+    let Some(versions) = versions else {
+        return FounderAnswer::Silent;
+    };
+    let phase = versions.founding.as_deref().and_then(|it| it.parse().ok());
+    match (phase, versions.server()) {
+        (Some(phase), Some(version)) => FounderAnswer::Participant {
+            version: version.major_minor(),
+            phase,
+        },
+        _ => FounderAnswer::Exempt,
+    }
+}
+
+/// The name of a member that has not published it: the one in `--initial-cluster`, or its id.
+fn name(config: &Config, record: &MemberRecord) -> String {
+    if !record.name.is_empty() {
+        return record.name.clone();
+    }
+    let urls = record.peer_urls.as_deref().unwrap_or_default();
+    let mut listed = config.cluster.initial_members.iter();
+    let listed = listed.find(|it| it.peer_urls.iter().any(|url| urls.contains(url)));
+    listed.map_or_else(|| hex(record.id), |it| it.name.clone())
+}

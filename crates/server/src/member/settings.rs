@@ -1,0 +1,220 @@
+//! Settings that apply reads from flags, as etcd does: the number of learners and the shortest
+//! life of a lease. Members with different values would make different data of one log, so each
+//! member compares its own with the others' before it takes part, and the leader goes on
+//! comparing. Members of etcd cannot be asked.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use portunus_rafthttp::PeerClient;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::Member;
+use super::membership::{MemberRecord, hex};
+use crate::config::Config;
+use crate::peers::ask::{Asked, all_at_once};
+
+/// Longest wait for one member's settings.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
+/// Between two comparisons of the leader.
+const COMPARE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The settings of one member, as members tell each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApplySettings {
+    /// Learners that apply allows.
+    #[serde(rename = "maxLearners")]
+    pub max_learners: usize,
+    /// The shortest life that apply gives a lease, in seconds.
+    #[serde(rename = "minLeaseTTLSeconds")]
+    pub lease_ttl_s_min: i64,
+}
+
+impl ApplySettings {
+    /// What a member's flags say.
+    pub fn of(config: &Config) -> ApplySettings {
+        ApplySettings {
+            max_learners: config.cluster.max_learners,
+            // As etcd: a lease outlives an election and a half.
+            lease_ttl_s_min: (config.election_timeout.as_secs_f64() * 1.5).ceil() as i64,
+        }
+    }
+
+    /// The first setting in which a member differs.
+    fn difference(self, theirs: ApplySettings, member: &str) -> Option<DifferentSettings> {
+        let different = |flag, own: String, theirs: String| DifferentSettings {
+            flag,
+            own,
+            theirs,
+            member: member.to_owned(),
+        };
+        if self.max_learners != theirs.max_learners {
+            let (own, theirs) = (self.max_learners, theirs.max_learners);
+            return Some(different(
+                "max-learners",
+                own.to_string(),
+                theirs.to_string(),
+            ));
+        }
+        let shown =
+            |settings: ApplySettings| format!("leases of at least {} s", settings.lease_ttl_s_min);
+        (self.lease_ttl_s_min != theirs.lease_ttl_s_min)
+            .then(|| different("election-timeout", shown(self), shown(theirs)))
+    }
+}
+
+/// Two members whose settings differ.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "--{flag} differs: {own} here, {theirs} at member {member}; members with different values would come to hold different data: start every member with the same value, and to change it stop all members first"
+)]
+pub struct DifferentSettings {
+    /// The flag the setting comes from.
+    pub flag: &'static str,
+    /// What it means here.
+    pub own: String,
+    /// What it means there.
+    pub theirs: String,
+    /// The other member.
+    pub member: String,
+}
+
+/// A member to ask: its name for messages, and its peer URLs.
+pub type ToAsk = (String, Vec<String>);
+
+/// The other members, from whatever is known of them: the stored members, those a joining
+/// member was told of, or those of `--initial-cluster`.
+pub fn others<'a>(
+    config: &Config,
+    own_id: u64,
+    known: impl IntoIterator<Item = &'a MemberRecord>,
+) -> Vec<ToAsk> {
+    let known = known.into_iter().filter(|record| record.id != own_id);
+    let known: Vec<ToAsk> = known.map(to_ask).collect();
+    if !known.is_empty() {
+        return known;
+    }
+    let listed = config.cluster.initial_members.iter();
+    listed
+        .filter(|member| member.name != config.name)
+        .map(|member| (member.name.clone(), member.peer_urls.clone()))
+        .collect()
+}
+
+fn to_ask(record: &MemberRecord) -> ToAsk {
+    let name = match record.name.as_str() {
+        "" => hex(record.id),
+        name => name.to_owned(),
+    };
+    (name, record.peer_urls.clone().unwrap_or_default())
+}
+
+/// Asks members of the same cluster at once and returns in what each differs.
+pub async fn differences(
+    client: &PeerClient,
+    cluster_id: u64,
+    own: ApplySettings,
+    others: Vec<ToAsk>,
+) -> Vec<DifferentSettings> {
+    let questions = others.into_iter().map(|(name, urls)| {
+        let client = client.clone();
+        async move {
+            let asked = Asked {
+                client: &client,
+                urls: &urls,
+                timeout: ANSWER_TIME_MAX,
+            };
+            let (cluster, theirs) = asked.settings().await?;
+            (cluster == cluster_id)
+                .then(|| own.difference(theirs, &name))
+                .flatten()
+        }
+    });
+    all_at_once(questions).await.into_iter().flatten().collect()
+}
+
+/// Compares this member with the others once more, now that it answers them as well.
+///
+/// # Errors
+/// If one of them has other settings.
+pub async fn compare(member: &Arc<Member>) -> Result<(), DifferentSettings> {
+    let membership = member.membership.load_full();
+    let others = others(&member.config, member.identity.member_id, membership.iter());
+    let own = ApplySettings::of(&member.config);
+    let client = member.peers.client();
+    let mut found = differences(client, member.identity.cluster_id, own, others).await;
+    match found.pop() {
+        Some(different) => Err(different),
+        None => Ok(()),
+    }
+}
+
+/// Warns as long as a member runs with other settings than the leader, and counts it.
+pub async fn warn_about_differences(member: Arc<Member>) {
+    let mut shown = BTreeSet::new();
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(COMPARE_INTERVAL) => {}
+            () = member.stop.stopped() => return,
+        }
+        let metric = &member.metrics.settings_mismatch;
+        let leads = member.consensus.status().leader == member.identity.member_id;
+        let found = match leads {
+            true => {
+                let membership = member.membership.load_full();
+                let own_id = member.identity.member_id;
+                let others = others(&member.config, own_id, membership.iter());
+                let own = ApplySettings::of(&member.config);
+                let client = member.peers.client();
+                differences(client, member.identity.cluster_id, own, others).await
+            }
+            false => Vec::new(),
+        };
+        let now: BTreeSet<(String, &str)> = found
+            .iter()
+            .map(|it| (it.member.clone(), it.flag))
+            .collect();
+        for (name, flag) in shown.difference(&now) {
+            // It may not have been set, which is no failure.
+            let _ = metric.remove_label_values(&[name.as_str(), flag]);
+        }
+        for different in &found {
+            let labels = [different.member.as_str(), different.flag];
+            metric.with_label_values(&labels).set(1);
+            tracing::warn!(error = %different, "members run with different settings");
+        }
+        shown = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn difference_names_flag_values_and_member() {
+        let own = ApplySettings {
+            max_learners: 1,
+            lease_ttl_s_min: 2,
+        };
+        assert_eq!(own.difference(own, "m1"), None);
+        let theirs = ApplySettings {
+            max_learners: 3,
+            ..own
+        };
+        let text = own.difference(theirs, "m1").unwrap().to_string();
+        assert!(
+            text.starts_with("--max-learners differs: 1 here, 3 at member m1;"),
+            "{text}"
+        );
+        let theirs = ApplySettings {
+            lease_ttl_s_min: 8,
+            ..own
+        };
+        let text = own.difference(theirs, "m1").unwrap().to_string();
+        let expected = "--election-timeout differs: leases of at least 2 s here, leases of at least 8 s at member m1;";
+        assert!(text.starts_with(expected), "{text}");
+    }
+}
