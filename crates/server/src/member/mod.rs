@@ -16,6 +16,7 @@ pub mod cluster_gates;
 pub mod configuration;
 pub mod corruption;
 pub mod downgrade;
+mod first_election;
 pub mod founding;
 mod hand_over;
 pub mod leadership;

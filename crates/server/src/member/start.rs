@@ -31,7 +31,7 @@ use super::settings::{self, ApplySettings};
 use super::stop::{StopReason, StopSwitch};
 use super::waiters::Waiters;
 use super::watches::{StoreHistory, Watches};
-use super::{Member, corruption, leases, start_line, upkeep, versions, wrap};
+use super::{Member, corruption, first_election, leases, start_line, upkeep, versions, wrap};
 use crate::apply::alarms::Alarms;
 use crate::apply::{Applier, Found};
 use crate::auth;
@@ -156,7 +156,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     warn_about(&config);
     let listeners = serve::bind(&config.listen_client_urls, "listen-client-urls")?;
     let metrics_listeners = serve::bind(&config.listen_metrics_urls, "listen-metrics-urls")?;
-    let peer_listeners = serve::bind(&config.cluster.listen_peer_urls, "listen-peer-urls")?;
+    let peer_listeners = serve::reserve(&config.cluster.listen_peer_urls, "listen-peer-urls")?;
     let data_dir = DataDir::open(&config.data_dir)?;
     // Before anything in the directory changes: what may be installed and what removed depends
     // on all of the log.
@@ -501,11 +501,9 @@ pub fn store_hooks(stop: &Arc<StopSwitch>) -> portunus_mvcc::Hooks {
 }
 
 fn raft_config(config: &Config) -> portunus_consensus::Config {
-    let heartbeat = config.heartbeat_interval.as_millis().max(1);
     portunus_consensus::Config {
         tick_interval: config.heartbeat_interval,
-        election_ticks: usize::try_from(config.election_timeout.as_millis() / heartbeat)
-            .unwrap_or(10),
+        election_ticks: config.election_ticks(),
         catch_up_entries: config.snapshot_catchup_entries,
         pre_vote: config.cluster.pre_vote,
         leads_at_once_if_alone: config.cluster.leads_at_once_if_alone,
@@ -606,6 +604,7 @@ fn start_threads(
                     tokio::join!(
                         leases::revoke_expired(Arc::clone(&for_upkeep)),
                         leases::follow_leadership(Arc::clone(&for_upkeep)),
+                        first_election::hasten(Arc::clone(&for_upkeep)),
                         upkeep::keep_announced(Arc::clone(&for_upkeep)),
                         upkeep::meet_strangers(Arc::clone(&for_upkeep)),
                         leases::checkpoint(Arc::clone(&for_upkeep)),
