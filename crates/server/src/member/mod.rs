@@ -23,6 +23,7 @@ pub mod patience;
 pub mod propose;
 pub mod reconfigure;
 pub mod settings;
+mod skew;
 mod start;
 pub mod stop;
 pub mod upkeep;
