@@ -24,6 +24,9 @@ const PROTO_FILES: &[&str] = &[
     "walpb/record.proto",
 ];
 
+/// Makes the messages that are written by hand look like the others.
+const NESTED: &str = "pub use crate::nested::{RequestOp, ResponseOp, request_op, response_op};\n";
+
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed={PROTO_DIR}");
     let out_dir = PathBuf::from(env::var("OUT_DIR")?);
@@ -35,11 +38,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     give_rust_readable_names(&mut descriptors);
     let mut config = prost_build::Config::new();
     config.bytes(["."]);
+    // Written by hand, because they nest in themselves; see src/nested/.
+    config.extern_path(".etcdserverpb.RequestOp", "crate::nested::RequestOp");
+    config.extern_path(".etcdserverpb.ResponseOp", "crate::nested::ResponseOp");
     tonic_prost_build::configure()
         // No `connect`/transport helpers, so this crate pulls in no HTTP stack.
         .build_transport(false)
         .codec_path("crate::codec::SizedCodec")
         .compile_fds_with_config(descriptors, config)?;
+    let generated = out_dir.join("etcdserverpb.rs");
+    let with_nested = fs::read_to_string(&generated)? + NESTED;
+    fs::write(generated, with_nested)?;
     Ok(())
 }
 

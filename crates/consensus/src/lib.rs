@@ -23,8 +23,8 @@ pub use crate::{
     core::{InitialState, Leadership, Role},
     driver::{
         Committed, CommittedReceiver, CompactError, Compacted, Config, FatalError, Handle, Hooks,
-        LogWriter, NoPeers, PeerSink, ProposeError, ReadIndexError, ReadIndexFuture,
-        RecvTimeoutError, StartError, Status, start,
+        LogWriter, NoPeers, PeerSink, Proposal, ProposalProgress, ProposalTicket, ProposeError,
+        ReadIndexError, ReadIndexFuture, RecvTimeoutError, StartError, Status, start,
     },
     request_ids::RequestIds,
 };

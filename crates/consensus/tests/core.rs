@@ -672,3 +672,26 @@ fn a_new_member_can_start_from_a_snapshot() {
     assert_eq!(cluster.values(2), vec!["x"; 10]);
     assert_eq!(cluster.node(2).core.conf_state().learners, [2]);
 }
+
+/// A sole voter asks nobody for a vote, so nothing else makes it wait for its disk.
+#[test]
+fn sole_voter_sends_nothing_of_a_new_term_before_the_term_is_durable() {
+    let mut cluster = Cluster::new(1, 1);
+    cluster.elect();
+    let add = conf_change(ConfChangeType::ConfChangeAddLearnerNode, 2);
+    cluster
+        .act(1, |core| core.propose_conf_change(&add))
+        .unwrap();
+    cluster.join(2);
+    cluster.settle();
+    cluster.tick_all();
+    cluster.crash(1);
+    let before = cluster.node(1).core.hard_state().term;
+    // Every message is checked when it leaves.
+    cluster.act(1, Core::campaign_if_alone);
+    assert_eq!(cluster.leader(), Some(1));
+    assert!(cluster.network.is_empty(), "{:?}", cluster.network);
+    cluster.settle();
+    let learner = cluster.node(2).core.current_leadership();
+    assert_eq!((learner.leader, learner.term), (1, before + 1));
+}

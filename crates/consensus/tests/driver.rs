@@ -12,20 +12,22 @@ use std::{
         mpsc,
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
 use portunus_consensus::{
     CommittedReceiver, CompactError, Config, FatalError, Handle, Hooks, InitialState, Leadership,
-    LogWriter, NoPeers, ProposeError, ReadIndexError, RecvTimeoutError, Role,
+    LogWriter, NoPeers, PeerSink, Proposal, ProposeError, ReadIndexError, RecvTimeoutError, Role,
     bootstrap::{
         self, BackendPosition, Boot, Identity, InitialMember, NewClusterError, RestartError,
     },
     start,
 };
 use portunus_proto::{
-    raftpb::{ConfChange, ConfChangeType, ConfState, Entry, EntryType, HardState},
+    raftpb::{
+        ConfChange, ConfChangeType, ConfState, Entry, EntryType, HardState, Message, MessageType,
+    },
     walpb::Snapshot,
 };
 use portunus_wal::{ReleaseError, SnapshotPoint, Wal, WalOptions, WriteError};
@@ -60,10 +62,19 @@ struct Member {
 
 impl Member {
     fn start(initial: InitialState, log: impl LogWriter + 'static, config: Config) -> Self {
+        Self::start_with(initial, log, config, Box::new(NoPeers))
+    }
+
+    fn start_with(
+        initial: InitialState,
+        log: impl LogWriter + 'static,
+        config: Config,
+        peers: Box<dyn PeerSink>,
+    ) -> Self {
         let (on_fatal, fatal) = mpsc::channel();
         let leadership = Arc::new(Mutex::new(Vec::new()));
         let hooks = Hooks {
-            peers: Box::new(NoPeers),
+            peers,
             on_leadership: Box::new({
                 let leadership = Arc::clone(&leadership);
                 move |change| leadership.lock().unwrap().push(change)
@@ -876,4 +887,120 @@ fn a_learner_joins_a_cluster_of_one_which_still_reads_alone() {
     // Without its quorum the leader gives up within an election timeout or two.
     assert_eq!(waiting.join().unwrap(), Err(ReadIndexError::LeaderChanged));
     assert_eq!(handle.status().leader, 0);
+}
+
+type Sent = Arc<Mutex<Vec<Message>>>;
+
+struct SentTo(Sent);
+
+impl PeerSink for SentTo {
+    fn send(&self, messages: Vec<Message>) {
+        self.0.lock().unwrap().extend(messages);
+    }
+}
+
+/// One of three founders, without a leader until the test gives it one.
+fn one_of_three(config: Config) -> (Member, Sent) {
+    let (_dir, path) = temp();
+    let members: Vec<_> = ["a", "b", "c"]
+        .iter()
+        .map(|name| InitialMember {
+            name: (*name).to_owned(),
+            peer_urls: vec![format!("http://{name}:2380")],
+        })
+        .collect();
+    let boot = bootstrap::new_cluster(&path, SMALL, "a", &members, "token").unwrap();
+    let sent = Sent::default();
+    let peers = Box::new(SentTo(Arc::clone(&sent)));
+    let mut member = Member::start_with(boot.initial, TestLog::default(), config, peers);
+    member.apply_until(3);
+    (member, sent)
+}
+
+/// Another founder leads this term.
+fn follow_leader_of_term(member: &Member, term: u64) {
+    let own = member.handle.status().id;
+    let voters = &member.conf_state.voters;
+    let heartbeat = Message {
+        r#type: MessageType::MsgHeartbeat.into(),
+        from: *voters.iter().find(|id| **id != own).unwrap(),
+        to: own,
+        term,
+        ..Default::default()
+    };
+    member.handle.step(heartbeat).unwrap();
+}
+
+/// What was sent to the leader to be proposed, once something was: the disk comes first.
+fn forwarded(sent: &Sent) -> Vec<Bytes> {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let forwarded: Vec<_> = (sent.lock().unwrap().iter())
+            .filter(|message| message.r#type() == MessageType::MsgProp)
+            .flat_map(|message| message.entries.iter().map(|entry| entry.data.clone()))
+            .collect();
+        if !forwarded.is_empty() || Instant::now() > deadline {
+            return forwarded;
+        }
+        thread::yield_now();
+    }
+}
+
+/// A client was told that its request failed. A leader that appears later must not commit it.
+#[test]
+fn proposal_whose_ticket_is_dropped_without_a_leader_is_never_proposed() {
+    let never = Config {
+        tick_interval: Duration::from_secs(3600),
+        proposal_queue_entries_max: 3,
+        ..Config::default()
+    };
+    let (member, sent) = one_of_three(never);
+    let kept = member.handle.submit(Proposal::normal(value(1))).unwrap();
+    let dropped = member.handle.submit(Proposal::normal(value(2))).unwrap();
+    let withdrawn = member.handle.submit(Proposal::normal(value(3))).unwrap();
+    assert!(matches!(
+        member.handle.submit(Proposal::normal(value(4))),
+        Err(ProposeError::Overloaded { entries: 3, .. })
+    ));
+    drop(dropped);
+    assert!(withdrawn.withdraw(), "it was not proposed");
+    // They take no room any more.
+    let progress = {
+        let proposal = Proposal::normal(value(5));
+        let progress = proposal.progress();
+        member.handle.submit(proposal).unwrap().detach();
+        progress
+    };
+    assert_eq!(progress.term(), None);
+
+    follow_leader_of_term(&member, 9);
+    assert_eq!(progress.term(), Some(9));
+    assert_eq!(forwarded(&sent), [value(1), value(5)]);
+    assert!(!kept.withdraw(), "it may be committed");
+}
+
+/// What a leader decided by its own clock is not for its successor to do.
+#[test]
+fn proposal_bound_to_a_term_is_proposed_by_the_leader_of_that_term_only() {
+    let (_dir, path) = temp();
+    let mut member = Member::found(&path).lead();
+    assert_eq!(member.handle.led_term(), Some(2));
+    let bound = |number, term| Proposal::normal(value(number)).only_as_leader_of(term);
+    for (number, term) in [(1, 1), (2, 2), (3, 3)] {
+        member.handle.submit(bound(number, term)).unwrap().detach();
+    }
+    member.handle.propose(value(4)).unwrap();
+    member.apply_until(4);
+    assert_eq!(member.values(), [b"value 2", b"value 4"]);
+
+    let never = Config {
+        tick_interval: Duration::from_secs(3600),
+        ..Config::default()
+    };
+    let (follower, sent) = one_of_three(never);
+    assert_eq!(follower.handle.led_term(), None);
+    follower.handle.submit(bound(1, 9)).unwrap().detach();
+    follower.handle.propose(value(2)).unwrap();
+    follow_leader_of_term(&follower, 9);
+    assert_eq!(forwarded(&sent), [value(2)]);
 }

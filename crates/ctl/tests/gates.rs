@@ -496,7 +496,8 @@ fn a_server_without_gates_is_told_from_one_that_refuses() {
         let decided = gated.until(&["--endpoints", &endpoints, "gate", "history"], |ran| {
             !ran.out.is_empty()
         });
-        assert!(decided.ok().ends_with(", 3.8, m1, nothing\n"));
+        let decided = decided.ok();
+        assert!(decided.ends_with(", 3.8, m1, nothing\n"), "{decided}");
         let watch = ["--endpoints", &endpoints, "gate", "watch"];
         let now = Following::start(&gated, &watch).line();
         assert!(now.ends_with(", 3.8, m1, nothing"), "{now}");

@@ -40,6 +40,7 @@ feature! {
         specs: [Spec::alpha("3.8")],
     }
 }
+#[cfg(feature = "test-features")]
 feature! {
     /// For tests only: appends the log index to values of keys below `/apply-tag/`.
     ///
@@ -54,12 +55,32 @@ feature! {
     }
 }
 
-registry! {
-    /// What `--cluster-feature-gates` proposes.
-    pub ClusterFeatures: Cluster = [
-        ApplyTag,
-        LeaseCheckpoint,
-        LeaseCheckpointPersist,
-        LogCompression,
-    ]
+/// A registry of all features that are released, and of test features before them.
+macro_rules! cluster_registry {
+    ($(#[$attribute:meta])* $name:ident, [$($test_feature:ident),*]) => {
+        registry! {
+            $(#[$attribute])*
+            pub $name: Cluster = [
+                $($test_feature,)*
+                LeaseCheckpoint,
+                LeaseCheckpointPersist,
+                LogCompression,
+            ]
+        }
+    };
 }
+
+cluster_registry! {
+    /// The cluster features of a released program.
+    ReleasedClusterFeatures, []
+}
+
+#[cfg(feature = "test-features")]
+cluster_registry! {
+    /// What `--cluster-feature-gates` proposes.
+    ClusterFeatures, [ApplyTag]
+}
+
+/// What `--cluster-feature-gates` proposes.
+#[cfg(not(feature = "test-features"))]
+pub type ClusterFeatures = ReleasedClusterFeatures;

@@ -18,6 +18,9 @@ pub use server::*;
 
 use version::{CLUSTER_PARAMS_SINCE, CLUSTER_VERSION_UNDECIDED};
 
+/// The owner of features that exist for tests only, in builds for tests only.
+pub const TEST_FEATURE_OWNER: &str = "tests";
+
 /// Both registries, each knowing the names of the other so that a feature set with the
 /// wrong flag is answered with the right one.
 #[derive(Debug, Clone)]
@@ -50,5 +53,30 @@ impl OwnFeatures {
             CLUSTER_PARAMS_SINCE,
             CLUSTER_VERSION_UNDECIDED,
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use portunus_gates::{Declaration, FeatureSet};
+
+    fn is_for_tests(declaration: &&Declaration) -> bool {
+        declaration.owner == TEST_FEATURE_OWNER
+    }
+
+    #[test]
+    fn released_registries_declare_no_test_feature() {
+        let server = ServerFeatures::DECLARATIONS.iter();
+        let released = server.chain(ReleasedClusterFeatures::DECLARATIONS);
+        assert_eq!(released.filter(is_for_tests).count(), 0);
+        // What a build for tests adds is for tests.
+        let all = ClusterFeatures::DECLARATIONS.iter();
+        let kept: Vec<&str> = all
+            .filter(|it| !is_for_tests(it))
+            .map(|it| it.name)
+            .collect();
+        let released = ReleasedClusterFeatures::DECLARATIONS.iter();
+        assert_eq!(kept, released.map(|it| it.name).collect::<Vec<_>>());
     }
 }

@@ -27,7 +27,7 @@ feature! {
         owner: "gates",
         touches: Log,
         reversible: Free,
-        specs: [Spec::alpha("3.7")],
+        specs: [Spec::alpha("3.7"), Spec::beta("3.8").on()],
     }
 }
 feature! {

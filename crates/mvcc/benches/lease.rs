@@ -35,14 +35,14 @@ fn leases(criterion: &mut Criterion) {
 
     let mut lessor = million();
     group.bench_function("promote_1m", |bencher| {
-        bencher.iter(|| lessor.promote(black_box(0), 1500));
+        bencher.iter(|| lessor.promote(1, black_box(0), 1500));
     });
 
     let mut number = 0;
     group.bench_function("renew_1_of_1m", |bencher| {
         bencher.iter(|| {
             number = number % LEASES + 1;
-            black_box(lessor.renew(spread(number), 1000))
+            black_box(lessor.renew(1, spread(number), 1000))
         });
     });
 
@@ -50,9 +50,9 @@ fn leases(criterion: &mut Criterion) {
         bencher.iter_custom(|rounds| {
             let mut spent = Duration::ZERO;
             for _ in 0..rounds {
-                lessor.promote(0, 0);
+                lessor.promote(1, 0, 0);
                 let start = Instant::now();
-                black_box(lessor.due(u64::MAX / 4, 500));
+                black_box(lessor.due(1, u64::MAX / 4, 500));
                 spent += start.elapsed();
             }
             spent

@@ -21,7 +21,7 @@ pub enum ReadError {
     #[error(transparent)]
     Refused(#[from] EtcdError),
     /// The backend could not be read.
-    #[error("the backend could not be read; check the disk and stop this member")]
+    #[error("the backend could not be read; check the disk")]
     Backend(#[from] BackendError),
     /// A record that must exist does not.
     #[error(
@@ -45,6 +45,18 @@ pub enum ReadError {
     /// Waiting for the write-behind queue ended without a commit.
     #[error(transparent)]
     Fault(#[from] StoreFault),
+}
+
+impl ReadError {
+    /// Whether what is stored is wrong. Else only this read failed: a later one may succeed, and
+    /// what was read before is right.
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::MissingRecord(_) | Self::DamagedRecord { .. } => true,
+            Self::Refused(_) | Self::Backend(_) | Self::Fault(_) => false,
+        }
+    }
 }
 
 /// The write-behind thread is gone; nothing more will be stored.

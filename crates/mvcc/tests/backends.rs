@@ -340,3 +340,29 @@ fn a_store_is_filled_at_once_and_then_opened() {
     let term = snapshot.get(Bucket::Meta, b"term").unwrap();
     assert_eq!(term.as_deref(), Some(&b"1"[..]));
 }
+
+/// What readers hold open must never keep a member from writing.
+#[test]
+fn commit_needs_no_reader_slot() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = LmdbConfig {
+        snapshots_max: 4,
+        ..LmdbConfig::default()
+    };
+    let lmdb = Lmdb::open(directory.path(), config).unwrap();
+    let mut held = Vec::new();
+    let refused = loop {
+        match lmdb.snapshot() {
+            Ok(snapshot) => held.push(snapshot),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, BackendError::Lmdb { .. }), "{refused}");
+    assert_eq!(held.len(), 4);
+    let before = lmdb.sizes();
+    lmdb.commit(&[record(2, 100_000)]).unwrap();
+    lmdb.commit(&[record(3, 100_000)]).unwrap();
+    assert!(lmdb.sizes().in_use_bytes > before.in_use_bytes + 200_000);
+    held.pop();
+    assert_eq!(mains(&lmdb), [2, 3]);
+}

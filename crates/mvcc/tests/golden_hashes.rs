@@ -86,7 +86,7 @@ impl<F: Fn() -> Arc<dyn Backend>> Replay<F> {
                 store.put_raw(Bucket::Lease, key, Bytes::new()).unwrap();
             }
             "revoke" => drop(store.revoke_lease(words[1].parse().unwrap()).unwrap()),
-            _ => match op(line).request.unwrap() {
+            _ => match op(line).request.take().unwrap() {
                 Request::RequestPut(put) => drop(store.put(&put, &|_| true).unwrap()),
                 Request::RequestDeleteRange(delete) => drop(store.delete_range(&delete).unwrap()),
                 other => panic!("{other:?}"),

@@ -9,6 +9,9 @@ use portunus_mvcc::lease::{
 use portunus_proto::EtcdError;
 use portunus_proto::leasepb;
 
+/// The term in which the lessor is primary.
+const TERM: u64 = 7;
+
 const CHECKPOINTING: LessorConfig = LessorConfig {
     min_ttl_s: 2,
     revoke_rate_per_s: 1000,
@@ -18,12 +21,15 @@ const CHECKPOINTING: LessorConfig = LessorConfig {
 
 fn primary(config: LessorConfig) -> Lessor {
     let mut lessor = Lessor::new(config);
-    lessor.promote(0, 0);
+    lessor.promote(TERM, 0, 0);
     lessor
 }
 
 fn remaining(lessor: &Lessor, id: i64, now_ms: u64) -> i64 {
-    lessor.time_to_live(id, now_ms).unwrap().remaining_s
+    lessor
+        .time_to_live(Some(TERM), id, now_ms)
+        .unwrap()
+        .remaining_s
 }
 
 #[test]
@@ -56,7 +62,7 @@ fn grants_are_checked_as_etcd_checks_them() {
 fn time_to_live_counts_down_in_whole_seconds() {
     let mut lessor = primary(LessorConfig::default());
     lessor.grant(1, 10, 500).unwrap();
-    let answer = lessor.time_to_live(1, 1000).unwrap();
+    let answer = lessor.time_to_live(Some(TERM), 1, 1000).unwrap();
     assert_eq!(
         answer,
         TimeToLive {
@@ -66,23 +72,32 @@ fn time_to_live_counts_down_in_whole_seconds() {
     );
     assert_eq!(remaining(&lessor, 1, 10_499), 0);
     assert_eq!(remaining(&lessor, 1, 12_600), -2, "over, but not revoked");
-    assert_eq!(lessor.time_to_live(2, 0), Err(EtcdError::LeaseNotFound));
-    lessor.demote();
-    assert_eq!(lessor.time_to_live(1, 0), Err(EtcdError::LeaderChanged));
+    assert_eq!(
+        lessor.time_to_live(Some(TERM), 2, 0),
+        Err(EtcdError::LeaseNotFound)
+    );
+    lessor.demote(TERM);
+    assert_eq!(
+        lessor.time_to_live(Some(TERM), 1, 0),
+        Err(EtcdError::LeaderChanged)
+    );
 }
 
 #[test]
 fn only_the_primary_renews_and_only_what_is_alive() {
     let mut lessor = Lessor::new(LessorConfig::default());
     lessor.grant(1, 10, 0).unwrap();
-    assert_eq!(lessor.renew(1, 0), Err(EtcdError::NotPrimaryLessor));
-    lessor.promote(0, 0);
-    assert_eq!(lessor.renew(2, 0), Err(EtcdError::LeaseNotFound));
-    assert_eq!(lessor.renew(1, 9999), Ok(Renewal::Renewed { ttl_s: 10 }));
+    assert_eq!(lessor.renew(TERM, 1, 0), Err(EtcdError::NotPrimaryLessor));
+    lessor.promote(TERM, 0, 0);
+    assert_eq!(lessor.renew(TERM, 2, 0), Err(EtcdError::LeaseNotFound));
+    assert_eq!(
+        lessor.renew(TERM, 1, 9999),
+        Ok(Renewal::Renewed { ttl_s: 10 })
+    );
     assert_eq!(remaining(&lessor, 1, 9999), 10);
-    assert_eq!(lessor.renew(1, 19_999), Ok(Renewal::AwaitRevoke));
+    assert_eq!(lessor.renew(TERM, 1, 19_999), Ok(Renewal::AwaitRevoke));
     lessor.revoke(1).unwrap();
-    assert_eq!(lessor.renew(1, 19_999), Err(EtcdError::LeaseNotFound));
+    assert_eq!(lessor.renew(TERM, 1, 19_999), Err(EtcdError::LeaseNotFound));
     assert_eq!(lessor.revoke(1), Err(EtcdError::LeaseNotFound));
 }
 
@@ -92,17 +107,17 @@ fn due_leases_come_in_the_order_they_ended_and_again_if_not_revoked() {
     for (id, ttl_s) in [(1, 30), (2, 10), (3, 20), (4, 40)] {
         lessor.grant(id, ttl_s, 0).unwrap();
     }
-    let _ = lessor.renew(2, 5000).unwrap();
+    let _ = lessor.renew(TERM, 2, 5000).unwrap();
     assert_eq!(lessor.list(), [2, 3, 1, 4]);
-    assert!(lessor.due(14_999, 9).is_empty());
-    assert_eq!(lessor.due(35_000, 2), [2, 3]);
-    assert_eq!(lessor.due(35_000, 2), [1], "those handed out wait");
+    assert!(lessor.due(TERM, 14_999, 9).is_empty());
+    assert_eq!(lessor.due(TERM, 35_000, 2), [2, 3]);
+    assert_eq!(lessor.due(TERM, 35_000, 2), [1], "those handed out wait");
     lessor.revoke(3).unwrap();
-    assert!(lessor.due(37_999, 9).is_empty());
-    assert_eq!(lessor.due(38_000, 9), [1, 2]);
-    lessor.demote();
+    assert!(lessor.due(TERM, 37_999, 9).is_empty());
+    assert_eq!(lessor.due(TERM, 38_000, 9), [1, 2]);
+    lessor.demote(TERM);
     assert!(
-        lessor.due(100_000, 9).is_empty(),
+        lessor.due(TERM, 100_000, 9).is_empty(),
         "only the primary keeps time"
     );
 }
@@ -113,10 +128,10 @@ fn promotion_gives_every_lease_its_time_again_and_a_bit_more() {
     lessor.grant(1, 10, 0).unwrap();
     lessor.grant(2, 500, 0).unwrap();
     lessor.checkpoint(2, 100, 0, false);
-    lessor.promote(1_000_000, 1500);
+    lessor.promote(TERM, 1_000_000, 1500);
     assert_eq!(lessor.list(), [1, 2]);
-    assert!(lessor.due(1_011_499, 9).is_empty());
-    assert_eq!(lessor.due(1_011_500, 9), [1]);
+    assert!(lessor.due(TERM, 1_011_499, 9).is_empty());
+    assert_eq!(lessor.due(TERM, 1_011_500, 9), [1]);
     assert_eq!(
         remaining(&lessor, 2, 1_000_000),
         101,
@@ -128,10 +143,10 @@ fn promotion_gives_every_lease_its_time_again_and_a_bit_more() {
 fn a_renewal_right_after_promotion_may_shorten_and_is_still_honoured() {
     let mut lessor = Lessor::new(LessorConfig::default());
     lessor.grant(1, 10, 0).unwrap();
-    lessor.promote(0, 60_000);
-    let _ = lessor.renew(1, 1000).unwrap();
-    assert!(lessor.due(10_999, 9).is_empty());
-    assert_eq!(lessor.due(11_000, 9), [1]);
+    lessor.promote(TERM, 0, 60_000);
+    let _ = lessor.renew(TERM, 1, 1000).unwrap();
+    assert!(lessor.due(TERM, 10_999, 9).is_empty());
+    assert_eq!(lessor.due(TERM, 11_000, 9), [1]);
 }
 
 #[test]
@@ -140,10 +155,10 @@ fn leases_that_would_end_together_are_spread_below_the_revoke_rate() {
     for id in 1..=5000 {
         lessor.grant(id, 10, 0).unwrap();
     }
-    lessor.promote(0, 0);
+    lessor.promote(TERM, 0, 0);
     let mut ended = 0;
     for second in 1..=20 {
-        let due = lessor.due(second * 1000, 100_000);
+        let due = lessor.due(TERM, second * 1000, 100_000);
         let in_this_second = due.len();
         for id in due {
             lessor.revoke(id).unwrap();
@@ -164,8 +179,8 @@ fn few_leases_are_not_spread() {
     for id in 1..1000 {
         lessor.grant(id, 10, 0).unwrap();
     }
-    lessor.promote(0, 0);
-    assert_eq!(lessor.due(10_000, 10_000).len(), 999);
+    lessor.promote(TERM, 0, 0);
+    assert_eq!(lessor.due(TERM, 10_000, 10_000).len(), 999);
 }
 
 #[test]
@@ -173,23 +188,23 @@ fn long_leases_are_checkpointed_once_per_interval() {
     let mut lessor = primary(CHECKPOINTING);
     lessor.grant(1, 1000, 0).unwrap();
     lessor.grant(2, 300, 0).unwrap();
-    assert!(lessor.checkpoints_due(299_999).is_empty());
-    let batch = lessor.checkpoints_due(300_000);
+    assert!(lessor.checkpoints_due(TERM, 299_999).is_empty());
+    let batch = lessor.checkpoints_due(TERM, 300_000);
     assert_eq!(
         batch.len(),
         1,
         "a lease no longer than the interval is not worth it"
     );
     assert_eq!((batch[0].id, batch[0].remaining_ttl), (1, 700));
-    assert!(lessor.checkpoints_due(300_000).is_empty());
+    assert!(lessor.checkpoints_due(TERM, 300_000).is_empty());
     assert_eq!(
-        lessor.checkpoints_due(600_500)[0].remaining_ttl,
+        lessor.checkpoints_due(TERM, 600_500)[0].remaining_ttl,
         400,
         "rounded up"
     );
-    assert_eq!(lessor.checkpoints_due(900_500)[0].remaining_ttl, 100);
+    assert_eq!(lessor.checkpoints_due(TERM, 900_500)[0].remaining_ttl, 100);
     assert!(
-        lessor.checkpoints_due(2_000_000).is_empty(),
+        lessor.checkpoints_due(TERM, 2_000_000).is_empty(),
         "too short, then over"
     );
 }
@@ -199,11 +214,14 @@ fn renewing_a_checkpointed_lease_first_clears_the_checkpoint() {
     let mut lessor = primary(CHECKPOINTING);
     lessor.grant(1, 1000, 0).unwrap();
     lessor.checkpoint(1, 700, 300_000, true);
-    assert_eq!(lessor.renew(1, 310_000), Ok(Renewal::ClearCheckpointFirst));
+    assert_eq!(
+        lessor.renew(TERM, 1, 310_000),
+        Ok(Renewal::ClearCheckpointFirst)
+    );
     assert_eq!(remaining(&lessor, 1, 310_000), 690, "nothing changed yet");
     lessor.checkpoint(1, 0, 310_000, true);
     assert_eq!(
-        lessor.renew(1, 310_000),
+        lessor.renew(TERM, 1, 310_000),
         Ok(Renewal::Renewed { ttl_s: 1000 })
     );
     assert_eq!(remaining(&lessor, 1, 310_000), 1000);
@@ -213,10 +231,10 @@ fn renewing_a_checkpointed_lease_first_clears_the_checkpoint() {
 fn a_lease_that_became_short_is_checkpointed_again_after_a_renewal() {
     let mut lessor = primary(CHECKPOINTING);
     lessor.grant(1, 500, 0).unwrap();
-    assert_eq!(lessor.checkpoints_due(300_000)[0].remaining_ttl, 200);
+    assert_eq!(lessor.checkpoints_due(TERM, 300_000)[0].remaining_ttl, 200);
     // That proposal was lost, so there is nothing to clear.
-    let _ = lessor.renew(1, 400_000).unwrap();
-    assert_eq!(lessor.checkpoints_due(700_000)[0].remaining_ttl, 200);
+    let _ = lessor.renew(TERM, 1, 400_000).unwrap();
+    assert_eq!(lessor.checkpoints_due(TERM, 700_000)[0].remaining_ttl, 200);
 }
 
 #[test]
@@ -226,7 +244,7 @@ fn checkpoints_come_in_batches() {
         lessor.grant(id, 1000, 0).unwrap();
     }
     let sizes: Vec<usize> = (0..4)
-        .map(|_| lessor.checkpoints_due(300_000).len())
+        .map(|_| lessor.checkpoints_due(TERM, 300_000).len())
         .collect();
     assert_eq!(sizes, [CHECKPOINT_BATCH_MAX, CHECKPOINT_BATCH_MAX, 500, 0]);
 }
@@ -236,9 +254,9 @@ fn checkpoints_off_means_none_due_and_plain_renewals() {
     let mut lessor = primary(LessorConfig::default());
     lessor.grant(1, 10_000, 0).unwrap();
     lessor.checkpoint(1, 50, 0, false);
-    assert!(lessor.checkpoints_due(9_000_000).is_empty());
+    assert!(lessor.checkpoints_due(TERM, 9_000_000).is_empty());
     assert_eq!(
-        lessor.renew(1, 1000),
+        lessor.renew(TERM, 1, 1000),
         Ok(Renewal::Renewed { ttl_s: 10_000 })
     );
     assert_eq!(remaining(&lessor, 1, 1000), 10_000);
@@ -286,15 +304,15 @@ fn records_are_etcds_bytes_and_survive_a_restart() {
     };
     lessor.recover([record, short]);
     assert_eq!(
-        (lessor.len(), lessor.exists(5), lessor.is_primary()),
-        (2, false, false)
+        (lessor.len(), lessor.exists(5), lessor.primary_term()),
+        (2, false, None)
     );
     assert_eq!(
         lessor.record(1, true).unwrap().ttl,
         2,
         "raised to the minimum"
     );
-    lessor.promote(0, 0);
+    lessor.promote(TERM, 0, 0);
     assert_eq!(remaining(&lessor, 0x0102, 0), 7);
 }
 
@@ -304,8 +322,34 @@ fn a_lease_granted_again_does_not_inherit_times() {
     lessor.grant(1, 1000, 0).unwrap();
     lessor.revoke(1).unwrap();
     lessor.grant(1, 2000, 100_000).unwrap();
-    assert!(lessor.checkpoints_due(300_000).is_empty());
-    assert_eq!(lessor.checkpoints_due(400_000)[0].remaining_ttl, 1700);
-    assert!(lessor.due(1_000_000, 9).is_empty());
-    assert_eq!(lessor.due(2_100_000, 9), [1]);
+    assert!(lessor.checkpoints_due(TERM, 300_000).is_empty());
+    assert_eq!(lessor.checkpoints_due(TERM, 400_000)[0].remaining_ttl, 1700);
+    assert!(lessor.due(TERM, 1_000_000, 9).is_empty());
+    assert_eq!(lessor.due(TERM, 2_100_000, 9), [1]);
+}
+
+/// A member that was replaced must neither revoke nor renew, whatever reaches its lessor last:
+/// the news of its successor, or its own first entry.
+#[test]
+fn lessor_keeps_time_for_a_term_that_its_member_leads_and_for_no_other() {
+    let mut lessor = Lessor::new(CHECKPOINTING);
+    lessor.grant(1, 1000, 0).unwrap();
+    lessor.demote(TERM);
+    lessor.promote(TERM, 0, 0);
+    assert_eq!(lessor.primary_term(), None, "the promotion came too late");
+
+    lessor.promote(TERM + 1, 0, 0);
+    lessor.demote(TERM);
+    assert_eq!(lessor.primary_term(), Some(TERM + 1), "old news");
+    let end_ms = 1_000_000;
+    for other in [TERM, TERM + 2] {
+        assert!(lessor.due(other, end_ms, 9).is_empty());
+        assert!(lessor.checkpoints_due(other, 300_000).is_empty());
+        assert_eq!(lessor.renew(other, 1, 0), Err(EtcdError::NotPrimaryLessor));
+        let left = lessor.time_to_live(Some(other), 1, 0);
+        assert_eq!(left, Err(EtcdError::LeaderChanged));
+    }
+    let unled = lessor.time_to_live(None, 1, 0);
+    assert_eq!(unled, Err(EtcdError::LeaderChanged));
+    assert_eq!(lessor.due(TERM + 1, end_ms, 9), [1]);
 }

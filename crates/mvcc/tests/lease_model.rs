@@ -42,6 +42,7 @@ struct ModelLease {
 struct Model {
     leases: BTreeMap<i64, ModelLease>,
     primary: bool,
+    term: u64,
     now_ms: u64,
 }
 
@@ -75,7 +76,7 @@ impl Model {
                 assert_eq!(lessor.revoke(id).is_ok(), gone);
             }
             Step::Renew { id } => {
-                let renewed = lessor.renew(id, now_ms);
+                let renewed = lessor.renew(self.term, id, now_ms);
                 let expected = match self.leases.get_mut(&id) {
                     _ if !self.primary => Err(EtcdError::NotPrimaryLessor),
                     None => Err(EtcdError::LeaseNotFound),
@@ -101,10 +102,10 @@ impl Model {
                 for id in &ids {
                     self.leases.get_mut(id).unwrap().retry_ms = now_ms + CONFIG.retry_interval_ms;
                 }
-                assert_eq!(lessor.due(now_ms, leases_max), ids);
+                assert_eq!(lessor.due(self.term, now_ms, leases_max), ids);
             }
             Step::Checkpoints => {
-                let batch = lessor.checkpoints_due(now_ms);
+                let batch = lessor.checkpoints_due(self.term, now_ms);
                 assert!(self.primary || batch.is_empty());
                 for checkpoint in batch {
                     let lease = self.leases.get_mut(&checkpoint.id).expect("unknown lease");
@@ -126,7 +127,8 @@ impl Model {
                 }
             }
             Step::Promote { extend_ms } => {
-                lessor.promote(now_ms, extend_ms);
+                self.term += 1;
+                lessor.promote(self.term, now_ms, extend_ms);
                 self.primary = true;
                 for lease in self.leases.values_mut() {
                     let life_s = match lease.checkpointed_s {
@@ -138,7 +140,9 @@ impl Model {
                 }
             }
             Step::Demote => {
-                lessor.demote();
+                lessor.demote(self.term);
+                // One that was decided before the demotion and comes after it.
+                lessor.promote(self.term, now_ms, 0);
                 self.primary = false;
             }
             Step::Restart => {
@@ -166,7 +170,7 @@ impl Model {
         let order: Vec<i64> = order.into_iter().map(|(_, id)| id).collect();
         assert_eq!(lessor.list(), order);
         for (id, lease) in &self.leases {
-            let left = lessor.time_to_live(*id, self.now_ms);
+            let left = lessor.time_to_live(Some(self.term), *id, self.now_ms);
             if self.primary {
                 let left_ms = lease.expiry_ms.cast_signed() - self.now_ms.cast_signed();
                 let left = left.unwrap();

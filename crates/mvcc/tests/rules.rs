@@ -469,6 +469,37 @@ mod ranges {
         assert!(!late);
     }
 
+    /// As etcd: each piece is sorted by itself, and the next begins after its last key.
+    #[test]
+    fn a_stream_with_a_target_and_no_order_sorts_each_piece() {
+        let mut harness = Harness::new();
+        for key in ["a", "b", "c", "d"] {
+            harness.put(key, "");
+        }
+        for key in ["c", "a"] {
+            harness.put(key, "");
+        }
+        let request = RangeRequest {
+            sort_target: SortTarget::Mod as i32,
+            ..all()
+        };
+        let keys = |request: &RangeRequest| -> Vec<Bytes> {
+            let stream = harness.store.reader().range_stream(request, 1 << 20);
+            let pieces = stream.unwrap().map(Result::unwrap);
+            pieces
+                .flat_map(|piece| piece.kvs)
+                .map(|kv| kv.key)
+                .collect()
+        };
+        assert_eq!(keys(&request), ["b", "d", "c", "a"]);
+        // Three are read, a, b and c; the last of b, c, a is cut off.
+        let limited = RangeRequest {
+            limit: 2,
+            ..request
+        };
+        assert_eq!(keys(&limited), ["b", "c"]);
+    }
+
     #[test]
     fn a_compaction_ends_a_stream() {
         let mut store = Harness::new();
@@ -874,6 +905,73 @@ mod the_edge {
         let nested = |count| success([txn_op(success(ops(count)))]);
         assert_eq!(check(&nested(3)), Ok(()));
         assert_eq!(check(&nested(4)), Err(EtcdError::TooManyOps));
+    }
+
+    /// A put, with this many transactions around the one it is in.
+    fn nested(depth: usize) -> TxnRequest {
+        let mut txn = success([put_op("nested", "v")]);
+        for _ in 0..depth {
+            txn = success([txn_op(txn)]);
+        }
+        txn
+    }
+
+    /// etcd 3.7 takes 4998 with a put in the innermost, 4999 if that is empty.
+    #[test]
+    fn the_depth_of_transactions() {
+        let check = |request: &TxnRequest| validate::txn(request, usize::MAX);
+        assert_eq!(check(&nested(4998)), Ok(()));
+        assert_eq!(check(&nested(4999)), Err(EtcdError::TooManyOps));
+        let empty_inside =
+            |depth: usize| (0..depth).fold(TxnRequest::default(), |txn, _| success([txn_op(txn)]));
+        assert_eq!(check(&empty_inside(4999)), Ok(()));
+        assert_eq!(check(&empty_inside(5000)), Err(EtcdError::TooManyOps));
+    }
+
+    /// A Go member of 3.5 puts no limit on depth, so a log may hold any.
+    #[test]
+    fn a_transaction_of_any_depth_is_checked_charged_and_applied_on_a_small_stack() {
+        const DEPTH: usize = 100_000;
+        const STACK_BYTES: usize = 256 * 1024;
+        let run = || {
+            let request = nested(DEPTH);
+            assert_eq!(
+                validate::txn(&request, usize::MAX),
+                Err(EtcdError::TooManyOps)
+            );
+            let put = put("nested", "v");
+            let cost_bytes = quota::txn_cost_bytes(&request);
+            assert_eq!(cost_bytes, quota::put_cost_bytes(&put));
+            let mut harness = Harness::new();
+            let applied = harness.txn(&request).unwrap();
+            assert_eq!(applied.events.unwrap().events.len(), 1);
+            let mut depth = 0;
+            let mut response = &applied.response;
+            while let Some(Response::ResponseTxn(inner)) = &response.responses[0].response {
+                response = inner;
+                depth += 1;
+            }
+            assert_eq!(depth, DEPTH);
+        };
+        let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
+        thread.spawn(run).unwrap().join().unwrap();
+    }
+
+    /// Keys that are changed in branches which do not exclude each other, at any depth.
+    #[test]
+    fn duplicate_keys_are_found_at_any_depth() {
+        let mut beside = nested(100);
+        beside.success.push(put_op("nested", "w"));
+        let check = |request: &TxnRequest| validate::txn(request, usize::MAX);
+        assert_eq!(check(&beside), Err(EtcdError::DuplicateKey));
+        let twice = success([txn_op(nested(100)), txn_op(nested(50))]);
+        assert_eq!(check(&twice), Err(EtcdError::DuplicateKey));
+        let either = TxnRequest {
+            success: vec![txn_op(nested(100))],
+            failure: vec![txn_op(nested(50))],
+            ..TxnRequest::default()
+        };
+        assert_eq!(check(&success([txn_op(either)])), Ok(()));
     }
 
     #[test]

@@ -15,6 +15,8 @@
 
 pub mod codec;
 mod error;
+pub mod lenient;
+mod nested;
 pub mod wire;
 
 pub use error::EtcdError;

@@ -112,7 +112,7 @@ impl Peer {
             id,
             shared: shared.clone(),
             urls: Urls::new(urls),
-            status: Status::new(local, id, metrics.clone()),
+            status: Status::of_peer(shared, id, metrics.clone()),
             metrics,
             msgapp: Arc::new(StreamWriter::new(StreamKind::MsgApp, config)),
             message: Arc::new(StreamWriter::new(StreamKind::Message, config)),
@@ -244,7 +244,7 @@ impl Peer {
 
 impl OnLoss for Peer {
     fn lost(&self, kind: StreamKind) {
-        let failure = Failure::Broken("the connection was closed".into());
+        let failure = Failure::Disconnected("the peer closed the connection".into());
         self.status.deactivate(kind.writing(), &failure);
         self.shared.reports.unreachable(self.id);
     }

@@ -20,6 +20,9 @@ pub trait Raft: Send + Sync + 'static {
     /// so it must be cheap. Only who is removed by this answer is ever told so.
     fn is_removed(&self, id: u64) -> bool;
 
+    /// The name of a member, for log lines; `None` while it is not known.
+    fn name_of(&self, id: u64) -> Option<String>;
+
     /// Messages to this member were lost.
     fn report_unreachable(&self, id: u64);
 

@@ -1,36 +1,73 @@
 //! Whether a peer is reached, and since when; the only place that logs about it.
 //!
 //! Any success makes a peer active, any failure inactive. A line is written when that
-//! changes, when a peer was never reached, and when a peer refuses for a new reason; not
-//! for every attempt.
+//! changes, when a peer was never reached, when a peer refuses for a new reason, and every
+//! [`UNREACHABLE_LOG_INTERVAL`] while it stays inactive; not for every attempt. A peer that
+//! closes its connections or does not listen is probably restarting, which is no warning until
+//! it lasts.
 
 use std::fmt;
+use std::io;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::headers::hex;
 use crate::metrics::PeerMetrics;
+use crate::shared::Shared;
 use crate::sync::lock;
+
+/// How often a peer that stays inactive is reported; etcd's prober has the same.
+const UNREACHABLE_LOG_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Why something did not work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// The peer cannot be reached, or the line broke.
+    /// The peer closed the connection or accepts none, as while it restarts.
+    Disconnected(String),
+    /// The peer cannot be reached, or the connection broke in another way.
     Broken(String),
     /// The peer answered, and the answer was no.
     Refused(String),
 }
 
 impl Failure {
-    pub fn broken(error: &dyn std::error::Error) -> Failure {
-        Failure::Broken(chain(error))
+    /// Of a connection that failed with `error`.
+    pub fn broken(error: &(dyn std::error::Error + 'static)) -> Failure {
+        match disconnection(error) {
+            Some(reason) => Failure::Disconnected(reason.to_owned()),
+            None => Failure::Broken(chain(error)),
+        }
     }
+}
+
+/// Why a connection ended, if the peer's process or host ended it rather than its protocol.
+fn disconnection(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        let io = error.downcast_ref::<io::Error>().map(io::Error::kind);
+        let http = error.downcast_ref::<hyper::Error>();
+        match io {
+            Some(io::ErrorKind::ConnectionRefused) => return Some("connection refused"),
+            Some(
+                io::ErrorKind::UnexpectedEof
+                | io::ErrorKind::ConnectionReset
+                | io::ErrorKind::ConnectionAborted
+                | io::ErrorKind::BrokenPipe,
+            ) => return Some("the peer closed the connection"),
+            _ => {}
+        }
+        if http.is_some_and(|error| error.is_incomplete_message() || error.is_closed()) {
+            return Some("the peer closed the connection");
+        }
+        cause = error.source();
+    }
+    None
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Broken(reason) => f.write_str(reason),
+            Failure::Disconnected(reason) | Failure::Broken(reason) => f.write_str(reason),
             Failure::Refused(reason) => write!(f, "the peer refused: {reason}"),
         }
     }
@@ -54,6 +91,8 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 pub(crate) struct Status {
     local: String,
     peer: String,
+    /// Looks the peer's name up, which may change or come late.
+    name: Box<dyn Fn() -> String + Send + Sync>,
     metrics: Arc<PeerMetrics>,
     state: Mutex<State>,
 }
@@ -72,16 +111,34 @@ enum Activity {
     Active {
         since: Instant,
     },
-    Inactive,
+    Inactive {
+        since: Instant,
+        logged: Instant,
+    },
     /// The peer was taken away; nothing is logged or counted any more.
     Gone,
 }
 
 impl Status {
-    pub fn new(local: u64, peer: u64, metrics: Arc<PeerMetrics>) -> Status {
+    pub fn of_peer(shared: &Arc<Shared>, peer: u64, metrics: Arc<PeerMetrics>) -> Status {
+        let shared_by_name = shared.clone();
+        let name = move || {
+            let raft = shared_by_name.raft.get();
+            raft.and_then(|raft| raft.name_of(peer)).unwrap_or_default()
+        };
+        Status::new(shared.identity.member_id, peer, Box::new(name), metrics)
+    }
+
+    fn new(
+        local: u64,
+        peer: u64,
+        name: Box<dyn Fn() -> String + Send + Sync>,
+        metrics: Arc<PeerMetrics>,
+    ) -> Status {
         Status {
             local: hex(local),
             peer: hex(peer),
+            name,
             metrics,
             state: Mutex::default(),
         }
@@ -90,12 +147,13 @@ impl Status {
     /// Something reached the peer, or came from it.
     pub fn activate(&self) {
         let mut state = lock(&self.state);
-        if matches!(state.activity, Activity::New | Activity::Inactive) {
+        if matches!(state.activity, Activity::New | Activity::Inactive { .. }) {
             let since = Instant::now();
             state.activity = Activity::Active { since };
             state.last_refusal = None;
             self.metrics.active.set(1);
-            tracing::info!(local = self.local, peer = self.peer, "peer became active");
+            let (local, peer, name) = (&self.local, &self.peer, (self.name)());
+            tracing::info!(local, peer, name, "peer became active");
         }
     }
 
@@ -109,25 +167,53 @@ impl Status {
             }
             _ => false,
         };
+        let now = Instant::now();
         let (local, peer) = (&self.local, &self.peer);
+        let is_expected = matches!(failure, Failure::Disconnected(_));
+        let (mut since, mut logged) = (now, now);
         match state.activity {
             Activity::Active { .. } => {
                 self.metrics.active.set(0);
                 self.metrics.disconnected.inc();
-                tracing::warn!(local, peer, what, reason = %failure, "peer became inactive");
+                let name = (self.name)();
+                match is_expected {
+                    true => {
+                        tracing::info!(local, peer, name, what, reason = %failure, "peer became inactive")
+                    }
+                    false => {
+                        tracing::warn!(local, peer, name, what, reason = %failure, "peer became inactive")
+                    }
+                }
             }
             Activity::New => {
-                tracing::warn!(local, peer, what, reason = %failure, "peer is not reached yet");
+                let name = (self.name)();
+                match is_expected {
+                    true => {
+                        tracing::info!(local, peer, name, what, reason = %failure, "peer is not reached yet")
+                    }
+                    false => {
+                        tracing::warn!(local, peer, name, what, reason = %failure, "peer is not reached yet")
+                    }
+                }
             }
-            Activity::Inactive if new_refusal => {
-                tracing::warn!(local, peer, what, reason = %failure, "peer stays inactive");
-            }
-            Activity::Inactive => {
-                tracing::debug!(local, peer, what, reason = %failure, "peer stays inactive");
+            Activity::Inactive {
+                since: began,
+                logged: last,
+            } => {
+                since = began;
+                logged = last;
+                if new_refusal || now.duration_since(last) >= UNREACHABLE_LOG_INTERVAL {
+                    logged = now;
+                    let name = (self.name)();
+                    let seconds = now.duration_since(began).as_secs();
+                    tracing::warn!(local, peer, name, what, reason = %failure, seconds, "peer stays inactive");
+                } else {
+                    tracing::debug!(local, peer, what, reason = %failure, "peer stays inactive");
+                }
             }
             Activity::Gone => return,
         }
-        state.activity = Activity::Inactive;
+        state.activity = Activity::Inactive { since, logged };
     }
 
     /// The peer is no peer any more.
@@ -153,7 +239,8 @@ mod tests {
     fn activity_starts_with_a_success_and_ends_with_a_failure() {
         let metrics = Metrics::register(&prometheus::Registry::new()).unwrap();
         let metrics = Arc::new(metrics.peer("1", "2"));
-        let status = Status::new(1, 2, metrics.clone());
+        let name = Box::new(|| "m2".to_owned());
+        let status = Status::new(1, 2, name, metrics.clone());
         let failure = Failure::Broken("cable".into());
         status.deactivate("dial", &failure);
         assert_eq!(metrics.disconnected.get(), 0, "it was never connected");
@@ -173,5 +260,29 @@ mod tests {
         status.retire();
         status.activate();
         assert_eq!(status.active_since(), None, "gone is gone");
+    }
+
+    #[test]
+    fn ends_of_connections_are_told_from_broken_protocols() {
+        use std::io::ErrorKind::{ConnectionRefused, ConnectionReset, InvalidData, UnexpectedEof};
+        for (kind, expected) in [
+            (
+                ConnectionRefused,
+                Failure::Disconnected("connection refused".into()),
+            ),
+            (
+                ConnectionReset,
+                Failure::Disconnected("the peer closed the connection".into()),
+            ),
+            (
+                UnexpectedEof,
+                Failure::Disconnected("the peer closed the connection".into()),
+            ),
+            (InvalidData, Failure::Broken("cut off: chunk".into())),
+        ] {
+            let error = io::Error::new(kind, "chunk");
+            let error = crate::body::CollectError::Broken(axum::Error::new(error));
+            assert_eq!(Failure::broken(&error), expected, "{kind:?}");
+        }
     }
 }

@@ -20,3 +20,15 @@ pub fn is_enabled(store: &Store) -> bool {
     let value = store.get_raw(Bucket::Auth, ENABLED_KEY);
     value.is_some_and(|value| is_on(value))
 }
+
+/// Where the revision of users and roles is stored, in [`Bucket::Auth`].
+const REVISION_KEY: &[u8] = b"authRevision";
+/// The revision of a store that never had users; etcd writes it at its first start.
+const REVISION_FIRST: u64 = 1;
+
+/// The revision of users and roles in a store.
+pub fn revision(store: &Store) -> u64 {
+    let stored = store.get_raw(Bucket::Auth, REVISION_KEY);
+    let stored = stored.and_then(|value| value.as_ref().try_into().ok());
+    stored.map_or(REVISION_FIRST, u64::from_be_bytes)
+}

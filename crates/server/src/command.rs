@@ -104,18 +104,18 @@ impl Portunus {
             Some("--help" | "-help" | "-h" | "help") => Ok(Invocation::Print(help()?)),
             Some("--version" | "-version" | "version") => Ok(Invocation::Print(version())),
             _ => {
-                let mut values = Values::from_arguments(arguments)?;
+                let mut values = Values::from_arguments(arguments);
                 let variables: Vec<(String, String)> = std::env::vars_os()
                     .filter_map(|(name, value)| {
                         Some((name.into_string().ok()?, value.into_string().ok()?))
                     })
                     .collect();
-                values.add_environment(variables.iter().map(|(n, v)| (n.as_str(), v.as_str())))?;
+                values.add_environment(variables.iter().map(|(n, v)| (n.as_str(), v.as_str())));
                 let file = values.get("config-file").to_owned();
                 if !file.is_empty() {
                     let text = std::fs::read_to_string(&file)
                         .map_err(|source| CommandError::ConfigFile { file, source })?;
-                    let said = std::mem::replace(&mut values, Values::from_config_file(&text)?);
+                    let said = std::mem::replace(&mut values, Values::from_config_file(&text));
                     values.add_beside_file(&said);
                 }
                 Ok(Invocation::Serve(Box::new(Config::from_values(&values)?)))

@@ -9,6 +9,7 @@ pub mod auth;
 pub mod command;
 pub mod config;
 pub mod data_dir;
+mod error_chain;
 pub mod export;
 pub mod grpc;
 pub mod http;

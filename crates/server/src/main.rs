@@ -78,6 +78,8 @@ fn serve(config: Config) -> ExitCode {
         tokio::select! {
             name = signals.next() => {
                 tracing::info!(signal = name, "stopping");
+                // While clients are still served: what is under way goes to the new leader.
+                member.hand_leadership_over().await;
                 member.stop.stop(StopReason::Requested(name));
             }
             () = member.stop.stopped() => {}

@@ -396,6 +396,60 @@ fn etcd_for(test: &str) -> Option<PathBuf> {
     }
 }
 
+/// A message of one field with a length.
+fn field(number: u8, content: &[u8]) -> Vec<u8> {
+    let mut message = vec![number << 3 | 2];
+    prost::encode_length_delimiter(content.len(), &mut message).unwrap();
+    message.extend(content);
+    message
+}
+
+/// Requests that a Go member takes, though our decoder would not: it writes them into the log
+/// with all that it does not know, and every member has to apply them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_go_member_commits_is_applied() {
+    let Some(etcd) = etcd_for("what_a_go_member_commits_is_applied") else {
+        return;
+    };
+    let mut mixed = Mixed::new(etcd);
+    mixed.add("go1", Kind::Go);
+    mixed.start("go1", "new");
+    mixed.leader().await;
+    mixed.join("own1", Kind::Portunus, "go1").await;
+    let channel = mixed.clients("go1").await.channel;
+    let put = |key: &str| [field(1, key.as_bytes()), field(2, b"v")].concat();
+
+    let mut deep = field(2, &field(2, &put("deep")));
+    for _ in 0..127 {
+        deep = field(2, &field(4, &deep));
+    }
+    let groups = [[0xa3, 0x06].repeat(150), [0xa4, 0x06].repeat(150)].concat();
+    let mut other_wire_type = put("other-wire-type");
+    other_wire_type.extend([0x08, 0x01]);
+    for (path, message) in [
+        ("/etcdserverpb.KV/Txn", deep),
+        ("/etcdserverpb.KV/Put", [put("groups"), groups].concat()),
+        ("/etcdserverpb.KV/Put", other_wire_type),
+    ] {
+        patiently("go1 takes a request", async || {
+            common::any_bytes::call(&channel, path, message.clone().into())
+                .await
+                .map(drop)
+        })
+        .await;
+    }
+    mixed.agree("after requests that only Go takes").await;
+    let mut clients = mixed.clients("own1").await;
+    for key in ["deep", "groups", "other-wire-type"] {
+        let request = RangeRequest {
+            key: key.into(),
+            ..RangeRequest::default()
+        };
+        let found = clients.kv.range(request).await.unwrap().into_inner();
+        assert_eq!(found.kvs.len(), 1, "{key}: {}", mixed.logs());
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn members_of_both_kinds_make_one_cluster() {
     let Some(etcd) = etcd_for("members_of_both_kinds_make_one_cluster") else {

@@ -166,7 +166,7 @@ async fn headers_name_cluster_member_and_term() {
     let headers: Vec<ResponseHeader> = response
         .responses
         .into_iter()
-        .map(|op| match op.response.unwrap() {
+        .map(|mut op| match op.response.take().unwrap() {
             OpResponse::ResponseRange(response) => response.header.unwrap(),
             OpResponse::ResponsePut(response) => response.header.unwrap(),
             other => panic!("{other:?}"),

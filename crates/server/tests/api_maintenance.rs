@@ -231,31 +231,53 @@ async fn leadership_and_downgrades() {
 }
 
 #[tokio::test]
-async fn what_is_not_built_is_unimplemented() {
+async fn call_that_is_not_supported_is_refused_with_what_is_missing() {
     let (_guard, _server, mut clients) = started(&[]).await;
     let auth = &mut clients.auth;
-    assert_eq!(
-        refusal(auth.auth_enable(AuthEnableRequest {}).await).0,
-        Code::Unimplemented
-    );
-    assert_eq!(
-        refusal(auth.auth_status(AuthStatusRequest {}).await).0,
-        Code::Unimplemented
-    );
     let request = AuthenticateRequest {
         name: "root".to_owned(),
         password: "x".to_owned(),
     };
-    assert_eq!(
-        refusal(auth.authenticate(request).await).0,
-        Code::Unimplemented
-    );
     let mut lock = portunus_proto::v3lockpb::lock_client::LockClient::new(clients.channel.clone());
-    let request = portunus_proto::v3lockpb::LockRequest {
+    let locked = portunus_proto::v3lockpb::LockRequest {
         name: "a".into(),
         lease: 0,
     };
-    assert_eq!(refusal(lock.lock(request).await).0, Code::Unimplemented);
+    let channel = clients.channel.clone();
+    let mut election = portunus_proto::v3electionpb::election_client::ElectionClient::new(channel);
+    let leader = portunus_proto::v3electionpb::LeaderRequest { name: "a".into() };
+    for ((code, text), expected) in [
+        (
+            refusal(auth.auth_enable(AuthEnableRequest {}).await),
+            "authentication is not supported",
+        ),
+        (
+            refusal(auth.authenticate(request).await),
+            "authentication is not supported",
+        ),
+        (
+            refusal(lock.lock(locked).await),
+            "service v3lockpb.Lock is not supported by this version: use a lease",
+        ),
+        (
+            refusal(election.leader(leader).await),
+            "service v3electionpb.Election is not supported by this version: use a lease",
+        ),
+    ] {
+        assert_eq!(code, Code::Unimplemented);
+        assert!(text.starts_with(expected), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn auth_status_reports_that_authentication_is_off() {
+    let (_guard, _server, mut clients) = started(&[]).await;
+    let status = clients.auth.auth_status(AuthStatusRequest {}).await;
+    let status = status.unwrap().into_inner();
+    assert!(!status.enabled);
+    // As a fresh etcd answers.
+    assert_eq!(status.auth_revision, 1);
+    assert_eq!(status.header.unwrap().revision, 1);
 }
 
 #[tokio::test]

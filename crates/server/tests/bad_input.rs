@@ -12,7 +12,7 @@ use bytes::Bytes;
 use common::random::Random;
 use common::requests::{compare, everything, get, put, put_op, txn};
 use common::watching::{WatchStream, watch_all};
-use common::{Clients, Server, data_dir, launch, soon};
+use common::{Clients, Server, data_dir, launch, refusal, soon};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::compare::{CompareResult, TargetUnion};
@@ -20,7 +20,8 @@ use portunus_proto::etcdserverpb::request_op::Request as Op;
 use portunus_proto::etcdserverpb::watch_request::RequestUnion;
 use portunus_proto::etcdserverpb::{
     AlarmRequest, CompactionRequest, Compare, HashKvRequest, LeaseGrantRequest, LeaseRevokeRequest,
-    LeaseTimeToLiveRequest, PutRequest, RangeRequest, TxnRequest, WatchCreateRequest,
+    LeaseTimeToLiveRequest, PutRequest, RangeRequest, SnapshotRequest, TxnRequest,
+    WatchCreateRequest,
 };
 use prost::Message;
 use raw::{
@@ -311,30 +312,32 @@ async fn requests_that_are_too_large_are_refused_before_they_are_read() {
     subject.memory_is_below(RESIDENT_BYTES_MAX);
 }
 
+/// A transaction around a transaction and so on, around one put.
+fn nested(depth: usize) -> TxnRequest {
+    let mut request = txn([put_op("nested", "v")]);
+    for _ in 0..depth {
+        request = txn([Op::RequestTxn(request)]);
+    }
+    request
+}
+
+/// The limits are those of etcd 3.7: `--max-txn-ops`, and what its decoder takes.
 #[tokio::test(flavor = "multi_thread")]
 async fn transactions_nested_without_end_are_refused() {
     let mut subject = Subject::start(&[]).await;
-    let nested = |depth: usize| {
-        let mut request = txn([put_op("nested", "v")]);
-        for _ in 0..depth {
-            request = txn([Op::RequestTxn(request)]);
-        }
-        request
-    };
-    // What is taken at the door goes into the log, one message deeper, and has to be
-    // understood there too. So the limit is reached well before decoding ends.
-    subject.good.kv.txn(nested(40)).await.unwrap();
-    for depth in 41..60 {
-        let answer = soon("an answer", subject.good.kv.txn(nested(depth))).await;
-        let code = answer.unwrap_err().code();
-        let is_refused = matches!(code, Code::InvalidArgument | Code::Internal);
-        assert!(is_refused, "{depth}: {code}");
+    for depth in [60, 127] {
+        soon("an answer", subject.good.kv.txn(nested(depth)))
+            .await
+            .unwrap();
     }
-    let refused = subject.good.kv.txn(nested(41)).await.unwrap_err();
-    assert_eq!(refused.message(), EtcdError::TooManyOps.text());
+    for depth in [128, 4_998, 50_000] {
+        let answer = soon("an answer", subject.good.kv.txn(nested(depth))).await;
+        let refused = answer.unwrap_err();
+        assert_eq!(refused.message(), EtcdError::TooManyOps.text(), "{depth}");
+    }
     subject.still_serves().await;
-    // Written by hand: a value so deep is more than the stack of a test can hold.
-    let mut message: Vec<u8> = txn([put_op("nested", "v")]).encode_to_vec();
+    // Deeper than a client's stack could bear, and not a transaction at the end.
+    let mut message = vec![0xff; 3];
     for _ in 0..5_000 {
         message = wrapped(&wrapped(&message, 4), 2);
     }
@@ -347,6 +350,22 @@ async fn transactions_nested_without_end_are_refused() {
     assert_eq!(answer.unwrap_err().code(), Code::Internal);
     subject.still_serves().await;
     subject.restart().await.still_serves().await;
+}
+
+/// What is let in can be read back from the log and answered.
+#[tokio::test(flavor = "multi_thread")]
+async fn transactions_of_the_greatest_depth_are_served() {
+    let mut subject = Subject::start(&["--max-txn-ops=1000000"]).await;
+    let answer = soon("an answer", subject.good.kv.txn(nested(4_998))).await;
+    assert!(answer.unwrap().into_inner().succeeded);
+    let refused = soon("an answer", subject.good.kv.txn(nested(4_999))).await;
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.message(), EtcdError::TooManyOps.text());
+    subject.still_serves().await;
+    let mut subject = subject.restart().await;
+    let read = soon("a get", subject.good.kv.range(get("nested"))).await;
+    assert_eq!(read.unwrap().into_inner().kvs[0].version, 1);
+    subject.still_serves().await;
 }
 
 /// `bytes` as the only field of a message.
@@ -583,4 +602,63 @@ async fn watchers_that_never_read_do_no_harm() {
     subject.memory_is_below(RESIDENT_BYTES_MAX);
     drop(never_read);
     subject.still_serves().await;
+}
+
+/// Snapshots that may be sent at once.
+const SNAPSHOTS_MAX: usize = 16;
+/// More than the connections of all of them hold.
+const SNAPSHOT_BYTES: usize = 24 << 20;
+
+/// Clients that ask for snapshots and take nothing of them: more than a few are refused, and the
+/// member goes on writing and needs little memory. When they go away, snapshots can be had again.
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_snapshots_are_few_and_small() {
+    let (_guard, dir) = data_dir();
+    let server = Server::start(&dir, &[]);
+    let mut clients = server.connect().await;
+    let value = vec![b'x'; 1 << 20];
+    for number in 0..SNAPSHOT_BYTES >> 20 {
+        let large = PutRequest {
+            key: format!("large/{number}").into(),
+            value: value.clone().into(),
+            ..PutRequest::default()
+        };
+        clients.kv.put(large).await.unwrap();
+    }
+    let before = server.process.resident_bytes();
+    let mut held = Vec::new();
+    for _ in 0..SNAPSHOTS_MAX {
+        let mut others = server.connect().await;
+        let snapshot = others.maintenance.snapshot(SnapshotRequest {}).await;
+        held.push((others, snapshot.unwrap().into_inner()));
+    }
+    for _ in 0..100 {
+        let refused = clients.maintenance.snapshot(SnapshotRequest {}).await;
+        let (code, text) = refusal(refused.map(drop));
+        assert_eq!(code, Code::ResourceExhausted, "{text}");
+        assert!(text.starts_with("etcdserver: too many snapshots"), "{text}");
+    }
+    let metrics = server.get("/metrics").body;
+    let refused = "portunus_snapshots_refused_total 100";
+    assert!(metrics.lines().any(|line| line == refused), "{metrics}");
+    for _ in 0..20 {
+        soon("a put", clients.kv.put(put("small", "1")))
+            .await
+            .unwrap();
+    }
+    let grown = server.process.resident_bytes().saturating_sub(before);
+    assert!(grown < 64 << 20, "{} MiB", grown >> 20);
+
+    drop(held);
+    let mut whole = common::cluster::eventually("room for a snapshot", async || {
+        let snapshot = clients.maintenance.snapshot(SnapshotRequest {}).await;
+        snapshot.ok().map(tonic::Response::into_inner)
+    })
+    .await;
+    let mut bytes = 0;
+    while let Some(blob) = whole.message().await.unwrap() {
+        bytes += blob.blob.len();
+    }
+    assert!(bytes > SNAPSHOT_BYTES, "{bytes}");
+    server.stop();
 }

@@ -275,3 +275,29 @@ async fn members_are_restarted_one_after_the_other() {
         load.judge(&cluster).await;
     }
 }
+
+/// Each member asks the others for the hash of their data before it serves, and none answers yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn members_that_check_for_corruption_restart_together() {
+    let test = "members_that_check_for_corruption_restart_together";
+    let flags = ["--feature-gates=InitialCorruptCheck=true"];
+    let mut cluster = Cluster::start(test, 3, &flags).await;
+    let leader = cluster.leader().await;
+    let mut kv = cluster.clients(leader).kv;
+    kv.put(put("before", "1")).await.unwrap();
+    cluster.agree().await;
+    for member in 0..3 {
+        cluster.kill(member);
+    }
+    // Does not wait longer than for any other start.
+    cluster.start_all(&[0, 1, 2]).await;
+    cluster.agree().await;
+
+    // One that finds the others running is compared with them.
+    let follower = cluster.follower().await;
+    cluster.kill(follower);
+    cluster.start_one(follower).await;
+    let log = cluster.nodes[follower].log();
+    assert!(!log.contains("the data could not be compared"), "{log}");
+    cluster.agree().await;
+}

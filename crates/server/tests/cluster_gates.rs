@@ -6,7 +6,7 @@ mod common;
 use std::collections::BTreeSet;
 
 use common::cluster::{Cluster, eventually};
-use common::gates::{self, MECHANISM, restart_with};
+use common::gates::{self, MECHANISM, NO_MECHANISM, restart_with};
 use common::requests::put;
 use common::stored::{bucket, logged_requests};
 use portunus_proto::etcdserverpb::FeatureGateDetail;
@@ -76,6 +76,20 @@ async fn a_feature_is_on_for_all_or_for_none() {
     gates::agree_on_gates(&cluster).await;
 }
 
+/// A new cluster has cluster features without any flag but the one that proposes them.
+/// Proves: S0-A28
+#[tokio::test(flavor = "multi_thread")]
+async fn cluster_features_need_no_flag_but_their_own() {
+    let mut cluster = Cluster::start("gates-default", 3, &[]).await;
+    until_feature(&cluster, false).await;
+    let told = detail(&cluster, 0).await;
+    assert!(told.votes.iter().all(|vote| vote.vote == "default"));
+    for member in 0..3 {
+        restart_with(&mut cluster, member, &[wants(true)]).await;
+    }
+    until_feature(&cluster, true).await;
+}
+
 /// A learner obeys, but does not count; once promoted it does.
 /// Proves: S0-34, S0-35
 #[tokio::test(flavor = "multi_thread")]
@@ -116,11 +130,19 @@ fn metric_names(client: std::net::SocketAddr) -> BTreeSet<String> {
         .collect()
 }
 
-/// What a member writes and shows without any flag about gates is what it would write and
-/// show if it had none: the same entries, the same records, the same metrics.
+/// What a member writes and shows with the mechanism off, by flag or because of the version it
+/// behaves as, is what it would write and show if there were no mechanism: the same entries, the
+/// same records, the same metrics.
 /// Proves: X15
 #[tokio::test(flavor = "multi_thread")]
-async fn without_flags_nothing_is_written_that_has_to_do_with_gates() {
+async fn without_the_mechanism_nothing_is_written_that_has_to_do_with_gates() {
+    for (flag, version) in [(NO_MECHANISM, "3.8"), ("--emulated-version=3.7", "3.7")] {
+        nothing_is_written_of_gates(flag, version).await;
+    }
+}
+
+async fn nothing_is_written_of_gates(flag: &str, version: &str) {
+    let version = format!("\"etcdcluster\":\"{version}.0\"");
     let written = async |flags: &[&str]| {
         let (_guard, dir) = common::data_dir();
         let server = common::Server::start(&dir, flags);
@@ -131,7 +153,7 @@ async fn without_flags_nothing_is_written_that_has_to_do_with_gates() {
         // The version is decided once the member has published itself.
         eventually("the cluster version", async || {
             let said = server.get("/version").body;
-            said.contains(r#""etcdcluster":"3.8.0""#).then_some(())
+            said.contains(&version).then_some(())
         })
         .await;
         let metrics = metric_names(server.address);
@@ -146,7 +168,7 @@ async fn without_flags_nothing_is_written_that_has_to_do_with_gates() {
         let keys: Vec<String> = cluster.into_keys().chain(meta.into_keys()).collect();
         (logged_requests(&dir), keys, members, metrics)
     };
-    let (plain, keys, members, metrics) = written(&[]).await;
+    let (plain, keys, members, metrics) = written(&[flag]).await;
     // Every field of every entry, by name, so that a new one is noticed.
     for request in &plain {
         if let Some(set) = &request.cluster_version_set {
@@ -188,7 +210,7 @@ async fn without_flags_nothing_is_written_that_has_to_do_with_gates() {
     assert_eq!(metrics.iter().find(of_gates), None);
 
     // With the flags, exactly that is there.
-    let flags = [MECHANISM, &gates::wants("LeaseCheckpoint=false")];
+    let flags = [flag, MECHANISM, &gates::wants("LeaseCheckpoint=false")];
     let (used, keys, members, more) = written(&flags).await;
     let sets = used.iter().filter_map(|it| it.cluster_version_set.as_ref());
     assert!(sets.clone().any(|set| set.cluster_params.is_some()));
@@ -203,7 +225,7 @@ async fn without_flags_nothing_is_written_that_has_to_do_with_gates() {
 /// Proves: X15
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_mechanism_there_is_no_trace_of_it() {
-    let cluster = Cluster::start("gates-off", 3, &[]).await;
+    let cluster = Cluster::start("gates-off", 3, &[NO_MECHANISM]).await;
     cluster.agree().await;
     for member in 0..3 {
         let members = cluster

@@ -85,6 +85,20 @@ impl Etcdctl {
 }
 
 #[test]
+fn auth_status() {
+    let Some(ctl) = Etcdctl::start("auth_status") else {
+        return;
+    };
+    let expected = "Authentication Status: false\nAuthRevision: 1\n";
+    assert_eq!(ctl.run(&["auth", "status"]), expected);
+    let refused = ctl.refused(&["auth", "enable"]);
+    assert!(
+        refused.contains("authentication is not supported"),
+        "{refused}"
+    );
+}
+
+#[test]
 fn keys() {
     let Some(ctl) = Etcdctl::start("keys") else {
         return;

@@ -5,11 +5,12 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use portunus_features::version::{EMULATION_FLOOR, ETCD_VERSION};
-use portunus_features::{CompatibilityVersions, OwnFeatures};
+use portunus_features::{CompatibilityVersions, OwnFeatures, ReleasedClusterFeatures};
 use portunus_gates::{
-    Classified, Level, Registry, Stage, Version, Versions, known_features, lint, to_json,
+    Classified, Features, Level, Registry, Stage, Version, Versions, known_features, lint, to_json,
     to_markdown,
 };
 
@@ -31,17 +32,57 @@ fn registries(own: &OwnFeatures) -> [&Registry; 2] {
     [own.server.registry(), own.cluster.registry()]
 }
 
+/// What a released program has: no test features.
+fn released() -> (OwnFeatures, Features<ReleasedClusterFeatures>) {
+    let cluster = Features::declared().expect("the declarations are legal");
+    (own(), cluster)
+}
+
+fn released_registries(
+    released: &(OwnFeatures, Features<ReleasedClusterFeatures>),
+) -> [&Registry; 2] {
+    [released.0.server.registry(), released.1.registry()]
+}
+
+/// No dependency of the program but those of its tests brings test features in.
+#[test]
+fn program_is_built_without_test_features() {
+    let tree = |edges: &str| {
+        let output = Command::new(env!("CARGO"))
+            .args(["tree", "--offline", "--locked", "--package"])
+            .args(["portunus-server", "--edges", edges])
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let tests = tree("features,dev,normal");
+    assert!(tests.contains("test-features"), "{tests}");
+    let program = tree("features,normal,build");
+    assert!(program.contains("portunus-features"), "{program}");
+    assert!(!program.contains("test-features"), "{program}");
+    for name in ["gates.json", "gates.md", "operations.md"] {
+        let text = std::fs::read_to_string(docs(name)).unwrap();
+        assert!(!text.contains("ApplyTag"), "{name}");
+    }
+}
+
 /// Proves: G87, S2-44, S2-45, S2-46
 #[test]
 fn the_registry_obeys_the_life_cycle_and_the_list_is_current() {
-    let own = own();
+    let released_features = released();
     let committed = std::fs::read_to_string(docs("gates.json"))
         .unwrap_or_else(|_| r#"{"features":[]}"#.to_owned());
-    if let Err(errors) = lint(registries(&own), &committed, ETCD_VERSION) {
+    if let Err(errors) = lint(
+        released_registries(&released_features),
+        &committed,
+        ETCD_VERSION,
+    ) {
         let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
         panic!("{}", lines.join("\n"));
     }
-    let current = to_json(registries(&own));
+    let current = to_json(released_registries(&released_features));
     if rewriting() {
         std::fs::write(docs("gates.json"), &current).unwrap();
     } else {
@@ -56,18 +97,33 @@ fn the_registry_obeys_the_life_cycle_and_the_list_is_current() {
 /// Proves: S1-7
 #[test]
 fn a_patch_release_can_be_made_of_what_was_released() {
-    let own = own();
+    let released_features = released();
     let patch = Version::parse(&format!("{ETCD_VERSION}.1")).unwrap();
-    let released = to_json(registries(&own));
-    assert_eq!(lint(registries(&own), &released, patch.clone()), Ok(()));
+    let released = to_json(released_registries(&released_features));
+    assert_eq!(
+        lint(
+            released_registries(&released_features),
+            &released,
+            patch.clone()
+        ),
+        Ok(())
+    );
     for (from, to) in [
         (r#""default": true"#, r#""default": false"#),
         (r#""stage": "Alpha""#, r#""stage": "Beta""#),
-        (r#""name": "ApplyTag""#, r#""name": "AppliedTag""#),
+        (
+            r#""name": "CompactHashCheck""#,
+            r#""name": "CompactHashChecks""#,
+        ),
     ] {
         let other = released.replacen(from, to, 1);
         assert_ne!(other, released, "{from}");
-        let errors = lint(registries(&own), &other, patch.clone()).unwrap_err();
+        let errors = lint(
+            released_registries(&released_features),
+            &other,
+            patch.clone(),
+        )
+        .unwrap_err();
         assert!(
             errors.iter().all(|it| it.id() == "E-LINT-PATCH"),
             "{errors:?}"
@@ -80,11 +136,14 @@ fn a_patch_release_can_be_made_of_what_was_released() {
 fn the_table_in_the_handbook_is_current() {
     const BEGIN: &str = "<!-- gates: begin -->\n";
     const END: &str = "<!-- gates: end -->";
-    let own = own();
+    let released_features = released();
     let text = std::fs::read_to_string(docs("gates.md")).unwrap();
     let (head, rest) = text.split_once(BEGIN).expect("the begin mark");
     let (_, tail) = rest.split_once(END).expect("the end mark");
-    let current = format!("{head}{BEGIN}{}{END}{tail}", to_markdown(registries(&own)));
+    let current = format!(
+        "{head}{BEGIN}{}{END}{tail}",
+        to_markdown(released_registries(&released_features))
+    );
     if rewriting() {
         std::fs::write(docs("gates.md"), &current).unwrap();
     } else {

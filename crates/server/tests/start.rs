@@ -223,11 +223,11 @@ async fn an_emulated_version_is_what_clients_see() {
             .status(StatusRequest {})
             .await;
         let status = status.unwrap().into_inner();
-        assert_eq!(status.version, "3.6.0");
+        assert_eq!(status.version, "3.6.5");
         assert_eq!(status.storage_version, "3.6.0");
         assert_eq!(
             server.get("/version").body,
-            r#"{"etcdserver":"3.6.0","etcdcluster":"3.6.0","storage":"3.6.0","major":"3","minor":"8","emulationMajor":"3","emulationMinor":"6","minCompatibilityMajor":"3","minCompatibilityMinor":"5","gitVersion":"v3.8.0","clusterParams":true}"#
+            r#"{"etcdserver":"3.6.5","etcdcluster":"3.6.0","storage":"3.6.0","major":"3","minor":"8","emulationMajor":"3","emulationMinor":"6","minCompatibilityMajor":"3","minCompatibilityMinor":"5","gitVersion":"v3.8.0","clusterParams":true}"#
         );
     }
 }
@@ -370,5 +370,59 @@ fn put(key: &'static str, value: &'static str) -> PutRequest {
         key: key.into(),
         value: value.into(),
         ..PutRequest::default()
+    }
+}
+
+/// What needs no data to be judged is judged before there is any.
+#[test]
+fn refused_flags_leave_no_data_directory() {
+    for flags in [
+        &["--max-txn-ops=many"][..],
+        &["--emulated-version=3.6", "--emulation-version=3.7"],
+        &["--feature-gates=NoSuchFeature=true"],
+        &[
+            "--feature-gates=ClusterFeatureGate=true",
+            "--cluster-feature-gates=NoSuchFeature=true",
+        ],
+    ] {
+        let (_guard, dir) = data_dir();
+        let (status, log) = launch(&dir, flags).ended();
+        assert!(!status.success(), "{flags:?}");
+        assert!(!dir.exists(), "{flags:?}: {log}");
+    }
+}
+
+#[test]
+fn the_start_is_one_line_of_values() {
+    let (_guard, dir) = data_dir();
+    let mut command = common::portunus();
+    command
+        .args(common::member_flags(&dir))
+        .args(["--emulated-version=3.7", "--max-txn-ops=200"])
+        .arg("--feature-gates=InitialCorruptCheck=true")
+        .env("ETCD_QUOTA_BACKEND_BYTE", "1");
+    let server = common::Process::spawn(&mut command).ready();
+    let line = server.process.find_line("starting an etcd server").unwrap();
+    let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(line["emulated_version"], "3.7.1");
+    assert_eq!(line["etcd_version"], "3.8.0");
+    assert_eq!(line["data_dir"], dir.display().to_string());
+    assert_eq!(line["changed_gates"], "InitialCorruptCheck=true");
+    let flags = line["changed_flags"].as_str().unwrap();
+    assert!(flags.contains("--max-txn-ops=200"), "{flags}");
+    assert!(!flags.contains("--max-request-bytes"), "{flags}");
+    let line = server
+        .process
+        .find_line("unrecognized environment variable");
+    let line: serde_json::Value = serde_json::from_str(&line.unwrap()).unwrap();
+    assert_eq!(line["environment_variable"], "ETCD_QUOTA_BACKEND_BYTE");
+    assert_eq!(line["similar"], "ETCD_QUOTA_BACKEND_BYTES");
+    for line in server.process.log().lines() {
+        let fields: serde_json::Value = serde_json::from_str(line).unwrap();
+        for (name, value) in fields.as_object().unwrap() {
+            let text = value.as_str().unwrap_or_default();
+            let is_debug = text == "None" || text.starts_with("Some(") || text.starts_with('[');
+            assert!(!is_debug, "{name} in {line}");
+        }
     }
 }

@@ -11,9 +11,10 @@ use common::stored::bucket;
 use common::{Clients, Server, data_dir, launch};
 use portunus_bolt::{BulkOptions, FileWriter, Reader};
 use portunus_proto::etcdserverpb::{
-    CompactionRequest, DeleteRangeRequest, HashKvRequest, LeaseGrantRequest,
+    CompactionRequest, DeleteRangeRequest, HashKvRequest, InternalRaftRequest, LeaseGrantRequest,
     LeaseTimeToLiveRequest, PutRequest, Request, SnapshotRequest,
 };
+use portunus_proto::membershippb::{ClusterParams, ClusterVersionSetRequest};
 use portunus_proto::raftpb::{Entry, HardState};
 use portunus_wal::{SnapshotPoint, Wal};
 use prost::Message;
@@ -215,29 +216,34 @@ async fn data_with_authentication_is_refused() {
 
 /// Adds what a member of 3.5 would to the log of a member that does not run.
 fn append_v2(dir: &Path, requests: &[(&str, &str)]) {
+    let request = |(number, (path, value)): (u64, &(&str, &str))| Request {
+        id: number,
+        method: "PUT".to_owned(),
+        path: (*path).to_owned(),
+        val: (*value).to_owned(),
+        ..Request::default()
+    };
+    let requests = (1..).zip(requests).map(request);
+    let data: Vec<Vec<u8>> = requests.map(|request| request.encode_to_vec()).collect();
+    append(dir, &data);
+}
+
+/// Adds committed entries to the log of a member that does not run.
+fn append(dir: &Path, data: &[Vec<u8>]) {
     let wal = dir.join("member").join("wal");
     let (mut wal, found) = Wal::open(&wal, SnapshotPoint::default()).unwrap();
     let last = found.entries.last().unwrap();
     let entries: Vec<Entry> = (last.index + 1..)
-        .zip(requests)
-        .map(|(index, (path, value))| {
-            let request = Request {
-                id: index,
-                method: "PUT".to_owned(),
-                path: (*path).to_owned(),
-                val: (*value).to_owned(),
-                ..Request::default()
-            };
-            Entry {
-                index,
-                term: last.term,
-                data: request.encode_to_vec().into(),
-                ..Entry::default()
-            }
+        .zip(data)
+        .map(|(index, data)| Entry {
+            index,
+            term: last.term,
+            data: data.clone().into(),
+            ..Entry::default()
         })
         .collect();
     let hard_state = HardState {
-        commit: last.index + requests.len() as u64,
+        commit: last.index + data.len() as u64,
         ..found.hard_state
     };
     wal.append(Some(&hard_state), &entries).unwrap();
@@ -268,4 +274,34 @@ async fn a_log_with_requests_of_3_5_goes_on() {
     let (status, log) = launch(&dir, &as_3_5).ended();
     assert!(!status.success());
     assert!(log.contains("asks for a change of the v2 store"), "{log}");
+}
+
+/// Params that belong to another version: the entry has no effect, and no line says it had.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_cluster_version_is_not_logged_as_decided() {
+    let (_guard, dir) = data_dir();
+    let server = Server::start(&dir, &[]);
+    let mut clients = server.connect().await;
+    clients.kv.put(put("a", 0)).await.unwrap();
+    server.process.find_line("cluster version decided").unwrap();
+    server.stop();
+    let request = InternalRaftRequest {
+        cluster_version_set: Some(ClusterVersionSetRequest {
+            ver: "3.8.0".to_owned(),
+            cluster_params: Some(ClusterParams {
+                version: "3.7".to_owned(),
+                ..ClusterParams::default()
+            }),
+            ..ClusterVersionSetRequest::default()
+        }),
+        ..InternalRaftRequest::default()
+    };
+    append(&dir, &[request.encode_to_vec()]);
+    let again = Server::start(&dir, &[]);
+    let line = again.process.find_line("cluster version refused").unwrap();
+    assert!(line.contains("3.8"), "{line}");
+    let mut clients = again.connect().await;
+    clients.kv.put(put("b", 0)).await.unwrap();
+    let log = again.process.log();
+    assert!(!log.contains("cluster version decided"), "{log}");
 }

@@ -20,6 +20,7 @@ pub mod finding;
 pub mod layering;
 pub mod leaks;
 pub mod links;
+pub mod log_fields;
 pub mod manifest;
 pub mod markers;
 pub mod missing_docs;

@@ -19,7 +19,7 @@ pub const PATH: &str = "docs/requirements.md";
 pub const FAMILIES: &[(&str, usize)] = &[
     ("G", 135),
     ("S0-", 51),
-    ("S0-A", 27),
+    ("S0-A", 28),
     ("S1-", 17),
     ("S1-A", 6),
     ("S2-", 53),

@@ -12,8 +12,8 @@ use std::path::Path;
 
 use portunus_tidy::manifest::Manifest;
 use portunus_tidy::{
-    Finding, RustFile, Workspace, architecture, layering, leaks, links, markers, missing_docs,
-    module_docs, panics, proofs, purity, register, requirements,
+    Finding, RustFile, Workspace, architecture, layering, leaks, links, log_fields, markers,
+    missing_docs, module_docs, panics, proofs, purity, register, requirements,
 };
 
 fn workspace() -> Workspace {
@@ -116,6 +116,12 @@ fn code_that_ships_does_not_panic_without_a_reason() {
 fn notes_about_unfinished_work_name_an_issue() {
     let workspace = workspace();
     assert_none(workspace.files.iter().flat_map(markers::check).collect());
+}
+
+#[test]
+fn fields_of_log_lines_hold_values() {
+    let workspace = workspace();
+    assert_none(workspace.files.iter().flat_map(log_fields::check).collect());
 }
 
 #[test]

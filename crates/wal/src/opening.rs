@@ -87,10 +87,7 @@ impl WalOptions {
         disk.sync_dir(&building)?;
 
         disk.rename(&building, dir)?;
-        disk.sync_dir(match dir.parent() {
-            Some(parent) if parent != Path::new("") => parent,
-            _ => Path::new("."),
-        })?;
+        disk.sync_dir(parent_of(dir))?;
         Ok(Wal {
             preparer: SegmentPreparer::start(log_dir, self.segment_bytes)?,
             dir: log_dir.clone(),
@@ -152,6 +149,16 @@ impl WalOptions {
             fill_with_zeros(&*tail, tail_file_bytes, self.segment_bytes, &never)
                 .map_err(io_error)?;
         }
+        // A process that was killed may have left its last writes, and the name of its last
+        // segment, in the page cache only. From here on they count as promised.
+        tail.sync_data().map_err(io_error)?;
+        for named in [dir, parent_of(dir)] {
+            let sync_error = |source| OpenError::Io {
+                path: named.to_owned(),
+                source,
+            };
+            log_dir.disk.sync_dir(named).map_err(sync_error)?;
+        }
         let wal = Wal {
             preparer: SegmentPreparer::start(&log_dir, self.segment_bytes).map_err(io_error)?,
             dir: log_dir.clone(),
@@ -168,6 +175,14 @@ impl WalOptions {
             poisoned: false,
         };
         Ok((wal, recovered))
+    }
+}
+
+/// The directory that holds the name of `dir`.
+fn parent_of(dir: &Path) -> &Path {
+    match dir.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
     }
 }
 

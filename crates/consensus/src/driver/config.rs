@@ -54,7 +54,7 @@ impl Default for Config {
 }
 
 /// Whom the driver calls. It holds its lock while it does: none of these may
-/// block, or call anything of the [`Handle`](crate::Handle) besides `propose`,
+/// block, or call anything of the [`Handle`](crate::Handle) besides `submit`, `propose`,
 /// `propose_conf_change`, `read_index` and `status`. A hook that keeps a handle
 /// keeps the member alive.
 pub struct Hooks {

@@ -13,8 +13,9 @@ use portunus_proto::raftpb::{Entry, HardState, Message, SnapshotMetadata};
 
 use super::{
     errors::FatalError,
-    inbox::{Phase, Proposal},
+    inbox::Phase,
     member::Member,
+    proposal::{Content, Proposal},
     reads::Answered,
 };
 use crate::core::{Core, Ready, Role};
@@ -171,21 +172,27 @@ impl Engine {
         else {
             return;
         };
-        let mut proposals: VecDeque<_> = member.inbox.take_proposals(room).into();
-        while let Some(proposal) = proposals.front() {
-            let (count, result) = match proposal {
-                Proposal::ConfChange(change) => (1, self.core.propose_conf_change(change)),
-                Proposal::Normal(_) => {
-                    let run: Vec<Bytes> = proposals.iter().map_while(normal).cloned().collect();
+        let leadership = self.core.current_leadership();
+        let mut proposals = member.inbox.take_proposals(room);
+        // From here on a proposal may be committed, or it is withdrawn and dropped.
+        proposals.retain(|_, proposal| proposal.begin(leadership));
+        while let Some((_, proposal)) = proposals.first_key_value() {
+            let (count, result) = match &proposal.content {
+                Content::ConfChange(change) => (1, self.core.propose_conf_change(change)),
+                Content::Normal(_) => {
+                    let run = proposals.values().map_while(Proposal::data);
+                    let run: Vec<Bytes> = run.cloned().collect();
                     (run.len(), self.core.propose(run))
                 }
             };
             if result.is_err() {
                 // The leader is handing over; there will be another.
-                member.inbox.put_back(proposals.into());
+                member.inbox.put_back(proposals);
                 return;
             }
-            proposals.drain(..count);
+            for _ in 0..count {
+                proposals.pop_first();
+            }
         }
     }
 
@@ -273,12 +280,5 @@ impl Engine {
         Some(IdleDisk {
             unwritten_commit: self.unwritten_commit.take(),
         })
-    }
-}
-
-fn normal(proposal: &Proposal) -> Option<&Bytes> {
-    match proposal {
-        Proposal::Normal(data) => Some(data),
-        Proposal::ConfChange(_) => None,
     }
 }

@@ -3,6 +3,7 @@
 use std::{
     sync::{Arc, Mutex, PoisonError, mpsc},
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -11,9 +12,10 @@ use portunus_proto::raftpb::{ConfChange, ConfState, Message};
 use super::{
     compaction::{Compacted, Keep},
     errors::{CompactError, ProposeError},
-    inbox::{CompactionRequest, Phase, Proposal},
+    inbox::{CompactionRequest, Phase},
     member::Member,
-    reads::ReadIndexFuture,
+    proposal::{Proposal, ProposalTicket},
+    reads::{Answered, ReadIndexFuture},
     status::Status,
 };
 use crate::core::{ConfChangeError, StepError};
@@ -50,30 +52,37 @@ impl Handle {
         }
     }
 
-    /// Puts an entry into the log, here or at the leader. Never blocks. Whether
-    /// it is committed shows when it is applied, or never does: it may get lost
-    /// with its leader. Without a leader it waits for one.
+    /// Queues a proposal for the log, here or at the leader. Never blocks. Whether it is
+    /// committed shows when it is applied, or never does: it may get lost with its leader.
+    /// Without a leader it waits for one, but only as long as the ticket is kept.
+    ///
+    /// # Errors
+    /// If it was not even queued.
+    pub fn submit(&self, proposal: Proposal) -> Result<ProposalTicket, ProposeError> {
+        let member = &self.member;
+        let progress = proposal.progress();
+        let number = member
+            .inbox
+            .propose(proposal, &member.config, member.status.is_alone())?;
+        Ok(ProposalTicket::new(member, number, progress))
+    }
+
+    /// Queues an entry that nobody waits for. Without a leader it waits for one.
     ///
     /// # Errors
     /// If it was not even queued.
     pub fn propose(&self, data: Bytes) -> Result<(), ProposeError> {
-        self.queue(Proposal::Normal(data))
+        self.submit(Proposal::normal(data))
+            .map(ProposalTicket::detach)
     }
 
-    /// Like [`Self::propose`], for a membership change. While another one is
-    /// not applied yet, an empty entry is committed in its place.
+    /// Like [`Self::propose`], for a membership change.
     ///
     /// # Errors
     /// If it was not even queued.
     pub fn propose_conf_change(&self, change: ConfChange) -> Result<(), ProposeError> {
-        self.queue(Proposal::ConfChange(change))
-    }
-
-    fn queue(&self, proposal: Proposal) -> Result<(), ProposeError> {
-        let member = &self.member;
-        member
-            .inbox
-            .propose(proposal, &member.config, member.status.is_alone())
+        self.submit(Proposal::conf_change(change))
+            .map(ProposalTicket::detach)
     }
 
     /// An index such that a read is linearizable once that index is applied. A
@@ -93,6 +102,24 @@ impl Handle {
     #[must_use]
     pub fn status(&self) -> Status {
         self.member.status.load()
+    }
+
+    /// The term this member leads, as far as it knows; `None` if it does not lead.
+    #[must_use]
+    pub fn led_term(&self) -> Option<u64> {
+        self.member.status.led_term()
+    }
+
+    /// Time since the last tick. Long if the machine or this process stood still.
+    #[must_use]
+    pub fn since_last_tick(&self) -> Duration {
+        self.member.status.since_last_tick()
+    }
+
+    /// Answers every waiting read, and every later one, that the member stops.
+    pub fn refuse_reads(&self) {
+        let answered = self.member.lock_reads().stop();
+        answered.into_iter().for_each(Answered::deliver);
     }
 
     /// Everything up to `index` is applied. Once per batch is enough.

@@ -5,37 +5,23 @@
 //! arrives gathers here and becomes the next.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
+    mem,
     sync::{Condvar, Mutex, MutexGuard, PoisonError, mpsc::SyncSender},
     time::Instant,
 };
 
-use bytes::Bytes;
-use portunus_proto::raftpb::{ConfChange, ConfState};
+use portunus_proto::raftpb::ConfState;
 
 use super::{
     compaction::{Compacted, Keep},
     config::Config,
     errors::{CompactError, ProposeError},
+    proposal::Proposal,
 };
 
-/// What a membership change counts for in the queue, in bytes.
-const CONF_CHANGE_BYTES: usize = 1024;
-
-#[derive(Debug, Clone)]
-pub(super) enum Proposal {
-    Normal(Bytes),
-    ConfChange(ConfChange),
-}
-
-impl Proposal {
-    pub(super) fn bytes(&self) -> usize {
-        match self {
-            Self::Normal(data) => data.len(),
-            Self::ConfChange(_) => CONF_CHANGE_BYTES,
-        }
-    }
-}
+/// Proposals in the order in which they came, by number.
+pub(super) type Proposals = BTreeMap<u64, Proposal>;
 
 pub(super) struct CompactionRequest {
     pub(super) index: u64,
@@ -58,8 +44,9 @@ pub(super) enum Phase {
 #[derive(Default)]
 struct State {
     phase: Phase,
-    proposals: VecDeque<Proposal>,
+    proposals: Proposals,
     proposal_bytes: usize,
+    last_proposal: u64,
     compactions: VecDeque<CompactionRequest>,
     /// Somebody called since the thread last woke. Further calls cost nothing.
     disk_called: bool,
@@ -80,13 +67,13 @@ impl Inbox {
 
     /// Queues a proposal and calls a thread to take it: the disk thread if this
     /// member is alone, as then nothing but the disk stands between a proposal
-    /// and its commit.
+    /// and its commit. Returns the proposal's number, which is not 0.
     pub(super) fn propose(
         &self,
         proposal: Proposal,
         config: &Config,
         is_alone: bool,
-    ) -> Result<(), ProposeError> {
+    ) -> Result<u64, ProposeError> {
         let bytes = proposal.bytes();
         let mut state = self.lock();
         if state.phase != Phase::Running {
@@ -104,37 +91,55 @@ impl Inbox {
             });
         }
         state.proposal_bytes += bytes;
-        state.proposals.push_back(proposal);
+        state.last_proposal += 1;
+        let number = state.last_proposal;
+        state.proposals.insert(number, proposal);
         if is_alone {
             self.call_disk_locked(state);
         } else {
             self.call_clock_locked(state);
         }
-        Ok(())
+        Ok(number)
     }
 
     /// Takes proposals up to a size, at least one.
-    pub(super) fn take_proposals(&self, bytes_max: usize) -> Vec<Proposal> {
+    pub(super) fn take_proposals(&self, bytes_max: usize) -> Proposals {
         let mut state = self.lock();
         let mut bytes = 0;
-        let mut count = 0;
-        for proposal in &state.proposals {
-            if count > 0 && bytes + proposal.bytes() > bytes_max {
+        let mut first_left = None;
+        for (number, proposal) in &state.proposals {
+            if bytes > 0 && bytes + proposal.bytes() > bytes_max {
+                first_left = Some(*number);
                 break;
             }
             bytes += proposal.bytes();
-            count += 1;
         }
         state.proposal_bytes -= bytes;
-        state.proposals.drain(..count).collect()
+        let left = first_left.map(|number| state.proposals.split_off(&number));
+        mem::replace(&mut state.proposals, left.unwrap_or_default())
     }
 
-    /// Gives back, in front, what could not be proposed.
-    pub(super) fn put_back(&self, proposals: Vec<Proposal>) {
+    /// Gives back what could not be proposed, to its old place. What was withdrawn meanwhile
+    /// is dropped.
+    pub(super) fn put_back(&self, proposals: impl IntoIterator<Item = (u64, Proposal)>) {
         let mut state = self.lock();
-        for proposal in proposals.into_iter().rev() {
-            state.proposal_bytes += proposal.bytes();
-            state.proposals.push_front(proposal);
+        if state.phase == Phase::Ended {
+            return;
+        }
+        for (number, proposal) in proposals {
+            // Under the lock: whoever withdraws it later finds it in the queue.
+            if proposal.undo() {
+                state.proposal_bytes += proposal.bytes();
+                state.proposals.insert(number, proposal);
+            }
+        }
+    }
+
+    /// Removes a proposal that was withdrawn, unless it is being taken.
+    pub(super) fn remove_proposal(&self, number: u64) {
+        let mut state = self.lock();
+        if let Some(proposal) = state.proposals.remove(&number) {
+            state.proposal_bytes -= proposal.bytes();
         }
     }
 
@@ -182,6 +187,7 @@ impl Inbox {
                 // Whoever waits for a compaction hears that it will not come.
                 state.compactions.clear();
                 state.proposals.clear();
+                state.proposal_bytes = 0;
             }
             state.disk_called = true;
             state.clock_called = true;
@@ -245,5 +251,41 @@ impl Inbox {
         }
         state.clock_called = false;
         state.phase
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::Leadership;
+
+    /// The engine takes proposals before it knows whether raft does. One that its proposer
+    /// gives up in between must not come back to the queue.
+    #[test]
+    fn proposal_withdrawn_while_it_is_taken_is_not_put_back() {
+        let inbox = Inbox::default();
+        let config = Config::default();
+        let numbers: Vec<u64> = (0..3)
+            .map(|_| {
+                let proposal = Proposal::normal(vec![7; 10].into());
+                inbox.propose(proposal, &config, false).unwrap()
+            })
+            .collect();
+        let taken = inbox.take_proposals(usize::MAX);
+        let leadership = Leadership {
+            term: 5,
+            ..Leadership::default()
+        };
+        assert!(taken.values().all(|proposal| proposal.begin(leadership)));
+        assert!(!taken[&numbers[1]].progress().withdraw(), "maybe proposed");
+        inbox.remove_proposal(numbers[1]);
+        inbox.put_back(taken);
+        let left = inbox.take_proposals(usize::MAX);
+        assert_eq!(
+            left.keys().copied().collect::<Vec<_>>(),
+            [numbers[0], numbers[2]]
+        );
+        assert_eq!(inbox.lock().proposal_bytes, 0);
+        assert!(left.values().all(|left| left.progress().term().is_none()));
     }
 }

@@ -18,6 +18,7 @@ mod errors;
 mod handle;
 mod inbox;
 mod member;
+mod proposal;
 mod reads;
 mod status;
 mod threads;
@@ -41,6 +42,7 @@ pub use self::{
     config::{Config, Hooks, LogWriter, NoPeers, PeerSink},
     errors::{CompactError, FatalError, ProposeError, ReadIndexError, StartError},
     handle::Handle,
+    proposal::{Proposal, ProposalProgress, ProposalTicket},
     reads::ReadIndexFuture,
     status::Status,
 };

@@ -30,6 +30,9 @@ const RETRY_TICKS: u32 = 5;
 struct RoundState {
     answer: Option<Answer>,
     wakers: Vec<Option<Waker>>,
+    /// Places in `wakers` of readers that gave up, for those who come later: a round may wait
+    /// for a leader for hours, and readers come and go.
+    free: Vec<usize>,
 }
 
 /// Readers that share one answer.
@@ -111,8 +114,10 @@ impl Future for ReadIndexFuture {
             return Poll::Ready(answer);
         }
         let place = *slot.get_or_insert_with(|| {
-            state.wakers.push(None);
-            state.wakers.len() - 1
+            state.free.pop().unwrap_or_else(|| {
+                state.wakers.push(None);
+                state.wakers.len() - 1
+            })
         });
         match &mut state.wakers[place] {
             Some(waker) => waker.clone_from(context.waker()),
@@ -125,13 +130,17 @@ impl Future for ReadIndexFuture {
 impl Drop for ReadIndexFuture {
     fn drop(&mut self) {
         // A reader that gave up must not be woken later.
-        if let Waiting::Round {
+        let Waiting::Round {
             round,
             slot: Some(place),
         } = &self.0
-            && let Some(waker) = round.lock().wakers.get_mut(*place)
-        {
+        else {
+            return;
+        };
+        let mut state = round.lock();
+        if let Some(waker) = state.wakers.get_mut(*place) {
             *waker = None;
+            state.free.push(*place);
         }
     }
 }
@@ -338,6 +347,26 @@ mod tests {
         reads.begin(8, |_| true);
         reads.answer(2, 3).unwrap().deliver();
         assert_eq!(collected.wait(), Ok(3));
+    }
+
+    /// While there is no leader readers come, wait and give up, for as long as that lasts.
+    #[test]
+    fn readers_that_gave_up_leave_nothing_behind() {
+        let mut reads = Reads::new(1);
+        let mut context = Context::from_waker(Waker::noop());
+        let (mut patient, _) = reads.join();
+        assert!(Pin::new(&mut patient).poll(&mut context).is_pending());
+        for _ in 0..1000 {
+            let (mut reader, _) = reads.join();
+            assert!(Pin::new(&mut reader).poll(&mut context).is_pending());
+        }
+        let round = Arc::clone(reads.collecting.as_ref().unwrap());
+        let state = round.lock();
+        assert_eq!((state.wakers.len(), state.free.len()), (2, 1));
+        drop(state);
+        reads.begin(7, |_| true);
+        reads.answer(1, 5).unwrap().deliver();
+        assert_eq!(patient.wait(), Ok(5));
     }
 
     #[test]

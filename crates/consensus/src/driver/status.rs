@@ -3,7 +3,10 @@
 //! The driver publishes after every turn; readers load. Each value is true at
 //! some moment, but two values may be of different moments.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::{
+    sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
+    time::{Duration, Instant},
+};
 
 use crate::core::{Core, Role};
 
@@ -32,9 +35,11 @@ pub struct Status {
     pub wal_entries: u64,
 }
 
-#[derive(Default)]
 pub(super) struct StatusCell {
     id: u64,
+    started: Instant,
+    /// When the clock last ticked, in milliseconds since the start.
+    ticked_ms: AtomicU64,
     leader: AtomicU64,
     term: AtomicU64,
     commit: AtomicU64,
@@ -42,6 +47,8 @@ pub(super) struct StatusCell {
     last_index: AtomicU64,
     role: AtomicU8,
     is_learner: AtomicBool,
+    /// The term this member leads; 0 for none.
+    led_term: AtomicU64,
     /// A read may use `commit` as it is.
     can_read_alone: AtomicBool,
     pub(super) wal_syncs: AtomicU64,
@@ -52,9 +59,34 @@ impl StatusCell {
     pub(super) fn new(id: u64, applied: u64) -> Self {
         Self {
             id,
+            started: Instant::now(),
+            ticked_ms: AtomicU64::default(),
+            leader: AtomicU64::default(),
+            term: AtomicU64::default(),
+            commit: AtomicU64::default(),
             applied: applied.into(),
-            ..Default::default()
+            last_index: AtomicU64::default(),
+            role: AtomicU8::default(),
+            is_learner: AtomicBool::default(),
+            led_term: AtomicU64::default(),
+            can_read_alone: AtomicBool::default(),
+            wal_syncs: AtomicU64::default(),
+            wal_entries: AtomicU64::default(),
         }
+    }
+
+    pub(super) fn ticked(&self) {
+        self.ticked_ms
+            .store(self.since_start_ms(), Ordering::Release);
+    }
+
+    pub(super) fn since_last_tick(&self) -> Duration {
+        let ticked_ms = self.ticked_ms.load(Ordering::Acquire);
+        Duration::from_millis(self.since_start_ms().saturating_sub(ticked_ms))
+    }
+
+    fn since_start_ms(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Before anything the core says is acted upon: whoever sees an effect of a
@@ -64,6 +96,11 @@ impl StatusCell {
         if !core.can_read_alone() {
             self.can_read_alone.store(false, Ordering::SeqCst);
         }
+        let led_term = match leadership.role {
+            Role::Leader => leadership.term,
+            _ => 0,
+        };
+        self.led_term.store(led_term, Ordering::SeqCst);
         self.leader.store(leadership.leader, Ordering::Release);
         self.term.store(leadership.term, Ordering::Release);
         self.role.store(leadership.role as u8, Ordering::Release);
@@ -87,6 +124,14 @@ impl StatusCell {
         self.can_read_alone
             .load(Ordering::SeqCst)
             .then(|| self.commit.load(Ordering::SeqCst))
+    }
+
+    /// The term this member leads, as one value.
+    pub(super) fn led_term(&self) -> Option<u64> {
+        match self.led_term.load(Ordering::SeqCst) {
+            0 => None,
+            term => Some(term),
+        }
     }
 
     /// The sole voter of its cluster, and its leader.

@@ -131,5 +131,8 @@ pub(super) fn run_clock(member: Arc<Member>) {
                     .tick(|context| core.read_index(context).is_ok());
             }
         });
+        if is_due {
+            member.status.ticked();
+        }
     }
 }

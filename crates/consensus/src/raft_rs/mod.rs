@@ -40,6 +40,9 @@ pub struct Core {
     /// Newest ready that carries something to be written, and newest written.
     last_to_persist: u64,
     last_persisted: u64,
+    /// Term and vote that were last given out to be written, and in which ready.
+    promise: (u64, u64),
+    promise_ready: u64,
     leadership: Leadership,
 }
 
@@ -107,6 +110,8 @@ impl Core {
             applied_index: initial.applied_index,
             last_to_persist: 0,
             last_persisted: 0,
+            promise: (initial.hard_state.term, initial.hard_state.vote),
+            promise_ready: 0,
             leadership: Leadership::default(),
         };
         core.settle();
@@ -287,14 +292,28 @@ impl Core {
         let snapshot = (snapshot.get_metadata().index > 0).then(|| snapshot.clone());
         let entries = from_engine.take_entries();
         let leadership = self.current_leadership();
+        if let Some(state) = from_engine.hs()
+            && self.promise != (state.term, state.vote)
+        {
+            self.promise = (state.term, state.vote);
+            self.promise_ready = from_engine.number();
+        }
+        let mut at_once = messages(from_engine.take_messages());
+        let mut after_persist = messages(from_engine.take_persisted_messages());
+        // The engine lets a leader send at once, because votes are asked for only after term
+        // and own vote are durable. A sole voter asks nobody, and its learners would hear of a
+        // term that a power loss takes back.
+        if self.last_persisted < self.promise_ready {
+            after_persist.splice(..0, at_once.drain(..));
+        }
         let ready = Ready {
             number: from_engine.number(),
             hard_state: from_engine.hs().map(hard_state_from_engine),
             must_sync: from_engine.must_sync() || snapshot.is_some(),
             snapshot: snapshot.as_ref().map(snapshot_from_engine),
             entries: entries.iter().cloned().map(entry_from_engine).collect(),
-            messages: messages(from_engine.take_messages()),
-            messages_after_persist: messages(from_engine.take_persisted_messages()),
+            messages: at_once,
+            messages_after_persist: after_persist,
             committed: from_engine
                 .take_committed_entries()
                 .into_iter()

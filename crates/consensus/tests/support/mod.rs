@@ -1,9 +1,9 @@
 //! Several cores in one loop, with a network and disks that obey the test.
 //!
-//! Every message and every write waits until the test lets it through. Three
+//! Every message and every write waits until the test lets it through. Four
 //! things are checked all the time: one leader per term, the same entry at the
-//! same committed index everywhere, and reads that see what was committed
-//! before they began.
+//! same committed index everywhere, reads that see what was committed before
+//! they began, and no message of a term that is not on its sender's disk.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -150,6 +150,7 @@ impl Cluster {
                 assert!(read.index >= floor, "stale read: {} < {floor}", read.index);
                 self.node(id).reads.insert(read.context, read.index);
             }
+            self.assert_durable(id, &ready.messages);
             self.network.extend(ready.messages.drain(..));
             let committed = std::mem::take(&mut ready.committed);
             self.node(id).unwritten.push_back(ready);
@@ -214,9 +215,26 @@ impl Cluster {
         } else {
             node.core.persisted(ready.number);
         }
+        self.assert_durable(id, &ready.messages_after_persist);
         self.network.extend(ready.messages_after_persist);
         self.drain(id);
         true
+    }
+
+    /// Nobody hears of a term that its sender could forget. Before an election members are
+    /// asked about a term that does not begin by that.
+    fn assert_durable(&mut self, id: u64, messages: &[Message]) {
+        let durable = self.node(id).disk.hard_state.term;
+        for message in messages {
+            let asks = matches!(
+                message.r#type(),
+                MessageType::MsgPreVote | MessageType::MsgPreVoteResp
+            );
+            assert!(
+                asks || message.term <= durable,
+                "member {id} sent {message:?} while only term {durable} was durable"
+            );
+        }
     }
 
     /// Delivers one message, through its encoding, as the real wire would.

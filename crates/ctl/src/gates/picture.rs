@@ -94,7 +94,7 @@ impl Picture {
         }
         let (server_version, server_flags) = match &surveyed.said {
             Ok(words) => self.said(&shown, id, words),
-            Err(why) => self.unsaid(&shown, why, published.as_ref()),
+            Err(why) => self.unsaid(&shown, why, published.as_ref(), own),
         };
         let cluster_flags = match &published {
             Some(Published::Flags(flags)) => flags.clone(),
@@ -120,12 +120,13 @@ impl Picture {
         }
         member.member.publication = match published {
             _ if !member.member.started => Publication::Nothing,
-            _ if !takes_part => Publication::Foreign,
             Some(Published::Flags(_)) => Publication::Proposal(Proposal {
                 version: server_version,
                 flags: member.cluster_flags.to_map(),
             }),
-            Some(Published::Nothing | Published::Foreign) | None => Publication::Nothing,
+            Some(Published::Foreign) => Publication::Foreign,
+            Some(Published::Nothing) | None if takes_part => Publication::Nothing,
+            Some(Published::Nothing) | None => Publication::Foreign,
         };
         member
     }
@@ -162,16 +163,22 @@ impl Picture {
         shown: &str,
         why: &str,
         published: Option<&Published>,
+        own: &OwnFeatures,
     ) -> (MajorMinor, BTreeMap<String, bool>) {
         let version = self.usual_version();
-        // Nobody publishes without it.
-        let publishes = matches!(published, Some(Published::Flags(_)));
-        let (flags, taken) = match publishes {
-            true => (
-                BTreeMap::from([(MECHANISM.to_owned(), true)]),
-                format!("{MECHANISM}=true as its only server flag"),
+        // A member publishes a proposal if the mechanism is on, and only then.
+        let proposes = match published {
+            Some(Published::Flags(_)) => Some(true),
+            Some(Published::Foreign) => Some(false),
+            Some(Published::Nothing) | None => None,
+        };
+        let default = mechanism_default(version, own);
+        let (flags, taken) = match proposes.filter(|proposes| *proposes != default) {
+            Some(value) => (
+                BTreeMap::from([(MECHANISM.to_owned(), value)]),
+                format!("{MECHANISM}={value} as its only server flag"),
             ),
-            false => (BTreeMap::new(), "no server flags".to_owned()),
+            None => (BTreeMap::new(), "no server flags".to_owned()),
         };
         let note =
             format!("{shown} does not answer ({why}): taken to run version {version} with {taken}");
@@ -236,11 +243,19 @@ pub fn has_mechanism(member: &FleetMember, own: &OwnFeatures) -> bool {
     let versions = Versions::emulating(member.server_version);
     match own.server.gates(versions, &member.server_flags) {
         Ok(gates) => gates.enabled(ClusterFeatureGate),
-        Err(_) => {
-            let said = member.server_flags.get(MECHANISM);
-            said.is_some_and(|(value, _)| value)
-        }
+        Err(_) => match member.server_flags.get(MECHANISM) {
+            Some((value, _)) => value,
+            None => mechanism_default(member.server_version, own),
+        },
     }
+}
+
+/// Whether a member of this version takes part if its flags do not say.
+fn mechanism_default(version: MajorMinor, own: &OwnFeatures) -> bool {
+    let gates = own
+        .server
+        .gates(Versions::emulating(version), &Assignments::default());
+    gates.is_ok_and(|gates| gates.enabled(ClusterFeatureGate))
 }
 
 /// Features that cannot be turned off once data of them exists. No member tells whether it

@@ -1,6 +1,6 @@
 //! What follows from what members say. The replies are made by the rules a server makes them by.
 
-use portunus_features::OwnFeatures;
+use portunus_features::{ClusterFeatureGate, OwnFeatures};
 use portunus_gates::cluster::{
     Ballot, ClusterParams, InForce, Member as Voter, MemberId, Outcome, Previous, Proposal,
     Publication, decide,
@@ -18,6 +18,7 @@ use super::story::{Story, tell};
 use super::survey::{Survey, Surveyed, Words};
 
 const MECHANISM: &str = "ClusterFeatureGate=true";
+const NO_MECHANISM: &str = "ClusterFeatureGate=false";
 
 fn flags(text: &str) -> Assignments {
     Assignments::parse(Origin::Flag, text).unwrap()
@@ -93,7 +94,9 @@ fn survey(cluster_version: &str, nodes: &[Node]) -> Survey {
     let voters: Vec<Voter> = nodes
         .iter()
         .map(|node| {
-            let takes_part = node.server.contains(MECHANISM) && !node.gateless;
+            let versions = Versions::emulating(node.version.parse().unwrap());
+            let gates = own.server.gates(versions, &flags(node.server)).unwrap();
+            let takes_part = gates.enabled(ClusterFeatureGate) && !node.gateless;
             Voter {
                 id: MemberId(node.id),
                 name: format!("m{}", node.id),
@@ -376,7 +379,6 @@ fn a_downgrade_names_the_flags_that_would_stop_the_start() {
 /// Proves: S0-A27
 #[test]
 fn turning_the_mechanism_off_is_never_blocked_and_turns_features_off() {
-    const NO_MECHANISM: &str = "ClusterFeatureGate=false";
     let nodes = [node(1, CHECKPOINT), node(2, CHECKPOINT)];
     let off = ("LeaseCheckpoint", ON, OFF, None);
     for flags in [Some(""), None] {
@@ -396,10 +398,10 @@ fn turning_the_mechanism_off_is_never_blocked_and_turns_features_off() {
 #[test]
 fn a_cluster_without_the_mechanism_can_begin_with_it() {
     let nodes = [Node {
-        server: "",
+        server: NO_MECHANISM,
         ..node(1, "")
     }];
-    let change = restart(1, Some(MECHANISM), Some(CHECKPOINT));
+    let change = restart(1, Some(""), Some(CHECKPOINT));
     let foresight = foreseen("3.8", &nodes, &change);
     assert_eq!(
         rows(&foresight),
@@ -426,7 +428,7 @@ fn a_member_that_does_not_answer_is_said_to_be_assumed() {
         foresight.assumptions,
         [
             "m2 does not answer (connection refused): taken to run version 3.8 with \
-          ClusterFeatureGate=true as its only server flag"
+          no server flags"
         ]
     );
 }
@@ -581,7 +583,7 @@ fn a_story_ends_with_the_command_to_type() {
         (
             "3.8",
             &[Node {
-                server: "PriorityRequest=true",
+                server: "ClusterFeatureGate=false,PriorityRequest=true",
                 ..node(1, "")
             }],
             "LeaseCheckpoint",

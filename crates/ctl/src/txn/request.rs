@@ -63,7 +63,7 @@ mod tests {
     use portunus_proto::etcdserverpb::{DeleteRangeRequest, PutRequest, RangeRequest};
 
     fn request(line: &str) -> request_op::Request {
-        parse(line).unwrap().request.unwrap()
+        parse(line).unwrap().request.take().unwrap()
     }
 
     #[test]

@@ -123,6 +123,18 @@ pub enum BackendError {
         /// Why not.
         source: heed::Error,
     },
+    /// The disk is full.
+    #[error(
+        "no space left on device: could not {action} {}; free some space there or enlarge the \
+         volume, then start the member again",
+        .path.display()
+    )]
+    NoSpace {
+        /// What was being done.
+        action: &'static str,
+        /// The database file.
+        path: PathBuf,
+    },
     /// The file system refused.
     #[error("could not {action} {}", .path.display())]
     File {

@@ -68,9 +68,13 @@ impl CheckpointQueue {
 impl Lessor {
     /// At most [`CHECKPOINT_BATCH_MAX`] checkpoints that are due, for one log
     /// entry. Call again while batches are full. A proposal that gets lost is
-    /// made up for by the lease's next checkpoint.
-    pub fn checkpoints_due(&mut self, now_ms: u64) -> Vec<LeaseCheckpoint> {
+    /// made up for by the lease's next checkpoint. None if this lessor does not keep
+    /// time for `term`, which is the one the member leads.
+    pub fn checkpoints_due(&mut self, term: u64, now_ms: u64) -> Vec<LeaseCheckpoint> {
         let mut batch = Vec::new();
+        if self.primary_term != Some(term) {
+            return batch;
+        }
         let Some(interval_s) = self.config.checkpoint_interval_s else {
             return batch;
         };
@@ -127,7 +131,7 @@ impl Lessor {
     }
 
     pub(super) fn schedule_checkpoint(&mut self, id: i64, now_ms: u64) {
-        if !self.primary {
+        if self.primary_term.is_none() {
             return;
         }
         if let Some(lease) = self.leases.get_mut(&id) {

@@ -113,7 +113,10 @@ const LEFTOVERS_MAX: usize = 1024;
 pub struct Lessor {
     pub(super) config: LessorConfig,
     pub(super) leases: HashMap<i64, Lease>,
-    pub(super) primary: bool,
+    /// The term this lessor keeps time for, while its member leads it.
+    pub(super) primary_term: Option<u64>,
+    /// Promotions for terms up to this one come too late.
+    pub(super) closed_term: u64,
     /// Earliest first; empty unless primary.
     pub(super) expiries: BinaryHeap<Reverse<(u64, i64)>>,
     /// Empty unless primary and checkpoints are on.
@@ -127,7 +130,8 @@ impl Lessor {
         Self {
             config,
             leases: HashMap::new(),
-            primary: false,
+            primary_term: None,
+            closed_term: 0,
             expiries: BinaryHeap::new(),
             checkpoints: CheckpointQueue::default(),
         }
@@ -136,7 +140,7 @@ impl Lessor {
     /// Replaces all leases by stored ones, as at start or after a snapshot. The
     /// lessor is not primary afterwards.
     pub fn recover(&mut self, records: impl IntoIterator<Item = leasepb::Lease>) {
-        self.demote();
+        self.stop_clocks();
         self.leases.clear();
         for record in records {
             let lease = self.new_lease(record.ttl, record.remaining_ttl);
@@ -162,10 +166,10 @@ impl Lessor {
         self.leases.contains_key(&id)
     }
 
-    /// Whether this lessor keeps time.
+    /// The term for which this lessor keeps time; `None` if it does not.
     #[must_use]
-    pub fn is_primary(&self) -> bool {
-        self.primary
+    pub fn primary_term(&self) -> Option<u64> {
+        self.primary_term
     }
 
     /// The lease as stored; the checkpoint is part of it only if asked.
@@ -193,7 +197,7 @@ impl Lessor {
         }
         let mut lease = self.new_lease(ttl_s, 0);
         let record = lease.record(id, false);
-        if self.primary {
+        if self.primary_term.is_some() {
             lease.expiry_ms = after(now_ms, lease.ttl_s);
             lease.queued_ms = lease.expiry_ms;
             self.expiries.push(Reverse((lease.expiry_ms, id)));
@@ -213,12 +217,12 @@ impl Lessor {
         Ok(())
     }
 
-    /// Lets a lease live for its full time from now on.
+    /// Lets a lease live for its full time from now on. `term` is the one the member leads.
     ///
     /// # Errors
-    /// Only the primary renews; the lease must exist.
-    pub fn renew(&mut self, id: i64, now_ms: u64) -> Result<Renewal, EtcdError> {
-        if !self.primary {
+    /// Only the primary of that term renews; the lease must exist.
+    pub fn renew(&mut self, term: u64, id: i64, now_ms: u64) -> Result<Renewal, EtcdError> {
+        if self.primary_term != Some(term) {
             return Err(EtcdError::NotPrimaryLessor);
         }
         let lease = self.leases.get_mut(&id).ok_or(EtcdError::LeaseNotFound)?;
@@ -241,14 +245,19 @@ impl Lessor {
         Ok(Renewal::Renewed { ttl_s })
     }
 
-    /// How long the lease has left.
+    /// How long the lease has left. `term` is the one the member leads, if it leads.
     ///
     /// # Errors
-    /// The lease must exist; off the primary nobody knows, and clients retry
+    /// The lease must exist; off the primary of that term nobody knows, and clients retry
     /// when told that the leader changed.
-    pub fn time_to_live(&self, id: i64, now_ms: u64) -> Result<TimeToLive, EtcdError> {
+    pub fn time_to_live(
+        &self,
+        term: Option<u64>,
+        id: i64,
+        now_ms: u64,
+    ) -> Result<TimeToLive, EtcdError> {
         let lease = self.leases.get(&id).ok_or(EtcdError::LeaseNotFound)?;
-        if !self.primary {
+        if term.is_none() || self.primary_term != term {
             return Err(EtcdError::LeaderChanged);
         }
         let remaining_ms = lease.expiry_ms.cast_signed() - now_ms.cast_signed();
@@ -263,7 +272,7 @@ impl Lessor {
     pub fn list(&self) -> Vec<i64> {
         let key = |(id, lease): (&i64, &Lease)| {
             (
-                if self.primary {
+                if self.primary_term.is_some() {
                     lease.expiry_ms
                 } else {
                     u64::MAX
@@ -277,10 +286,14 @@ impl Lessor {
     }
 
     /// At most `leases_max` leases that are over, in the order in which they
-    /// ended, for the server to revoke. One that is still there after the retry
-    /// interval is handed out again.
-    pub fn due(&mut self, now_ms: u64, leases_max: usize) -> Vec<i64> {
+    /// ended, for the leader of `term` to revoke. One that is still there after the
+    /// retry interval is handed out again. None if this lessor keeps time for
+    /// another term.
+    pub fn due(&mut self, term: u64, now_ms: u64, leases_max: usize) -> Vec<i64> {
         let mut ids = Vec::new();
+        if self.primary_term != Some(term) {
+            return ids;
+        }
         while ids.len() < leases_max {
             match self.expiries.peek() {
                 Some(Reverse((queued_ms, _))) if *queued_ms <= now_ms => {}
@@ -350,12 +363,12 @@ mod tests {
             ..LessorConfig::default()
         };
         let mut lessor = Lessor::new(config);
-        lessor.promote(0, 0);
+        lessor.promote(1, 0, 0);
         lessor.grant(1, 100, 0).unwrap();
         for now_ms in 0..10_000 {
             lessor.grant(2, TTL_S_MAX, now_ms).unwrap();
             lessor.revoke(2).unwrap();
-            let _ = lessor.renew(1, now_ms).unwrap();
+            let _ = lessor.renew(1, 1, now_ms).unwrap();
         }
         assert!(lessor.expiries.len() <= 2 + LEFTOVERS_MAX + 2);
         assert!(lessor.checkpoints.len() <= 2 + LEFTOVERS_MAX + 2);

@@ -11,9 +11,13 @@ use super::lessor::{Lease, Lessor, after};
 impl Lessor {
     /// Starts all clocks: each lease gets its full time, or what its last
     /// checkpoint left of it, plus `extend_ms` for the time without a leader.
-    /// If very many would end together, some get more.
-    pub fn promote(&mut self, now_ms: u64, extend_ms: u64) {
-        self.primary = true;
+    /// If very many would end together, some get more. The clocks are those of the leader
+    /// of `term`; a promotion that comes after that term was closed does nothing.
+    pub fn promote(&mut self, term: u64, now_ms: u64, extend_ms: u64) {
+        if term <= self.closed_term {
+            return;
+        }
+        self.primary_term = Some(term);
         self.checkpoints.clear();
         let start_ms = now_ms.saturating_add(extend_ms);
         let mut by_expiry: Vec<(u64, i64, &mut Lease)> = self
@@ -37,9 +41,17 @@ impl Lessor {
         self.expiries = BinaryHeap::from(entries);
     }
 
-    /// Stops all clocks.
-    pub fn demote(&mut self) {
-        self.primary = false;
+    /// Closes all terms up to `closed_term`: the member leads none of them, now or later.
+    /// In whatever order this and promotions come, the outcome is the same.
+    pub fn demote(&mut self, closed_term: u64) {
+        self.closed_term = self.closed_term.max(closed_term);
+        if self.primary_term.is_some_and(|term| term <= closed_term) {
+            self.stop_clocks();
+        }
+    }
+
+    pub(super) fn stop_clocks(&mut self) {
+        self.primary_term = None;
         self.expiries = BinaryHeap::new();
         self.checkpoints.clear();
     }

@@ -1,5 +1,9 @@
 //! A long range in pieces.
 //!
+//! A sort target without an order passes for the default order, and then sorts each piece by
+//! itself: etcd's quirk, kept because clients compare. The next piece begins after the last
+//! key of the sorted one, so such a stream may leave keys out or repeat them, as etcd's does.
+//!
 //! The first piece is small, so that it comes soon; then the pieces approach a
 //! size. All are read at the revision of the first. Only the last one carries
 //! header, count and `more`; put together they equal the one answer.
@@ -7,7 +11,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use portunus_proto::{
     EtcdError,
-    etcdserverpb::{RangeRequest, RangeResponse, ResponseHeader, range_request::SortTarget},
+    etcdserverpb::{RangeRequest, RangeResponse, ResponseHeader},
 };
 use prost::Message;
 
@@ -47,9 +51,6 @@ impl Reader {
             reader: self.clone(),
             rest: Some(RangeRequest {
                 limit: FIRST_PIECE_KEYS.min(keys_left),
-                // A target without an order passes for the default order, but
-                // pieces can only follow each other by key.
-                sort_target: SortTarget::Key as i32,
                 ..request.clone()
             }),
             piece_bytes,

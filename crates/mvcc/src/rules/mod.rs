@@ -5,6 +5,7 @@
 //! them for ranges, the API edge calls [`validate`] and [`quota`] before it
 //! proposes anything. State is reached through [`KeyView`] only.
 
+mod branches;
 pub mod hash;
 pub mod keep;
 pub mod lease;

@@ -1,6 +1,10 @@
 //! What a request is charged for before it may grow the store.
 
+use std::convert::Infallible;
+
 use portunus_proto::etcdserverpb::{PutRequest, RequestOp, TxnRequest, request_op::Request};
+
+use super::branches::{Outcomes, fold};
 
 /// Charged for a record on top of its key and value.
 const RECORD_OVERHEAD_BYTES: u64 = 256;
@@ -25,13 +29,17 @@ pub fn txn_cost_bytes(txn: &TxnRequest) -> u64 {
 }
 
 fn branch_cost_bytes(ops: &[RequestOp]) -> u64 {
-    ops.iter()
-        .map(|op| match &op.request {
+    let cost = |ops: &[RequestOp], nested: Vec<Outcomes<u64>>| {
+        let puts = ops.iter().map(|op| match &op.request {
             Some(Request::RequestPut(put)) => put_cost_bytes(put),
-            Some(Request::RequestTxn(txn)) => txn_cost_bytes(txn),
             _ => 0,
-        })
-        .sum()
+        });
+        let nested = nested.iter().map(|both| both.success.max(both.failure));
+        Ok::<u64, Infallible>(puts.chain(nested).sum())
+    };
+    match fold(ops, cost) {
+        Ok(bytes) => bytes,
+    }
 }
 
 /// Whether a request fits. `quota_bytes` of `None` means there is no quota.

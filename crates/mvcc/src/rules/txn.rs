@@ -47,31 +47,53 @@ pub trait WriteView: KeyView {
     fn delete(&mut self, range: &KeyRange) -> i64;
 }
 
-/// The branches a transaction takes, fixed before anything runs: its own, and
-/// those of the nested ones on the taken path, in order.
+/// The branches a transaction takes, fixed before anything runs: for itself and for every
+/// nested one on the taken path, outer before inner and earlier before later, whether its
+/// comparisons hold.
+///
+/// No step recurses: a log may hold transactions of any depth.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Path {
-    succeeded: bool,
-    nested: Vec<Path>,
+    succeeded: Vec<bool>,
 }
+
+/// Operations of a branch that are still to be looked at.
+type Ops<'a> = std::slice::Iter<'a, RequestOp>;
 
 impl Path {
     /// Decides all compares on the way.
     pub fn choose(view: &impl KeyView, txn: &TxnRequest) -> Result<Self, ReadError> {
-        let mut succeeded = true;
-        for compare in &txn.compare {
-            if !holds(view, compare)? {
-                succeeded = false;
-                break;
+        let all_hold = |txn: &TxnRequest| -> Result<bool, ReadError> {
+            for compare in &txn.compare {
+                if !holds(view, compare)? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        };
+        let mut succeeded = vec![all_hold(txn)?];
+        let mut levels = vec![branch(txn, succeeded[0]).iter()];
+        while let Some(ops) = levels.last_mut() {
+            match ops.next().map(|op| &op.request) {
+                None => {
+                    levels.pop();
+                }
+                Some(Some(Request::RequestTxn(txn))) => {
+                    let holds = all_hold(txn)?;
+                    succeeded.push(holds);
+                    levels.push(branch(txn, holds).iter());
+                }
+                Some(_) => {}
             }
         }
-        let mut nested = Vec::new();
-        for op in branch(txn, succeeded) {
-            if let Some(Request::RequestTxn(txn)) = &op.request {
-                nested.push(Self::choose(view, txn)?);
-            }
-        }
-        Ok(Self { succeeded, nested })
+        Ok(Self { succeeded })
+    }
+
+    /// The outcomes in the order in which a walk along the path comes to transactions.
+    fn outcomes(&self) -> impl FnMut() -> bool {
+        let mut succeeded = self.succeeded.iter();
+        // There is one for every transaction on the path.
+        move || succeeded.next().copied().unwrap_or_default()
     }
 
     /// Checks every operation of the taken branches.
@@ -81,29 +103,21 @@ impl Path {
         leases: &dyn LeaseLookup,
         txn: &TxnRequest,
     ) -> Result<(), ReadError> {
-        self.check_branch(view, leases, txn, &mut Gone::default())
-    }
-
-    fn check_branch(
-        &self,
-        view: &impl KeyView,
-        leases: &dyn LeaseLookup,
-        txn: &TxnRequest,
-        gone: &mut Gone,
-    ) -> Result<(), ReadError> {
-        let mut nested = self.nested.iter();
-        for op in branch(txn, self.succeeded) {
+        let mut next_outcome = self.outcomes();
+        let mut gone = Gone::default();
+        let mut levels = vec![branch(txn, next_outcome()).iter()];
+        while let Some(ops) = levels.last_mut() {
+            let Some(op) = ops.next() else {
+                levels.pop();
+                continue;
+            };
             match &op.request {
                 Some(Request::RequestRange(range)) => check_range(view, range)?,
                 Some(Request::RequestPut(put)) => {
                     check_put(view, leases, put)?;
                     gone.check_put(put)?;
                 }
-                Some(Request::RequestTxn(txn)) => {
-                    if let Some(path) = nested.next() {
-                        path.check_branch(view, leases, txn, gone)?;
-                    }
-                }
+                Some(Request::RequestTxn(txn)) => levels.push(branch(txn, next_outcome()).iter()),
                 Some(Request::RequestDeleteRange(delete)) => gone.delete(delete),
                 None => {}
             }
@@ -118,55 +132,87 @@ impl Path {
         txn: &TxnRequest,
         ranges: RangeResults,
     ) -> Result<TxnResponse, ReadError> {
-        let mut response = self.execute_branch(view, txn, ranges)?;
-        response.header = Some(header(view.revision()));
-        Ok(response)
-    }
-
-    fn execute_branch(
-        &self,
-        view: &mut impl WriteView,
-        txn: &TxnRequest,
-        ranges: RangeResults,
-    ) -> Result<TxnResponse, ReadError> {
-        let mut nested = self.nested.iter();
-        let ops = branch(txn, self.succeeded);
-        let mut responses = Vec::with_capacity(ops.len());
-        for op in ops {
-            let response = match &op.request {
-                Some(Request::RequestRange(range)) => Some(Response::ResponseRange(match ranges {
-                    RangeResults::Wanted => range::evaluate(view, range, Counting::All)?,
-                    RangeResults::Unwanted => RangeResponse {
-                        header: Some(header(view.revision())),
-                        ..RangeResponse::default()
-                    },
-                })),
-                Some(Request::RequestPut(put)) => {
-                    Some(Response::ResponsePut(execute_put(view, put)?))
+        let mut next_outcome = self.outcomes();
+        let mut current = Running::start(txn, next_outcome());
+        let mut outer = Vec::new();
+        loop {
+            match current.ops.next().map(|op| &op.request) {
+                Some(Some(Request::RequestTxn(txn))) => {
+                    let inner = Running::start(txn, next_outcome());
+                    outer.push(std::mem::replace(&mut current, inner));
                 }
-                Some(Request::RequestDeleteRange(delete)) => {
-                    Some(Response::ResponseDeleteRange(execute_delete(view, delete)?))
+                Some(request) => {
+                    let response = match request {
+                        Some(request) => execute_op(view, request, ranges)?,
+                        None => None,
+                    };
+                    current.responses.push(ResponseOp { response });
                 }
-                Some(Request::RequestTxn(txn)) => match nested.next() {
+                None => {
+                    let mut response = current.finish();
+                    let Some(around) = outer.pop() else {
+                        response.header = Some(header(view.revision()));
+                        return Ok(response);
+                    };
                     // An inner transaction's header stays empty: only the outermost
                     // one knows the final revision.
-                    Some(path) => {
-                        let mut inner = path.execute_branch(view, txn, ranges)?;
-                        inner.header = Some(ResponseHeader::default());
-                        Some(Response::ResponseTxn(inner))
-                    }
-                    None => None,
-                },
-                None => None,
-            };
-            responses.push(ResponseOp { response });
+                    response.header = Some(ResponseHeader::default());
+                    current = around;
+                    current.responses.push(ResponseOp {
+                        response: Some(Response::ResponseTxn(response)),
+                    });
+                }
+            }
         }
-        Ok(TxnResponse {
+    }
+}
+
+/// A transaction of which some operations were executed.
+struct Running<'a> {
+    succeeded: bool,
+    ops: Ops<'a>,
+    responses: Vec<ResponseOp>,
+}
+
+impl<'a> Running<'a> {
+    fn start(txn: &'a TxnRequest, succeeded: bool) -> Self {
+        let ops = branch(txn, succeeded).iter();
+        Self {
+            succeeded,
+            responses: Vec::with_capacity(ops.len()),
+            ops,
+        }
+    }
+
+    fn finish(self) -> TxnResponse {
+        TxnResponse {
             header: None,
             succeeded: self.succeeded,
-            responses,
-        })
+            responses: self.responses,
+        }
     }
+}
+
+/// Runs an operation that is no transaction.
+fn execute_op(
+    view: &mut impl WriteView,
+    request: &Request,
+    ranges: RangeResults,
+) -> Result<Option<Response>, ReadError> {
+    Ok(match request {
+        Request::RequestRange(range) => Some(Response::ResponseRange(match ranges {
+            RangeResults::Wanted => range::evaluate(view, range, Counting::All)?,
+            RangeResults::Unwanted => RangeResponse {
+                header: Some(header(view.revision())),
+                ..RangeResponse::default()
+            },
+        })),
+        Request::RequestPut(put) => Some(Response::ResponsePut(execute_put(view, put)?)),
+        Request::RequestDeleteRange(delete) => {
+            Some(Response::ResponseDeleteRange(execute_delete(view, delete)?))
+        }
+        Request::RequestTxn(_) => None,
+    })
 }
 
 /// What a transaction will have deleted when it comes to an operation.
@@ -274,8 +320,9 @@ pub fn execute_delete(
 pub fn read(view: &impl KeyView, txn: &TxnRequest) -> Result<TxnResponse, ReadError> {
     let path = Path::choose(view, txn)?;
     path.check(view, &|_| false, txn)?;
+    let succeeded = path.outcomes()();
     let mut responses = Vec::new();
-    for op in branch(txn, path.succeeded) {
+    for op in branch(txn, succeeded) {
         if let Some(Request::RequestRange(range)) = &op.request {
             let response = range::evaluate(view, range, Counting::All)?;
             let response = Some(Response::ResponseRange(response));
@@ -284,7 +331,7 @@ pub fn read(view: &impl KeyView, txn: &TxnRequest) -> Result<TxnResponse, ReadEr
     }
     Ok(TxnResponse {
         header: Some(header(view.revision())),
-        succeeded: path.succeeded,
+        succeeded,
         responses,
     })
 }

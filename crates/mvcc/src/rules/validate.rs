@@ -14,15 +14,16 @@ use portunus_proto::{
     },
 };
 
+use super::branches::{Outcomes, fold};
 use super::range::{has_revision_filters, is_default_order};
 
 /// Operations a transaction may have unless configured otherwise.
 pub const TXN_OPS_MAX: usize = 128;
 
-/// Transactions inside each other. Decoding stops at a hundred messages inside each other:
-/// each of these is two, and the log puts one more around them. What the log cannot give
-/// back must not go in.
-pub const TXN_DEPTH_MAX: usize = 40;
+/// Transactions around each other, the innermost not counted if it is empty. Go of 3.7 and 3.8
+/// decodes ten thousand messages inside each other; each of these is two, and the log puts one
+/// more around them. What another member cannot decode must not go into the log.
+pub const TXN_DEPTH_MAX: usize = 4999;
 
 /// Checks a range.
 pub fn range(request: &RangeRequest) -> Result<(), EtcdError> {
@@ -80,30 +81,56 @@ pub fn txn(request: &TxnRequest, ops_max: usize) -> Result<(), EtcdError> {
     Ok(())
 }
 
+/// What is left for the transactions inside a transaction.
+struct Budget<'a> {
+    ops: std::iter::Chain<std::slice::Iter<'a, RequestOp>, std::slice::Iter<'a, RequestOp>>,
+    ops_max: usize,
+    depth_max: usize,
+}
+
 fn txn_ops(request: &TxnRequest, ops_max: usize, depth_max: usize) -> Result<(), EtcdError> {
-    let ops = request
-        .compare
-        .len()
-        .max(request.success.len())
-        .max(request.failure.len());
-    let left_for_nested = ops_max.checked_sub(ops).ok_or(EtcdError::TooManyOps)?;
-    if request.compare.iter().any(|compare| compare.key.is_empty()) {
-        return Err(EtcdError::EmptyKey);
-    }
-    for op in request.success.iter().chain(&request.failure) {
+    let mut levels = vec![Budget::of(request, ops_max, depth_max)?];
+    while let Some(level) = levels.last_mut() {
+        let Some(op) = level.ops.next() else {
+            levels.pop();
+            continue;
+        };
         match &op.request {
             Some(Request::RequestRange(request)) => range(request)?,
             Some(Request::RequestPut(request)) => put(request)?,
             Some(Request::RequestDeleteRange(request)) => delete_range(request)?,
             Some(Request::RequestTxn(request)) => {
-                // The depth counts as operations do: each level needs one.
-                let depth_left = depth_max.checked_sub(1).ok_or(EtcdError::TooManyOps)?;
-                txn_ops(request, left_for_nested, depth_left)?;
+                let inner = Budget::of(request, level.ops_max, level.depth_max)?;
+                levels.push(inner);
             }
             None => return Err(EtcdError::KeyNotFound),
         }
     }
     Ok(())
+}
+
+impl<'a> Budget<'a> {
+    /// Checks a transaction against what is left for it.
+    fn of(request: &'a TxnRequest, ops_max: usize, depth_max: usize) -> Result<Self, EtcdError> {
+        let ops = request
+            .compare
+            .len()
+            .max(request.success.len())
+            .max(request.failure.len());
+        let ops_max = ops_max.checked_sub(ops).ok_or(EtcdError::TooManyOps)?;
+        // The depth counts as operations do: each level needs one.
+        let depth_max = depth_max
+            .checked_sub(ops.min(1))
+            .ok_or(EtcdError::TooManyOps)?;
+        if request.compare.iter().any(|compare| compare.key.is_empty()) {
+            return Err(EtcdError::EmptyKey);
+        }
+        Ok(Self {
+            ops: request.success.iter().chain(&request.failure),
+            ops_max,
+            depth_max,
+        })
+    }
 }
 
 /// What a branch writes and removes, for the branch around it.
@@ -114,43 +141,53 @@ struct Changed<'a> {
 }
 
 /// Refuses a key that is put twice, or put and deleted.
-///
-/// The order of the steps is visible: a put in a nested transaction collides
-/// with deletes beside it and with those of nested transactions before it, not
-/// with those after.
 fn changed_keys(ops: &[RequestOp]) -> Result<Changed<'_>, EtcdError> {
-    let mut changed = Changed::default();
-    for op in ops {
-        if let Some(Request::RequestDeleteRange(delete)) = &op.request {
-            changed.deletes.insert(&delete.key, &delete.range_end);
+    fold(ops, Changed::of)
+}
+
+impl<'a> Changed<'a> {
+    /// The changes of a branch, given those of both branches of each transaction in it.
+    ///
+    /// The order of the steps is visible: a put in a nested transaction collides
+    /// with deletes beside it and with those of nested transactions before it, not
+    /// with those after.
+    fn of(ops: &'a [RequestOp], nested: Vec<Outcomes<Self>>) -> Result<Self, EtcdError> {
+        let mut changed = Changed::default();
+        for op in ops {
+            if let Some(Request::RequestDeleteRange(delete)) = &op.request {
+                changed.deletes.insert(&delete.key, &delete.range_end);
+            }
         }
-    }
-    for op in ops {
-        if let Some(Request::RequestTxn(nested)) = &op.request {
-            let success = changed_keys(&nested.success)?;
-            let failure = changed_keys(&nested.failure)?;
+        for Outcomes { success, failure } in nested {
             // Both are held against what was there before: only one of the two
             // branches runs, so they may share keys.
             changed.refuse(&success.puts)?;
             changed.refuse(&failure.puts)?;
-            changed.puts.extend(success.puts);
-            changed.puts.extend(failure.puts);
+            changed.add_puts(success.puts);
+            changed.add_puts(failure.puts);
             changed.deletes.merge(success.deletes);
             changed.deletes.merge(failure.deletes);
         }
-    }
-    for op in ops {
-        if let Some(Request::RequestPut(put)) = &op.request {
-            let key = &put.key[..];
-            if changed.deletes.contains(key) || !changed.puts.insert(key) {
-                return Err(EtcdError::DuplicateKey);
+        for op in ops {
+            if let Some(Request::RequestPut(put)) = &op.request {
+                let key = &put.key[..];
+                if changed.deletes.contains(key) || !changed.puts.insert(key) {
+                    return Err(EtcdError::DuplicateKey);
+                }
             }
         }
+        Ok(changed)
     }
-    Ok(changed)
-}
 
-impl Changed<'_> {
+    /// Moves the smaller set into the larger: a set that wanders up through many levels is
+    /// not copied at each.
+    fn add_puts(&mut self, mut puts: HashSet<&'a [u8]>) {
+        if puts.len() > self.puts.len() {
+            std::mem::swap(&mut self.puts, &mut puts);
+        }
+        self.puts.extend(puts);
+    }
+
     fn refuse(&self, puts: &HashSet<&[u8]>) -> Result<(), EtcdError> {
         let collides = |key: &&[u8]| self.deletes.contains(key) || self.puts.contains(key);
         match puts.iter().any(collides) {
@@ -210,7 +247,10 @@ impl<'a> Intervals<'a> {
         self.spans.insert(start, End::Before(end));
     }
 
-    fn merge(&mut self, other: Self) {
+    fn merge(&mut self, mut other: Self) {
+        if other.spans.len() > self.spans.len() {
+            std::mem::swap(&mut self.spans, &mut other.spans);
+        }
         for (start, end) in other.spans {
             self.insert_span(start, end);
         }

@@ -65,6 +65,10 @@ impl Raft for Recorder {
         Ok(())
     }
 
+    fn name_of(&self, _id: u64) -> Option<String> {
+        None
+    }
+
     fn is_removed(&self, id: u64) -> bool {
         self.removed.lock().unwrap().contains(&id)
     }

@@ -38,10 +38,10 @@ impl Alarms {
     }
 
     /// Those of a type, or all.
-    pub fn list(&self, alarm: AlarmType) -> Vec<AlarmMember> {
+    pub fn list(&self, alarm: i32) -> Vec<AlarmMember> {
         self.raised
             .iter()
-            .filter(|(kind, _)| alarm == AlarmType::None || *kind == alarm as i32)
+            .filter(|(kind, _)| alarm == AlarmType::None as i32 || *kind == alarm)
             .map(|&(alarm, member_id)| AlarmMember { member_id, alarm })
             .collect()
     }
@@ -56,13 +56,19 @@ impl Alarms {
             member_id: request.member_id,
             alarm: request.alarm,
         };
-        let kind = AlarmType::try_from(request.alarm).unwrap_or(AlarmType::None);
-        match request.action() {
-            AlarmAction::Get => Ok(self.list(kind)),
-            AlarmAction::Activate if kind == AlarmType::None => Ok(Vec::new()),
+        // etcd keeps an alarm that it does not know like any other, and does nothing for an
+        // action that it does not know.
+        let Ok(action) = AlarmAction::try_from(request.action) else {
+            return Ok(Vec::new());
+        };
+        let kind = AlarmType::try_from(request.alarm);
+        let kind = kind.map_or("UNKNOWN", |kind| kind.as_str_name());
+        match action {
+            AlarmAction::Get => Ok(self.list(request.alarm)),
+            AlarmAction::Activate if request.alarm == AlarmType::None as i32 => Ok(Vec::new()),
             AlarmAction::Activate => {
                 if self.raised.insert((request.alarm, request.member_id)) {
-                    tracing::warn!(alarm = kind.as_str_name(), member = %format_args!("{:x}", request.member_id), "alarm raised");
+                    tracing::warn!(alarm = kind, member = %format_args!("{:x}", request.member_id), "alarm raised");
                     let key = Bytes::from(alarm.encode_to_vec());
                     store.put_raw(Bucket::Alarm, key, Bytes::new())?;
                 }
@@ -72,7 +78,7 @@ impl Alarms {
                 if !self.raised.remove(&(request.alarm, request.member_id)) {
                     return Ok(Vec::new());
                 }
-                tracing::info!(alarm = kind.as_str_name(), member = %format_args!("{:x}", request.member_id), "alarm disarmed");
+                tracing::info!(alarm = kind, member = %format_args!("{:x}", request.member_id), "alarm disarmed");
                 store.delete_raw(Bucket::Alarm, &alarm.encode_to_vec())?;
                 Ok(vec![alarm])
             }

@@ -9,12 +9,9 @@
 //!
 //! A feature that keeps something of its own gets a line in [`KEPT`]; a test looks for it.
 
-use portunus_features::ApplyTag;
-use portunus_gates::{Declaration, Feature, MajorMinor};
+use portunus_gates::{Declaration, MajorMinor};
 use portunus_mvcc::backend::Bucket;
 use portunus_mvcc::{ApplyError, Store};
-
-use super::tag;
 
 /// What one feature keeps.
 pub(crate) struct Kept {
@@ -24,10 +21,13 @@ pub(crate) struct Kept {
 }
 
 /// One line for each cluster feature that writes to the backend.
-const KEPT: &[Kept] = &[Kept {
-    feature: ApplyTag::DECLARATION,
-    entries: &[(Bucket::Cluster, tag::MARK)],
-}];
+const KEPT: &[Kept] = &[
+    #[cfg(feature = "test-features")]
+    Kept {
+        feature: <portunus_features::ApplyTag as portunus_gates::Feature>::DECLARATION,
+        entries: &[(Bucket::Cluster, super::tag::MARK)],
+    },
+];
 
 /// What features may have kept that do not exist at `version`.
 pub(crate) fn kept_beyond(version: MajorMinor) -> impl Iterator<Item = &'static Kept> {

@@ -72,16 +72,14 @@ impl Applier {
         Ok(())
     }
 
-    /// A leader's first entry: it starts the clocks of all leases.
+    /// A leader's first entry: it starts the clocks of all leases, for that term only.
     fn first_of_term(&mut self, term: u64) {
-        let status = self.member.consensus.status();
-        if status.leader == self.member.identity.member_id && status.term == term {
+        if self.member.consensus.led_term() == Some(term) {
             let extend = self.member.config.election_timeout;
+            let extend_ms = u64::try_from(extend.as_millis()).unwrap_or(0);
             let leases = &self.member.leases;
             let now_ms = leases.now_ms();
-            leases
-                .lock()
-                .promote(now_ms, u64::try_from(extend.as_millis()).unwrap_or(0));
+            leases.lock().promote(term, now_ms, extend_ms);
         }
     }
 
@@ -120,7 +118,12 @@ impl Applier {
         self.conf_state = state;
         let answer = match verdict {
             Err(refusal) => {
-                tracing::warn!(%refusal, ?change, "a change of membership was refused");
+                tracing::warn!(
+                    %refusal,
+                    change = change.r#type().as_str_name(),
+                    member = %format_args!("{:x}", change.node_id),
+                    "a change of membership was refused"
+                );
                 Err(refusal)
             }
             Ok(planned) => {
@@ -152,7 +155,7 @@ impl Applier {
         match change {
             PlannedChange::Add(record) => tracing::info!(
                 member = %format_args!("{:x}", record.id),
-                urls = ?record.peer_urls,
+                urls = record.peer_urls.as_deref().unwrap_or_default().join(","),
                 is_learner = record.is_learner,
                 "member added"
             ),
@@ -162,7 +165,7 @@ impl Applier {
             ),
             PlannedChange::Update(record) => tracing::info!(
                 member = %format_args!("{:x}", record.id),
-                urls = ?record.peer_urls,
+                urls = record.peer_urls.as_deref().unwrap_or_default().join(","),
                 "member updated"
             ),
             PlannedChange::Remove(id) => {

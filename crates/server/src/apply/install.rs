@@ -1,6 +1,7 @@
 //! The leader's snapshot becomes the store.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use portunus_mvcc::backend::{Lmdb, LmdbConfig};
@@ -10,6 +11,7 @@ use portunus_proto::raftpb::SnapshotMetadata;
 use super::alarms::Alarms;
 use super::{Applier, ApplyFaultError};
 use crate::auth;
+use crate::member::configuration::configuration;
 use crate::member::membership::{Membership, conf_state};
 use crate::member::{lessor, store_config, store_hooks};
 
@@ -47,8 +49,8 @@ impl Applier {
         let lessor = lessor(&member.config, &store)
             .map_err(|source| ApplyFaultError::InstalledLease { index, source })?;
         self.membership = Membership::load(&store).map_err(fault)?;
-        self.conf_state = conf_state(&store)
-            .map_err(fault)?
+        let stored = conf_state(&store).map_err(fault)?;
+        self.conf_state = configuration(stored, self.membership.iter())
             .or_else(|| snapshot.conf_state.clone())
             .unwrap_or_default();
         self.alarms =
@@ -62,6 +64,8 @@ impl Applier {
         member.replace_reader(store.reader());
         *member.leases.lock() = lessor;
         member.alarms.store(Arc::new(self.alarms.clone()));
+        let auth_revision = auth::revision(&store);
+        member.auth_revision.store(auth_revision, Ordering::Relaxed);
         self.show_membership();
         self.take_view();
         member.watches.lock().restore(restored.revision);

@@ -12,6 +12,7 @@ mod entry;
 mod gated;
 mod install;
 mod request;
+#[cfg(feature = "test-features")]
 mod tag;
 mod v2_request;
 
@@ -33,6 +34,7 @@ use portunus_proto::raftpb;
 use thiserror::Error;
 use tokio::sync::oneshot;
 
+use crate::error_chain::chain;
 use crate::member::Member;
 use crate::member::cluster_gates::View;
 use crate::member::membership::{Membership, MembershipError};
@@ -267,6 +269,8 @@ impl Applier {
                 Ok(batch) => {
                     if let Some(snapshot) = &batch.snapshot {
                         self.install(snapshot)?;
+                        self.answers.fail_proposed_before(snapshot.term);
+                        self.answers.hand_out();
                     }
                     self.apply_batch(batch.entries)?;
                     if next_step.is_none() && self.is_compacting {
@@ -288,7 +292,11 @@ impl Applier {
         let count = entries.len();
         for entry in entries {
             let position = (entry.index, entry.term);
+            let begins_term = entry.term > self.member.applied.term();
             self.apply_entry(entry)?;
+            if begins_term {
+                self.answers.fail_proposed_before(position.1);
+            }
             last = Some(position);
             // Readers may wait for an index in the middle of a batch.
             self.member.applied.advance(position.0, position.1);
@@ -351,10 +359,13 @@ impl Applier {
                 let member = Arc::clone(&self.member);
                 let spawned = std::thread::Builder::new()
                     .name("compaction-hash".to_owned())
-                    .spawn(move || {
-                        if let Err(error) = job.run() {
-                            member.stop.fatal(&error);
-                        }
+                    .spawn(move || match job.run() {
+                        Ok(_) => {}
+                        Err(error) if error.is_damage() => member.stop.fatal(&error),
+                        Err(error) => tracing::warn!(
+                            reason = chain(&error),
+                            "the hash of a compaction could not be computed"
+                        ),
                     });
                 if let Err(error) = spawned {
                     tracing::warn!(%error, "no thread for the hash of a compaction; it will not be known");

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use portunus_features::ApplyTag;
 use portunus_gates::MajorMinor;
 use portunus_mvcc::backend::Bucket;
 use portunus_mvcc::lease::{encode_record, record_key};
@@ -21,7 +20,6 @@ use tokio::sync::oneshot;
 
 use super::clean_up::clean_up;
 use super::entry::Outcome;
-use super::tag::{put_mark, tag};
 use super::{Applier, ApplyFaultError, Response};
 use crate::member::cluster_gates::{digest, from_message};
 use crate::member::membership::{DowngradeRecord, MemberRecord, ParamsDecision};
@@ -63,7 +61,7 @@ impl Applier {
         &mut self,
         index: u64,
         request_id: u64,
-        mut request: InternalRaftRequest,
+        request: InternalRaftRequest,
     ) -> Result<Outcome, ApplyFaultError> {
         // These come before every guard.
         if let Some(result) = self.apply_cluster_request(index, &request)? {
@@ -74,10 +72,8 @@ impl Applier {
             });
         }
         self.note_gated(index);
-        if self.view.enabled(ApplyTag) && tag(&mut request, index) {
-            put_mark(&mut self.store, index)
-                .map_err(|source| ApplyFaultError::Store { index, source })?;
-        }
+        #[cfg(feature = "test-features")]
+        let request = self.tagged(index, request)?;
         let is_corrupt = self.alarms.is_raised_by_any(AlarmType::Corrupt);
         let applied = if let Some(put) = &request.put {
             self.guarded(is_corrupt, |applier| applier.apply_put(put))
@@ -322,16 +318,18 @@ impl Applier {
                         let cleaned = clean_up(&mut self.store, version)
                             .map_err(|source| ApplyFaultError::Store { index, source })?;
                         if !cleaned.is_empty() {
-                            tracing::info!(features = ?cleaned, cluster_version = %version, "what these features kept is removed");
+                            tracing::info!(features = cleaned.join(","), cluster_version = %version, "what these features kept is removed");
                         }
                         // A member of the lower version may start from this log.
                         self.forget_log_to(index);
                     }
+                    tracing::info!(cluster_version = %version, "cluster version decided");
                 }
                 // The same entry has no effect on any member.
-                Err(error) => tracing::error!(%error, index, "a cluster version was not taken"),
+                Err(error) => {
+                    tracing::error!(%error, cluster_version = %version, index, "cluster version refused");
+                }
             }
-            tracing::info!(cluster_version = %version, "cluster version decided");
         } else if let Some(set) = &request.cluster_member_attr_set {
             if let Some(attributes) = &set.member_attributes {
                 let before = self.membership.clone();
@@ -405,7 +403,7 @@ impl Applier {
             index,
             digest = %format_args!("{:08x}", digest(params)),
             version = params.map(|params| params.version.to_string()),
-            on = ?on,
+            on = on.join(","),
             "cluster features decided"
         );
     }

@@ -1,14 +1,16 @@
 //! The feature `ApplyTag`: a change to what apply writes, for tests of cluster features.
 //!
 //! It stands for any feature that would make members differ if they did not agree on its
-//! value entry by entry. As a real one might, it keeps something of its own in the backend:
+//! value entry by entry; no released program has it. As a real one might, it keeps something of its own in the backend:
 //! where it last acted.
 
 use bytes::Bytes;
+use portunus_features::ApplyTag;
 use portunus_mvcc::backend::Bucket;
-use portunus_mvcc::{ApplyError, Store};
 use portunus_proto::etcdserverpb::request_op::Request;
 use portunus_proto::etcdserverpb::{InternalRaftRequest, PutRequest, RequestOp, TxnRequest};
+
+use super::{Applier, ApplyFaultError};
 
 /// Only these keys are touched.
 const PREFIX: &[u8] = b"/apply-tag/";
@@ -16,9 +18,26 @@ const PREFIX: &[u8] = b"/apply-tag/";
 /// The index of the last request that was tagged, in the bucket `cluster`.
 pub(super) const MARK: &[u8] = b"applyTag";
 
+impl Applier {
+    /// The request as the feature changes it; where it last did is written down.
+    pub(super) fn tagged(
+        &mut self,
+        index: u64,
+        mut request: InternalRaftRequest,
+    ) -> Result<InternalRaftRequest, ApplyFaultError> {
+        if self.view.enabled(ApplyTag) && tag(&mut request, index) {
+            let value = Bytes::from(index.to_string());
+            self.store
+                .put_raw(Bucket::Cluster, Bytes::from_static(MARK), value)
+                .map_err(|source| ApplyFaultError::Store { index, source })?;
+        }
+        Ok(request)
+    }
+}
+
 /// Appends the log index to the values a request writes below the prefix. Returns whether
 /// there was one.
-pub fn tag(request: &mut InternalRaftRequest, index: u64) -> bool {
+fn tag(request: &mut InternalRaftRequest, index: u64) -> bool {
     let mut is_tagged = false;
     if let Some(put) = &mut request.put {
         is_tagged |= tag_put(put, index);
@@ -27,12 +46,6 @@ pub fn tag(request: &mut InternalRaftRequest, index: u64) -> bool {
         is_tagged |= tag_txn(txn, index);
     }
     is_tagged
-}
-
-/// Writes down that the request at this index was tagged.
-pub fn put_mark(store: &mut Store, index: u64) -> Result<(), ApplyError> {
-    let value = Bytes::from(index.to_string());
-    store.put_raw(Bucket::Cluster, Bytes::from_static(MARK), value)
 }
 
 fn tag_put(put: &mut PutRequest, index: u64) -> bool {
@@ -47,12 +60,14 @@ fn tag_put(put: &mut PutRequest, index: u64) -> bool {
 
 fn tag_txn(txn: &mut TxnRequest, index: u64) -> bool {
     let mut is_tagged = false;
-    let both = txn.success.iter_mut().chain(&mut txn.failure);
-    for RequestOp { request } in both {
-        match request {
-            Some(Request::RequestPut(put)) => is_tagged |= tag_put(put, index),
-            Some(Request::RequestTxn(inner)) => is_tagged |= tag_txn(inner, index),
-            _ => {}
+    let mut pending = vec![txn];
+    while let Some(txn) = pending.pop() {
+        for RequestOp { request } in txn.success.iter_mut().chain(&mut txn.failure) {
+            match request {
+                Some(Request::RequestPut(put)) => is_tagged |= tag_put(put, index),
+                Some(Request::RequestTxn(inner)) => pending.push(inner),
+                _ => {}
+            }
         }
     }
     is_tagged

@@ -7,6 +7,7 @@
 
 use bytes::Bytes;
 use portunus_proto::etcdserverpb::{InternalRaftRequest, Request, RequestHeader};
+use portunus_proto::lenient::decode_raft_request;
 use portunus_proto::membershippb::{
     Attributes, ClusterMemberAttrSetRequest, ClusterVersionSetRequest,
 };
@@ -27,16 +28,19 @@ const HEX_DIGITS_MAX: usize = 16;
 /// A v2 request never passes for the other: its text sits where messages are expected, and
 /// is none.
 pub(crate) fn read(index: u64, data: Bytes) -> Result<InternalRaftRequest, ApplyFaultError> {
-    match InternalRaftRequest::decode(data.clone()) {
-        Ok(request) => match &request.v2 {
-            None => Ok(request),
-            // Before 3.0 had a header; the id is in the v2 request as well.
-            Some(v2) => translated(index, v2),
+    let request = match InternalRaftRequest::decode(data.clone()) {
+        Ok(request) => request,
+        Err(source) => match Request::decode(data.clone()) {
+            Ok(v2) if !v2.method.is_empty() => return translated(index, &v2),
+            _ => {
+                decode_raft_request(data).map_err(|_| ApplyFaultError::Decode { index, source })?
+            }
         },
-        Err(source) => match Request::decode(data) {
-            Ok(v2) if !v2.method.is_empty() => translated(index, &v2),
-            _ => Err(ApplyFaultError::Decode { index, source }),
-        },
+    };
+    match &request.v2 {
+        None => Ok(request),
+        // Before 3.0 had a header; the id is in the v2 request as well.
+        Some(v2) => translated(index, v2),
     }
 }
 
@@ -198,5 +202,9 @@ mod tests {
         let torn = data.slice(..data.len() - 1);
         assert!(fault(torn).contains("cannot be decoded"));
         assert!(fault(Bytes::from_static(&[0xff])).contains("cannot be decoded"));
+        // A field that is not known, with what the strict decoder refuses.
+        let mut odd = data.to_vec();
+        odd.extend([0xd3, 0x3e, 0xdc, 0x3e]);
+        assert_eq!(read(7, Bytes::from(odd)).unwrap(), put);
     }
 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use portunus_consensus::bootstrap::InitialMember;
 
+use super::checks::Checks;
 use super::{
-    ConfigError, ListenUrl, Values, bad, boolean, duration, listen_url, number, one_of, url, urls,
+    ConfigError, ListenUrl, Values, bad, boolean, duration, listen_urls, number, one_of, url, urls,
 };
 
 /// Below this, connections between peers would be given up although all is well.
@@ -48,29 +49,47 @@ pub struct ClusterConfig {
 }
 
 impl ClusterConfig {
-    pub(super) fn from_values(values: &Values, name: &str) -> Result<ClusterConfig, ConfigError> {
-        let advertise_peer_urls = urls(values, "initial-advertise-peer-urls")?;
-        let initial_members = initial_members(values, name, &advertise_peer_urls)?;
-        let state = one_of(values, "initial-cluster-state", &["new", "existing"])?;
-        Ok(ClusterConfig {
-            initial_members,
-            is_existing: state == "existing",
+    pub(super) fn from_values(
+        values: &Values,
+        name: &str,
+        checks: &mut Checks,
+    ) -> Option<ClusterConfig> {
+        let advertised = checks.ok(urls(values, "initial-advertise-peer-urls"));
+        let initial_members = advertised
+            .as_ref()
+            .and_then(|urls| checks.ok(initial_members(values, name, urls)));
+        let state = checks.ok(one_of(
+            values,
+            "initial-cluster-state",
+            &["new", "existing"],
+        ));
+        let listen_peer_urls = checks.ok(listen_urls(values, "listen-peer-urls"));
+        let strict_reconfig = checks.ok(boolean(values, "strict-reconfig-check"));
+        let pre_vote = checks.ok(boolean(values, "pre-vote"));
+        let leads_at_once_if_alone = checks.ok(boolean(values, "initial-election-tick-advance"));
+        let raft_read_timeout = checks.ok(raft_timeout(values, "raft-read-timeout"));
+        let raft_write_timeout = checks.ok(raft_timeout(values, "raft-write-timeout"));
+        let force_new = checks.ok(boolean(values, "force-new-cluster"));
+        let max_learners = checks.ok(number(values, "max-learners"));
+        let corrupt_check_interval = checks.ok(duration(values, "corrupt-check-time"));
+        let compact_hash_check_interval = checks.ok(duration(values, "compact-hash-check-time"));
+        let downgrade_check_interval = checks.ok(duration(values, "downgrade-check-time"));
+        Some(ClusterConfig {
+            initial_members: initial_members?,
+            is_existing: state? == "existing",
             token: values.get("initial-cluster-token").to_owned(),
-            listen_peer_urls: urls(values, "listen-peer-urls")?
-                .iter()
-                .map(|url| listen_url(url))
-                .collect::<Result<_, _>>()?,
-            advertise_peer_urls,
-            strict_reconfig: boolean(values, "strict-reconfig-check")?,
-            pre_vote: boolean(values, "pre-vote")?,
-            leads_at_once_if_alone: boolean(values, "initial-election-tick-advance")?,
-            raft_read_timeout: raft_timeout(values, "raft-read-timeout")?,
-            raft_write_timeout: raft_timeout(values, "raft-write-timeout")?,
-            force_new: boolean(values, "force-new-cluster")?,
-            max_learners: number(values, "max-learners")?,
-            corrupt_check_interval: duration(values, "corrupt-check-time")?,
-            compact_hash_check_interval: duration(values, "compact-hash-check-time")?,
-            downgrade_check_interval: duration(values, "downgrade-check-time")?,
+            listen_peer_urls: listen_peer_urls?,
+            advertise_peer_urls: advertised?,
+            strict_reconfig: strict_reconfig?,
+            pre_vote: pre_vote?,
+            leads_at_once_if_alone: leads_at_once_if_alone?,
+            raft_read_timeout: raft_read_timeout?,
+            raft_write_timeout: raft_write_timeout?,
+            force_new: force_new?,
+            max_learners: max_learners?,
+            corrupt_check_interval: corrupt_check_interval?,
+            compact_hash_check_interval: compact_hash_check_interval?,
+            downgrade_check_interval: downgrade_check_interval?,
         })
     }
 }

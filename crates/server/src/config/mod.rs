@@ -1,8 +1,10 @@
 //! What a member was told, checked.
 
+mod checks;
 mod cluster;
 mod duration;
 pub mod flags;
+mod numbers;
 mod old_gates;
 mod values;
 
@@ -13,9 +15,12 @@ use std::time::Duration;
 use portunus_gates::{Assignments, EffectiveVersion, FlagError, MajorMinor, Version};
 use thiserror::Error;
 
+use checks::Checks;
+pub use checks::ConfigErrors;
 pub use cluster::ClusterConfig;
 pub use duration::parse_duration;
-pub use values::{Values, ValuesError};
+use numbers::Numbers;
+pub use values::{UnrecognizedVariable, Values, ValuesError};
 
 use portunus_features::version::effective_version;
 
@@ -26,7 +31,6 @@ pub const QUOTA_BYTES_ADVISED_MAX: i64 = 8 * 1024 * 1024 * 1024;
 const ELECTION_TIMEOUT_MS_MAX: u64 = 50_000;
 /// An election timeout below this many heartbeats would end in elections without cause.
 const HEARTBEATS_PER_ELECTION_MIN: u64 = 5;
-const PROGRESS_NOTIFY_MIN: Duration = Duration::from_millis(100);
 
 /// A checked configuration.
 #[derive(Debug, Clone)]
@@ -97,6 +101,10 @@ pub struct Config {
     pub metrics_extensive: bool,
     /// Flags without effect.
     pub ignored: Vec<&'static str>,
+    /// Variables of the environment that look like settings and are none.
+    pub unrecognized_variables: Vec<UnrecognizedVariable>,
+    /// The settings that differ from their defaults, as flags, for the log.
+    pub changed_flags: String,
     /// Old names of gates that were used.
     pub old_names: Vec<&'static str>,
 }
@@ -146,8 +154,16 @@ pub enum LogLevel {
 }
 
 impl Config {
-    /// Checks every setting.
-    pub fn from_values(values: &Values) -> Result<Config, ConfigError> {
+    /// Checks every setting, and reports every one that cannot be used.
+    pub fn from_values(values: &Values) -> Result<Config, ConfigErrors> {
+        let mut checks = Checks::of(values);
+        match Config::checked(values, &mut checks) {
+            Some(config) if checks.errors.is_empty() => Ok(config),
+            _ => Err(ConfigErrors(checks.errors)),
+        }
+    }
+
+    fn checked(values: &Values, checks: &mut Checks) -> Option<Config> {
         let name = values.get("name").to_owned();
         let data_dir = match values.get("data-dir") {
             "" => PathBuf::from(format!("{name}.etcd")),
@@ -157,92 +173,79 @@ impl Config {
             "" => data_dir.join("member").join("wal"),
             dir => PathBuf::from(dir),
         };
-        let heartbeat_ms: u64 = number(values, "heartbeat-interval")?;
-        let election_ms: u64 = number(values, "election-timeout")?;
-        check_timing(heartbeat_ms, election_ms)?;
+        let timing = checks.ok(timing(values));
         if values.is_set("listen-client-urls") && !values.is_set("advertise-client-urls") {
-            return Err(ConfigError::AdvertiseMissing);
+            checks.errors.push(ConfigError::AdvertiseMissing);
         }
-        let cluster = ClusterConfig::from_values(values, &name)?;
-        let version = version(values)?;
-        let mut feature_gates = values.gates("feature-gates")?;
-        let mut cluster_feature_gates = values
+        let cluster = ClusterConfig::from_values(values, &name, checks);
+        let version = checks.ok(version(values));
+        let feature_gates = checks.ok(values.gates("feature-gates"));
+        let cluster_feature_gates = values
             .gates("cluster-feature-gates")
-            .map_err(ConfigError::ClusterFeatureGates)?;
-        let mut old_names = old_gates::add(values, &version, "feature-gates", &mut feature_gates)?;
-        old_names.extend(old_gates::add(
-            values,
-            &version,
-            "cluster-feature-gates",
-            &mut cluster_feature_gates,
-        )?);
-        let quota: i64 = number(values, "quota-backend-bytes")?;
-        Ok(Config {
+            .map_err(ConfigError::ClusterFeatureGates);
+        let mut gates = [
+            ("feature-gates", feature_gates),
+            ("cluster-feature-gates", checks.ok(cluster_feature_gates)),
+        ];
+        let mut old_names = Vec::new();
+        for (flag, gates) in &mut gates {
+            if let (Some(version), Some(gates)) = (&version, gates) {
+                let names = checks.ok(old_gates::add(values, version, flag, gates));
+                old_names.extend(names.unwrap_or_default());
+            }
+        }
+        let [(_, feature_gates), (_, cluster_feature_gates)] = gates;
+        let numbers = Numbers::of(values, checks);
+        let listen_client_urls = checks.ok(listen_urls(values, "listen-client-urls"));
+        let advertise_client_urls = checks.ok(urls(values, "advertise-client-urls"));
+        let listen_metrics_urls = match values.get("listen-metrics-urls") {
+            "" => Some(Vec::new()),
+            _ => checks.ok(listen_urls(values, "listen-metrics-urls")),
+        };
+        let auto_compaction = checks.ok(auto_compaction(values));
+        let strict_emulation = checks.ok(boolean(values, "strict-emulation"));
+        let log = checks.ok(log(values));
+        let metrics = checks.ok(one_of(values, "metrics", &["basic", "extensive"]));
+        let (heartbeat_interval, election_timeout) = timing?;
+        let numbers = numbers?;
+        Some(Config {
             data_dir,
             wal_dir,
-            snapshot_count: number(values, "snapshot-count")?,
-            snapshot_catchup_entries: number(values, "snapshot-catchup-entries")?,
-            heartbeat_interval: Duration::from_millis(heartbeat_ms),
-            election_timeout: Duration::from_millis(election_ms),
-            listen_client_urls: urls(values, "listen-client-urls")?
-                .iter()
-                .map(|url| listen_url(url))
-                .collect::<Result<_, _>>()?,
-            advertise_client_urls: urls(values, "advertise-client-urls")?,
-            listen_metrics_urls: match values.get("listen-metrics-urls") {
-                "" => Vec::new(),
-                _ => urls(values, "listen-metrics-urls")?
-                    .iter()
-                    .map(|url| listen_url(url))
-                    .collect::<Result<_, _>>()?,
-            },
-            cluster,
-            quota_bytes: match quota {
-                0 => u64::try_from(QUOTA_BYTES_DEFAULT).ok(),
-                quota => u64::try_from(quota).ok(),
-            },
-            backend_batch_interval: or(duration(values, "backend-batch-interval")?, 100),
-            backend_batch_limit: match number(values, "backend-batch-limit")? {
-                0 => 10_000,
-                limit => limit,
-            },
-            max_txn_ops: number(values, "max-txn-ops")?,
-            max_request_bytes: number(values, "max-request-bytes")?,
-            max_concurrent_streams: number(values, "max-concurrent-streams")?,
-            keepalive_interval: duration(values, "grpc-keepalive-interval")?,
-            keepalive_timeout: duration(values, "grpc-keepalive-timeout")?,
-            auto_compaction: auto_compaction(values)?,
-            resident_value_bytes_max: number(values, "resident-value-bytes")?,
-            compaction_batch_limit: match number(values, "compaction-batch-limit")? {
-                0 => 1000,
-                limit => limit,
-            },
-            compaction_sleep: or(duration(values, "compaction-sleep-interval")?, 10),
-            watch_progress_interval: or(
-                duration(values, "watch-progress-notify-interval")?,
-                600_000,
-            )
-            .max(PROGRESS_NOTIFY_MIN),
-            warning_apply_duration: duration(values, "warning-apply-duration")?,
-            warning_unary_request_duration: duration(values, "warning-unary-request-duration")?,
-            version,
-            feature_gates,
-            cluster_feature_gates,
-            strict_emulation: boolean(values, "strict-emulation")?,
-            log: log(values)?,
-            metrics_extensive: one_of(values, "metrics", &["basic", "extensive"])? == "extensive",
+            snapshot_count: numbers.snapshot_count,
+            snapshot_catchup_entries: numbers.snapshot_catchup_entries,
+            heartbeat_interval,
+            election_timeout,
+            listen_client_urls: listen_client_urls?,
+            advertise_client_urls: advertise_client_urls?,
+            listen_metrics_urls: listen_metrics_urls?,
+            cluster: cluster?,
+            quota_bytes: numbers.quota_bytes,
+            backend_batch_interval: numbers.backend_batch_interval,
+            backend_batch_limit: numbers.backend_batch_limit,
+            max_txn_ops: numbers.max_txn_ops,
+            max_request_bytes: numbers.max_request_bytes,
+            max_concurrent_streams: numbers.max_concurrent_streams,
+            keepalive_interval: numbers.keepalive_interval,
+            keepalive_timeout: numbers.keepalive_timeout,
+            auto_compaction: auto_compaction?,
+            resident_value_bytes_max: numbers.resident_value_bytes_max,
+            compaction_batch_limit: numbers.compaction_batch_limit,
+            compaction_sleep: numbers.compaction_sleep,
+            watch_progress_interval: numbers.watch_progress_interval,
+            warning_apply_duration: numbers.warning_apply_duration,
+            warning_unary_request_duration: numbers.warning_unary_request_duration,
+            version: version?,
+            feature_gates: feature_gates?,
+            cluster_feature_gates: cluster_feature_gates?,
+            strict_emulation: strict_emulation?,
+            log: log?,
+            metrics_extensive: metrics? == "extensive",
             ignored: values.ignored.clone(),
+            unrecognized_variables: values.unrecognized.clone(),
+            changed_flags: values.changed(),
             old_names,
             name,
         })
-    }
-}
-
-fn or(given: Duration, default_ms: u64) -> Duration {
-    if given.is_zero() {
-        Duration::from_millis(default_ms)
-    } else {
-        given
     }
 }
 
@@ -289,6 +292,17 @@ fn one_of<'a>(
         value: value.chars().take(60).collect(),
         allowed,
     })
+}
+
+/// The heartbeat interval and the election timeout.
+fn timing(values: &Values) -> Result<(Duration, Duration), ConfigError> {
+    let heartbeat_ms: u64 = number(values, "heartbeat-interval")?;
+    let election_ms: u64 = number(values, "election-timeout")?;
+    check_timing(heartbeat_ms, election_ms)?;
+    Ok((
+        Duration::from_millis(heartbeat_ms),
+        Duration::from_millis(election_ms),
+    ))
 }
 
 fn check_timing(heartbeat_ms: u64, election_ms: u64) -> Result<(), ConfigError> {
@@ -345,6 +359,11 @@ fn url(flag: &'static str, text: &str) -> Result<String, ConfigError> {
         });
     }
     Ok(text.trim_end_matches('/').to_owned())
+}
+
+fn listen_urls(values: &Values, flag: &'static str) -> Result<Vec<ListenUrl>, ConfigError> {
+    let urls = urls(values, flag)?;
+    urls.iter().map(|url| listen_url(url)).collect()
 }
 
 fn listen_url(url: &str) -> Result<ListenUrl, ConfigError> {
@@ -506,9 +525,51 @@ pub enum ConfigError {
 mod tests {
     use super::*;
 
-    fn config(words: &[&str]) -> Result<Config, ConfigError> {
+    fn config(words: &[&str]) -> Result<Config, ConfigErrors> {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        Config::from_values(&Values::from_arguments(&words)?)
+        Config::from_values(&Values::from_arguments(&words))
+    }
+
+    #[test]
+    fn every_error_is_reported_at_once() {
+        let errors = config(&[
+            "--nmae=m1",
+            "--max-txn-ops=many",
+            "--heartbeat-interval=x",
+            "--emulated-version=9.9",
+            "--max-learners=-1",
+            "--log-level=loud",
+            "--feature-gates=A=perhaps",
+            "--initial-cluster-state=old",
+        ]);
+        let text = errors.unwrap_err().to_string();
+        for flag in [
+            "--nmae",
+            "--max-txn-ops",
+            "--heartbeat-interval",
+            "9.9",
+            "--max-learners",
+            "--log-level",
+            "perhaps",
+            "--initial-cluster-state",
+        ] {
+            assert!(text.contains(flag), "{flag}: {text}");
+        }
+        assert_eq!(text.lines().count(), 8, "{text}");
+    }
+
+    #[test]
+    fn changed_flags_are_those_that_differ_from_their_defaults() {
+        let words = [
+            "--name=m1",
+            "--max-txn-ops=128",
+            "--feature-gates=AllAlpha=true",
+        ];
+        let config = config(&words).unwrap();
+        assert_eq!(
+            config.changed_flags,
+            "--feature-gates=AllAlpha=true --name=m1"
+        );
     }
 
     #[test]

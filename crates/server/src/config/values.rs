@@ -1,12 +1,20 @@
 //! Collects settings from the command line, the environment or the config file, as text.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::iter::Peekable;
 
 use portunus_gates::{Assignments, FlagError, Origin};
 use serde_json::Value;
 use thiserror::Error;
 
 use super::flags::{FLAGS, Flag, Kind, Support, find};
+
+/// The flag that has two names.
+const EMULATION_FLAG: &str = "emulated-version";
+/// What the names of flags began with before they were settled.
+const EXPERIMENTAL: &str = "experimental-";
+/// Letters that a misspelt name may differ in.
+const MISSPELT_MAX: usize = 3;
 
 const GATE_FLAGS: [&str; 2] = ["feature-gates", "cluster-feature-gates"];
 const VERSION_FLAGS: [&str; 3] = [
@@ -24,6 +32,22 @@ pub struct Values {
     is_of_file: bool,
     /// Flags that do nothing, for one line in the log.
     pub ignored: Vec<&'static str>,
+    /// Variables that look like settings and are none, for the log.
+    pub unrecognized: Vec<UnrecognizedVariable>,
+    /// What could not be collected. The rest is checked all the same, so that one start shows
+    /// every error.
+    pub errors: Vec<ValuesError>,
+    /// The version to emulate, with the name it was given by.
+    emulation: Option<(String, String)>,
+}
+
+/// A variable of the environment that begins like a setting and is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnrecognizedVariable {
+    /// Its name.
+    pub name: String,
+    /// The variable that was probably meant.
+    pub similar: Option<String>,
 }
 
 impl Values {
@@ -55,94 +79,136 @@ impl Values {
 
     /// From the command line, without the program's name. Flags may have one dash or two,
     /// their values behind `=` or as the next word; a bare boolean flag means true.
-    pub fn from_arguments(arguments: &[String]) -> Result<Values, ValuesError> {
+    pub fn from_arguments(arguments: &[String]) -> Values {
         let mut values = Values::default();
-        let mut words = arguments.iter();
+        let mut words = arguments.iter().peekable();
         while let Some(word) = words.next() {
-            let Some(body) = word.strip_prefix("--").or_else(|| word.strip_prefix('-')) else {
-                return Err(ValuesError::NotAFlag { word: word.clone() });
-            };
-            let (name, value) = match body.split_once('=') {
-                Some((name, value)) => (name, Some(value.to_owned())),
-                None => (body, None),
-            };
-            let flag = known(name)?;
-            let value = match value {
-                Some(value) => value,
-                None if flag.kind == Kind::Bool => "true".to_owned(),
-                None => match words.next() {
-                    Some(next) => next.clone(),
-                    None => return Err(ValuesError::NoValue { flag: flag.name }),
-                },
-            };
-            values.set(flag, value)?;
+            let added = values.add_argument(word, &mut words);
+            values.errors.extend(added.err());
         }
-        Ok(values)
+        values
     }
 
-    /// Adds what the environment says and nobody set yet: `ETCD_` and the flag's name in
-    /// upper case with `_`. Unknown names are left alone: an environment is inherited.
-    pub fn add_environment<'a>(
+    fn add_argument<'a>(
         &mut self,
-        variables: impl IntoIterator<Item = (&'a str, &'a str)>,
+        word: &str,
+        words: &mut Peekable<impl Iterator<Item = &'a String>>,
     ) -> Result<(), ValuesError> {
+        let Some(body) = word.strip_prefix("--").or_else(|| word.strip_prefix('-')) else {
+            return Err(ValuesError::NotAFlag {
+                word: word.to_owned(),
+            });
+        };
+        let (name, value) = match body.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (body, None),
+        };
+        let flag = known(name).inspect_err(|_| {
+            // The word behind an unknown flag is its value, and no error of its own.
+            if value.is_none() {
+                words.next_if(|next| !next.starts_with('-'));
+            }
+        })?;
+        let value = match value {
+            Some(value) => value,
+            None if flag.kind == Kind::Bool => "true".to_owned(),
+            None => match words.next() {
+                Some(next) => next.clone(),
+                None => return Err(ValuesError::NoValue { flag: flag.name }),
+            },
+        };
+        self.set(flag, &format!("--{name}"), value)
+    }
+
+    /// Adds what the environment says and no flag does: `ETCD_` and the flag's name in
+    /// upper case with `_`. Unknown names are noted: an environment is inherited.
+    pub fn add_environment<'a>(&mut self, variables: impl IntoIterator<Item = (&'a str, &'a str)>) {
+        let flags: BTreeSet<&str> = self.by_name.keys().copied().collect();
         for (variable, value) in variables {
             let Some(name) = variable.strip_prefix("ETCD_") else {
                 continue;
             };
             let name = name.to_lowercase().replace('_', "-");
-            let Some(flag) = find(&name).filter(|flag| !self.is_set(flag.name)) else {
+            let Some(flag) = find(&name) else {
+                let similar = similar(&name).map(variable_of);
+                self.unrecognized.push(UnrecognizedVariable {
+                    name: variable.to_owned(),
+                    similar,
+                });
                 continue;
             };
-            if !value.is_empty() {
-                self.set(flag, value.to_owned())?;
+            if !flags.contains(flag.name) && !value.is_empty() {
+                let set = self.set(flag, variable, value.to_owned());
+                self.errors.extend(set.err());
             }
         }
-        Ok(())
     }
 
     /// From a YAML or JSON file whose top-level keys are flag names.
-    pub fn from_config_file(text: &str) -> Result<Values, ValuesError> {
-        let file: Value = serde_yaml_ng::from_str(text).map_err(|source| ValuesError::Yaml {
-            reason: source.to_string(),
-        })?;
-        let Value::Object(map) = file else {
-            return match file {
-                Value::Null => Ok(Values::default()),
-                _ => Err(ValuesError::NotAMap),
-            };
-        };
+    pub fn from_config_file(text: &str) -> Values {
         let mut values = Values {
             is_of_file: true,
             ..Values::default()
         };
-        for (key, value) in map {
-            let nested = match key.as_str() {
-                "client-transport-security" | "peer-transport-security" => Some("TLS"),
-                "discovery-config" => Some("discovery"),
-                "socket-options" => Some("socket options"),
-                _ => None,
-            };
-            if let Some(part) = nested {
-                if is_empty(&value) {
-                    continue;
+        let file: Result<Value, _> = serde_yaml_ng::from_str(text);
+        match file {
+            Ok(Value::Object(map)) => {
+                for (key, value) in map {
+                    let added = values.add_key(&key, &value);
+                    values.errors.extend(added.err());
                 }
-                return Err(ValuesError::KeyLater { key, part });
             }
-            let flag = known(&key)?;
-            let text = config_text(flag, &value).ok_or_else(|| ValuesError::BadConfigValue {
-                key: key.clone(),
-                value: value.to_string(),
-            })?;
-            values.set(flag, text)?;
+            Ok(Value::Null) => {}
+            Ok(_) => values.errors.push(ValuesError::NotAMap),
+            Err(source) => values.errors.push(ValuesError::Yaml {
+                reason: source.to_string(),
+            }),
         }
-        Ok(values)
+        values
+    }
+
+    fn add_key(&mut self, key: &str, value: &Value) -> Result<(), ValuesError> {
+        let nested = match key {
+            "client-transport-security" | "peer-transport-security" => Some("TLS"),
+            "discovery-config" => Some("discovery"),
+            "socket-options" => Some("socket options"),
+            _ => None,
+        };
+        if let Some(part) = nested {
+            return match is_empty(value) {
+                true => Ok(()),
+                false => Err(ValuesError::KeyLater {
+                    key: key.to_owned(),
+                    part,
+                }),
+            };
+        }
+        let flag = known(key)?;
+        let text = config_text(flag, value).ok_or_else(|| ValuesError::BadConfigValue {
+            key: key.to_owned(),
+            value: value.to_string(),
+        })?;
+        self.set(flag, key, text)
+    }
+
+    /// Settings that differ from their defaults, as flags.
+    pub fn changed(&self) -> String {
+        let changed = self.by_name.iter().filter(|(name, text)| {
+            let default = find(name).map(|flag| flag.default);
+            default != Some(text.as_str())
+        });
+        let gates = self.gates_over_file.iter();
+        let flags = changed
+            .chain(gates)
+            .map(|(name, text)| format!("--{name}={text}"));
+        flags.collect::<Vec<_>>().join(" ")
     }
 
     /// Adds what was said beside the config file these are from. That is ignored, as with etcd,
     /// but for gates and the versions they are judged at: whoever tries a gate for one start
     /// would not find out that the file said otherwise.
     pub fn add_beside_file(&mut self, said: &Values) {
+        self.errors.splice(..0, said.errors.iter().cloned());
         for name in GATE_FLAGS {
             if let Some(text) = said.by_name.get(name) {
                 self.gates_over_file.insert(name, text.clone());
@@ -155,7 +221,20 @@ impl Values {
         }
     }
 
-    fn set(&mut self, flag: &'static Flag, value: String) -> Result<(), ValuesError> {
+    /// Sets a flag that was given by this name.
+    fn set(&mut self, flag: &'static Flag, by: &str, value: String) -> Result<(), ValuesError> {
+        if flag.name == EMULATION_FLAG {
+            let given = (by.to_owned(), value.clone());
+            if let Some((earlier, text)) = self.emulation.replace(given)
+                && earlier != by
+                && text != value
+            {
+                return Err(ValuesError::Contradiction {
+                    first: format!("{earlier}={text}"),
+                    second: format!("{by}={value}"),
+                });
+            }
+        }
         match flag.support {
             // Which version decides about an old name is known later.
             Support::Works | Support::OldGate(_) => {}
@@ -198,18 +277,31 @@ fn known(name: &str) -> Result<&'static Flag, ValuesError> {
     if let Some(flag) = find(name) {
         return Ok(flag);
     }
-    let names = FLAGS.iter().map(|flag| flag.name);
-    let nearest = names
-        .map(|known| (strsim::jaro_winkler(name, known), known))
-        .filter(|(similarity, _)| *similarity > 0.85)
-        .max_by(|a, b| a.0.total_cmp(&b.0));
+    let renamed = name.strip_prefix(EXPERIMENTAL).and_then(find);
     Err(ValuesError::Unknown {
         flag: name.chars().take(60).collect(),
-        hint: match nearest {
-            Some((_, nearest)) => format!("did you mean --{nearest}?"),
-            None => "see portunus --help".to_owned(),
+        hint: match (renamed, similar(name)) {
+            (Some(renamed), _) => format!("it is called --{} now", renamed.name),
+            (None, Some(similar)) => format!("did you mean --{similar}?"),
+            (None, None) => "see portunus --help".to_owned(),
         },
     })
+}
+
+/// The flag whose name differs in few letters, and not in most of them.
+fn similar(name: &str) -> Option<&'static str> {
+    let name = name.strip_prefix(EXPERIMENTAL).unwrap_or(name);
+    let names = FLAGS.iter().map(|flag| flag.name);
+    names
+        .map(|known| (strsim::osa_distance(name, known), known))
+        .filter(|(distance, known)| *distance <= MISSPELT_MAX.min(known.len() / 3))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, known)| known)
+}
+
+/// The variable of the environment for a flag.
+fn variable_of(flag: &str) -> String {
+    format!("ETCD_{}", flag.to_uppercase().replace('-', "_"))
 }
 
 /// A config value as the flag would have it. Durations are nanoseconds in a file.
@@ -258,6 +350,9 @@ pub enum ValuesError {
     /// No such flag.
     #[error("there is no flag --{flag}: {hint}")]
     Unknown { flag: String, hint: String },
+    /// One setting twice, by two names.
+    #[error("{first} and {second} contradict each other: give one of them")]
+    Contradiction { first: String, second: String },
     /// A flag without its value.
     #[error("--{flag} needs a value")]
     NoValue { flag: &'static str },
@@ -289,129 +384,4 @@ pub enum ValuesError {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn arguments(words: &[&str]) -> Result<Values, ValuesError> {
-        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        Values::from_arguments(&words)
-    }
-
-    #[test]
-    fn every_way_to_write_a_flag() {
-        for words in [
-            &["--name", "m1"][..],
-            &["--name=m1"],
-            &["-name", "m1"],
-            &["-name=m1"],
-        ] {
-            assert_eq!(arguments(words).unwrap().get("name"), "m1", "{words:?}");
-        }
-        let values = arguments(&[
-            "--strict-emulation",
-            "--feature-gates=A=true",
-            "--feature-gates",
-            "B=false",
-        ])
-        .unwrap();
-        assert_eq!(values.get("strict-emulation"), "true");
-        assert_eq!(values.get("feature-gates"), "A=true,B=false");
-        assert_eq!(values.get("election-timeout"), "1000");
-        assert_eq!(
-            arguments(&["--emulation-version=3.7"])
-                .unwrap()
-                .get("emulated-version"),
-            "3.7"
-        );
-    }
-
-    #[test]
-    fn what_is_not_built_is_refused_unless_it_asks_for_nothing() {
-        let refused = |words: &[&str]| arguments(words).unwrap_err().to_string();
-        assert!(refused(&["--cert-file=a.pem"]).contains("not supported yet (TLS)"));
-        assert!(refused(&["--auth-token=jwt"]).contains("authentication"));
-        assert!(arguments(&["--auth-token=simple", "--pre-vote=true"]).is_ok());
-        assert!(refused(&["--nmae=x"]).contains("did you mean --name?"));
-        assert!(refused(&["--zzz"]).contains("--help"));
-        assert!(refused(&["--name"]).contains("needs a value"));
-        assert!(refused(&["serve"]).contains("neither a flag nor a command"));
-        assert!(refused(&["--unsafe-no-fsync"]).contains("gone"));
-        assert_eq!(arguments(&["--vv=1"]).unwrap().ignored, ["vv"]);
-    }
-
-    #[test]
-    fn a_flag_beats_the_environment() {
-        let mut values = arguments(&["--name=flag"]).unwrap();
-        let environment = [
-            ("ETCD_NAME", "env"),
-            ("ETCD_ELECTION_TIMEOUT", "2000"),
-            ("ETCD_UNKNOWN_THING", "x"),
-            ("ETCD_DATA_DIR", ""),
-            ("PATH", "/bin"),
-        ];
-        values.add_environment(environment).unwrap();
-        assert_eq!(values.get("name"), "flag");
-        assert_eq!(values.get("election-timeout"), "2000");
-        assert!(!values.is_set("data-dir"));
-        let tls = values.add_environment([("ETCD_CERT_FILE", "x.pem")]);
-        assert!(tls.unwrap_err().to_string().contains("TLS"));
-    }
-
-    /// Proves: X14
-    #[test]
-    fn gates_of_flags_win_over_those_of_the_file_one_by_one() {
-        let file = "name: m1\nfeature-gates: {A: true, B: true}\nemulated-version: 3.7\n";
-        let mut values = Values::from_config_file(file).unwrap();
-        let flags = [
-            "--name=other",
-            "--feature-gates=A=false",
-            "--cluster-feature-gates=C=true",
-            "--min-compatibility-version=3.6",
-        ];
-        let said = Values::from_arguments(&flags.map(str::to_owned)).unwrap();
-        values.add_beside_file(&said);
-        let gates = values.gates("feature-gates").unwrap();
-        assert_eq!(gates.get("A"), Some((false, Origin::Flag)));
-        assert_eq!(
-            gates.all("A"),
-            [(Origin::Flag, false), (Origin::Config, true)]
-        );
-        assert_eq!(gates.get("B"), Some((true, Origin::Config)));
-        let cluster = values.gates("cluster-feature-gates").unwrap();
-        assert_eq!(cluster.get("C"), Some((true, Origin::Flag)));
-        assert_eq!(values.get("emulated-version"), "3.7");
-        assert_eq!(values.get("min-compatibility-version"), "3.6");
-        // Everything else is the file's alone.
-        assert_eq!(values.get("name"), "m1");
-        let alone = said.gates("feature-gates").unwrap();
-        assert_eq!(alone.get("A"), Some((false, Origin::Flag)));
-    }
-
-    #[test]
-    fn config_files() {
-        let values = Values::from_config_file(
-            "name: m1\nelection-timeout: 500\nbackend-batch-interval: 5000000\n\
-             feature-gates:\n  A: true\n  B: false\nstrict-emulation: true\n\
-             client-transport-security:\n  cert-file: ''\n",
-        )
-        .unwrap();
-        assert_eq!(values.get("name"), "m1");
-        assert_eq!(values.get("backend-batch-interval"), "5000000ns");
-        assert_eq!(values.get("feature-gates"), "A=true,B=false");
-        let refused = |text: &str| Values::from_config_file(text).unwrap_err().to_string();
-        assert!(refused("client-transport-security:\n  cert-file: a.pem").contains("TLS"));
-        assert!(refused("nmae: x").contains("did you mean"));
-        assert!(refused("- a").contains("map"));
-        assert!(refused("name: {a: b}").contains("cannot be used"));
-        assert!(Values::from_config_file("").is_ok());
-    }
-
-    #[test]
-    fn no_flag_is_listed_twice() {
-        let mut names: Vec<&str> = FLAGS.iter().map(|flag| flag.name).collect();
-        names.sort_unstable();
-        let before = names.len();
-        names.dedup();
-        assert_eq!(names.len(), before);
-    }
-}
+mod tests;

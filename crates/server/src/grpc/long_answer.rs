@@ -15,15 +15,18 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Response};
 use bytes::BufMut;
 use http_body::{Frame, SizeHint};
 use portunus_proto::etcdserverpb::RangeResponse;
+use portunus_proto::wire::RESPONSE_BYTES_MAX;
 use prost::{EncodeError, Message};
+use tonic::Status;
 
+use super::oversized;
 use super::piece::{Piece, Woven};
 
 /// A piece is sent when it has this much.
 const PIECE_BYTES: usize = 64 * 1024;
 /// Shorter answers are faster whole.
 const LONG_BYTES: usize = 4 * PIECE_BYTES;
-/// With fewer keys nobody looks how long an answer is.
+/// With fewer keys an answer is sent whole, however long it is.
 const LONG_KEYS: usize = 64;
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 
@@ -35,22 +38,30 @@ struct LongAnswer {
 }
 
 /// The response for an answer: the answer itself, or if it is long an empty one that carries it.
-pub(super) fn respond(answer: RangeResponse) -> tonic::Response<RangeResponse> {
-    if answer.kvs.len() < LONG_KEYS {
-        return tonic::Response::new(answer);
-    }
+/// An answer above the limit of all responses is refused.
+pub(super) fn respond(answer: RangeResponse) -> Result<tonic::Response<RangeResponse>, Status> {
+    respond_within(answer, RESPONSE_BYTES_MAX)
+}
+
+fn respond_within(
+    answer: RangeResponse,
+    bytes_max: usize,
+) -> Result<tonic::Response<RangeResponse>, Status> {
     let message_bytes = answer.encoded_len();
+    if message_bytes > bytes_max {
+        return Err(oversized::response(message_bytes, bytes_max));
+    }
+    let is_long = answer.kvs.len() >= LONG_KEYS && message_bytes >= LONG_BYTES;
     match u32::try_from(message_bytes) {
-        Ok(message_bytes) if message_bytes as usize >= LONG_BYTES => {
+        Ok(message_bytes) if is_long => {
             let mut response = tonic::Response::new(RangeResponse::default());
             response.extensions_mut().insert(LongAnswer {
                 answer: Arc::new(answer),
                 message_bytes,
             });
-            response
+            Ok(response)
         }
-        // What is longer than any message may be is the library's to refuse.
-        _ => tonic::Response::new(answer),
+        _ => Ok(tonic::Response::new(answer)),
     }
 }
 
@@ -197,7 +208,7 @@ mod tests {
     }
 
     fn sent(answer: &RangeResponse) -> Option<(Vec<usize>, Vec<u8>, HeaderMap)> {
-        let response = respond(answer.clone());
+        let response = respond(answer.clone()).unwrap();
         let long = response.extensions().get::<LongAnswer>()?.clone();
         let mut pieces = Pieces::of(long);
         let (mut lengths, mut bytes) = (Vec::new(), Vec::new());
@@ -233,11 +244,27 @@ mod tests {
     }
 
     #[test]
+    fn the_limit_of_responses_holds_for_long_and_short_answers() {
+        for (keys, value_bytes) in [(3, 10), (5000, 100)] {
+            let answer = answer(keys, value_bytes);
+            let bytes = answer.encoded_len();
+            assert!(respond_within(answer.clone(), bytes).is_ok());
+            let refused = respond_within(answer, bytes - 1).unwrap_err();
+            assert_eq!(refused.code(), tonic::Code::ResourceExhausted);
+            let text = format!(
+                "grpc: trying to send message larger than max ({bytes} vs. {})",
+                bytes - 1
+            );
+            assert_eq!(refused.message(), text);
+        }
+    }
+
+    #[test]
     fn a_short_answer_is_left_to_the_library() {
         for (keys, value_bytes) in [(0, 0), (1, 1 << 20), (LONG_KEYS - 1, 10_000), (500, 100)] {
             let answer = answer(keys, value_bytes);
             assert!(sent(&answer).is_none());
-            assert_eq!(respond(answer.clone()).into_inner(), answer);
+            assert_eq!(respond(answer.clone()).unwrap().into_inner(), answer);
         }
     }
 }

@@ -63,7 +63,7 @@ impl Maintenance for Api {
                 errors.push(format!("no leader for {}s", since.elapsed().as_secs()));
             }
         }
-        for alarm in member.alarms.load().list(AlarmType::None) {
+        for alarm in member.alarms.load().list(AlarmType::None as i32) {
             let kind = AlarmType::try_from(alarm.alarm).unwrap_or(AlarmType::None);
             errors.push(format!(
                 "memberID:{} alarm:{} ",
@@ -179,7 +179,7 @@ impl Maintenance for Api {
 
     async fn snapshot(&self, request: Request<SnapshotRequest>) -> Result<Response<Blobs>, Status> {
         self.check_metadata_for_learners(Kind::Stream, request.metadata())?;
-        Ok(Response::new(Box::pin(self.snapshot_blobs())))
+        Ok(Response::new(Box::pin(self.snapshot_blobs()?)))
     }
 
     async fn move_leader(

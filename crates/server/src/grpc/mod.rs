@@ -1,5 +1,6 @@
 //! The etcd v3 API: checks at the door, then propose or read.
 
+mod auth;
 mod cluster;
 mod feature_gates;
 mod gate_history;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use portunus_gates::MajorMinor;
 use portunus_mvcc::ReadError;
 use portunus_proto::EtcdError;
+use portunus_proto::etcdserverpb::auth_server::AuthServer;
 use portunus_proto::etcdserverpb::cluster_server::ClusterServer;
 use portunus_proto::etcdserverpb::kv_server::KvServer;
 use portunus_proto::etcdserverpb::lease_server::LeaseServer;
@@ -31,17 +33,32 @@ use tonic::{Code, Status};
 use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::HealthService;
 
+use crate::error_chain::chain;
 use crate::member::Member;
 use crate::metrics::Kind;
 pub use long_answer::{AnswerBody, send_in_pieces};
 pub use oversized::translate_response as translate_oversized;
 pub use piece::Piece;
 use required::Required;
+pub use snapshot::SnapshotSlots;
 use watch_codec::WatchService;
 
 /// Every service of this version. What is not here answers UNIMPLEMENTED.
 pub fn router(member: &Arc<Member>) -> axum::Router {
     routes(member).into_axum_router()
+}
+
+/// Why no service takes a gRPC call with this path: what to use instead where etcd has the service,
+/// else what Go's gRPC library answers.
+pub fn unknown_call(path: &str) -> String {
+    let mut names = path.trim_start_matches('/').splitn(2, '/');
+    let service = names.next().unwrap_or_default();
+    match service {
+        "v3lockpb.Lock" | "v3electionpb.Election" => format!(
+            "service {service} is not supported by this version: use a lease and transactions, as the locks and elections of etcd's client libraries do"
+        ),
+        _ => format!("unknown service {service}"),
+    }
 }
 
 fn routes(member: &Arc<Member>) -> Routes {
@@ -59,6 +76,7 @@ fn routes(member: &Arc<Member>) -> Routes {
         .add_service(limited!(LeaseServer))
         .add_service(limited!(MaintenanceServer))
         .add_service(limited!(ClusterServer))
+        .add_service(limited!(AuthServer))
         .add_service(limited!(FeatureGatesServer))
         .add_service(HealthServer::new(HealthService::from_health_reporter(
             member.health.clone(),
@@ -122,13 +140,19 @@ impl Api {
         self.member.status(error)
     }
 
-    /// A read that failed: a refusal is an answer, everything else ends the member.
+    /// A read that failed is an error of its reader alone; only data that is damaged ends the
+    /// member.
     fn read_failed(&self, error: ReadError) -> Status {
         match error {
             ReadError::Refused(refusal) => self.refuse(refusal),
-            fault => {
-                self.member.stop.fatal(&fault);
+            error if error.is_damage() => {
+                self.member.stop.fatal(&error);
                 Status::new(Code::Unavailable, EtcdError::Stopped.text())
+            }
+            error => {
+                let reason = chain(&error);
+                tracing::error!(reason, "a read failed");
+                Status::unavailable(format!("etcdserver: {reason}"))
             }
         }
     }

@@ -31,6 +31,12 @@ pub fn translate_response(response: &mut Response<Body>) {
     }
 }
 
+/// The refusal of a response that is larger than any may be, in the words of Go's library.
+pub(super) fn response(bytes: usize, bytes_max: usize) -> Status {
+    let text = format!("grpc: trying to send message larger than max ({bytes} vs. {bytes_max})");
+    Status::resource_exhausted(text)
+}
+
 /// The same for a message of a stream.
 pub(super) fn in_words_of_go(status: Status) -> Status {
     translate(&status).unwrap_or(status)

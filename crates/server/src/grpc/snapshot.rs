@@ -1,31 +1,66 @@
 //! A backup: the store as a bbolt file, streamed.
+//!
+//! A snapshot holds a read transaction of the backend, a thread and a few blobs from its request
+//! to its end, and a client decides how fast it reads. So the number of snapshots is limited, the
+//! blobs are few, and a client that takes nothing for a while gets an error instead of the rest.
 
 use std::io::{self, Write};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use portunus_bolt::BulkOptions;
 use portunus_proto::etcdserverpb::SnapshotResponse;
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::error::SendTimeoutError;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio_stream::Stream;
 use tonic::Status;
 
 use super::Api;
 use crate::export::{Export, ExportError, Pieces};
-use portunus_bolt::BulkOptions;
 
 /// As etcd cuts it.
 const BLOB_BYTES: usize = 32 * 1024;
 /// Blobs that wait for a slow client.
-const BLOBS_QUEUED_MAX: usize = 16;
+const BLOBS_QUEUED_MAX: usize = 2;
+/// Snapshots that may be sent at once; more are refused.
+const SNAPSHOTS_MAX: usize = 16;
+/// A client that takes no blob for this long gets no more.
+const STALL_MAX: Duration = Duration::from_secs(60);
+
+/// Counts the snapshots that are being sent.
+#[derive(Debug)]
+pub struct SnapshotSlots(Arc<Semaphore>);
+
+impl Default for SnapshotSlots {
+    fn default() -> SnapshotSlots {
+        SnapshotSlots(Arc::new(Semaphore::new(SNAPSHOTS_MAX)))
+    }
+}
 
 impl Api {
     /// The blobs of a snapshot. Reading and writing happen on a thread of their own that
     /// waits whenever the client does.
-    pub(super) fn snapshot_blobs(&self) -> ReceiverStream<Result<SnapshotResponse, Status>> {
-        let (sender, receiver) = mpsc::channel(BLOBS_QUEUED_MAX);
+    pub(super) fn snapshot_blobs(&self) -> Result<Blobs, Status> {
+        let slots = Arc::clone(&self.member.snapshot_slots.0);
+        let Ok(slot) = slots.try_acquire_owned() else {
+            self.member.metrics.snapshots_refused.inc();
+            let text = format!(
+                "etcdserver: too many snapshots are being sent, at most {SNAPSHOTS_MAX} at once; try again later"
+            );
+            return Err(Status::resource_exhausted(text));
+        };
+        let (sender, blobs) = Blobs::channel();
         let api = self.clone();
+        let runtime = Handle::current();
         tokio::task::spawn_blocking(move || {
-            let started = std::time::Instant::now();
-            match api.write_snapshot(&sender) {
+            let started = Instant::now();
+            let Sender { blobs, outcome } = sender;
+            let written = api.write_snapshot(&blobs, &runtime);
+            match &written {
                 Ok(bytes) => {
                     let took = started.elapsed();
                     let metrics = &api.member.metrics.disk;
@@ -33,21 +68,25 @@ impl Api {
                     tracing::info!(bytes, took_ms = took.as_millis() as u64, "snapshot sent");
                 }
                 // The client went away.
-                Err(_) if sender.is_closed() => {}
+                Err(_) if blobs.is_closed() => {}
                 Err(status) => {
-                    tracing::warn!(error = status.message(), "a snapshot could not be sent");
-                    let _ = sender.blocking_send(Err(status));
+                    tracing::warn!(reason = status.message(), "snapshot could not be sent");
                 }
             }
+            // A client that went away asks for nothing.
+            let _ = outcome.send(written.map(drop));
+            drop(slot);
         });
-        ReceiverStream::new(receiver)
+        Ok(blobs)
     }
 
     fn write_snapshot(
         &self,
-        sender: &mpsc::Sender<Result<SnapshotResponse, Status>>,
+        blobs: &mpsc::Sender<SnapshotResponse>,
+        runtime: &Handle,
     ) -> Result<u64, Status> {
-        let unavailable = |error: ExportError| Status::unavailable(error.to_string());
+        let unavailable =
+            |error: ExportError| Status::unavailable(crate::error_chain::chain(&error));
         let snapshot = self.member.reader().snapshot();
         let snapshot = snapshot.map_err(|error| self.read_failed(error))?;
         let export = Export::plan(snapshot, BulkOptions::default()).map_err(unavailable)?;
@@ -55,9 +94,16 @@ impl Api {
         let mut remaining_bytes = total_bytes;
         let pieces = Pieces::new(BLOB_BYTES, |blob| {
             remaining_bytes = remaining_bytes.saturating_sub(blob.len() as u64);
-            sender
-                .blocking_send(Ok(self.blob(blob, remaining_bytes)))
-                .map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, "the client went away"))
+            let sent = blobs.send_timeout(self.blob(blob, remaining_bytes), STALL_MAX);
+            runtime.block_on(sent).map_err(|error| match error {
+                SendTimeoutError::Timeout(_) => io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    format!("the client took nothing for {} s", STALL_MAX.as_secs()),
+                ),
+                SendTimeoutError::Closed(_) => {
+                    io::Error::new(io::ErrorKind::BrokenPipe, "the client went away")
+                }
+            })
         });
         let mut pieces = export.write_with_digest(pieces).map_err(unavailable)?;
         pieces.flush().map_err(|error| unavailable(error.into()))?;
@@ -73,5 +119,89 @@ impl Api {
             blob,
             version: version.map_or_else(String::new, |version| format!("{version}.0")),
         }
+    }
+}
+
+/// The blobs of one snapshot, then its error if it has one. A snapshot that was cut off never
+/// ends like a whole one.
+pub(super) struct Blobs {
+    blobs: mpsc::Receiver<SnapshotResponse>,
+    outcome: Option<oneshot::Receiver<Result<(), Status>>>,
+}
+
+struct Sender {
+    blobs: mpsc::Sender<SnapshotResponse>,
+    outcome: oneshot::Sender<Result<(), Status>>,
+}
+
+impl Blobs {
+    fn channel() -> (Sender, Blobs) {
+        let (blob_sender, blobs) = mpsc::channel(BLOBS_QUEUED_MAX);
+        let (outcome_sender, outcome) = oneshot::channel();
+        let sender = Sender {
+            blobs: blob_sender,
+            outcome: outcome_sender,
+        };
+        let outcome = Some(outcome);
+        (sender, Blobs { blobs, outcome })
+    }
+}
+
+impl Stream for Blobs {
+    type Item = Result<SnapshotResponse, Status>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        if let Some(blob) = ready!(this.blobs.poll_recv(context)) {
+            return Poll::Ready(Some(Ok(blob)));
+        }
+        let Some(outcome) = &mut this.outcome else {
+            return Poll::Ready(None);
+        };
+        let ended = ready!(Pin::new(outcome).poll(context));
+        this.outcome = None;
+        let cut_off = || Status::internal("etcdserver: the snapshot was cut off");
+        Poll::Ready(match ended.unwrap_or_else(|_| Err(cut_off())) {
+            Ok(()) => None,
+            Err(status) => Some(Err(status)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio_stream::StreamExt;
+
+    use super::*;
+
+    /// How a stream ends whose sender did this after one blob.
+    async fn end_after(finish: impl FnOnce(Sender)) -> Vec<Result<usize, tonic::Code>> {
+        let (sender, blobs) = Blobs::channel();
+        let blob = SnapshotResponse {
+            blob: vec![7; 10].into(),
+            ..SnapshotResponse::default()
+        };
+        sender.blobs.send(blob).await.unwrap();
+        finish(sender);
+        let items: Vec<_> = blobs.collect().await;
+        let brief = |item: Result<SnapshotResponse, Status>| {
+            item.map(|blob| blob.blob.len())
+                .map_err(|status| status.code())
+        };
+        items.into_iter().map(brief).collect()
+    }
+
+    #[tokio::test]
+    async fn snapshot_that_was_cut_off_ends_with_an_error() {
+        let whole = |sender: Sender| drop(sender.outcome.send(Ok(())));
+        assert_eq!(end_after(whole).await, [Ok(10)]);
+        let stalled = |sender: Sender| {
+            let status = Status::unavailable("the client took nothing");
+            drop(sender.outcome.send(Err(status)));
+        };
+        let unavailable = tonic::Code::Unavailable;
+        assert_eq!(end_after(stalled).await, [Ok(10), Err(unavailable)]);
+        // A panic of the thread that writes.
+        assert_eq!(end_after(drop).await, [Ok(10), Err(tonic::Code::Internal)]);
     }
 }

@@ -48,7 +48,7 @@ async fn ask(
     request: FeatureGateStatusRequest,
 ) -> Result<FeatureGateStatusResponse, Response> {
     if member.config.version.emulation() < CLUSTER_PARAMS_SINCE {
-        return Err(super::unknown(axum::http::HeaderMap::new()).await);
+        return Err(super::not_found());
     }
     let answer = Api::new(member).gate_status(request).await;
     answer.map_err(|status| failure(&status))

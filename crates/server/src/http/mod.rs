@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Path, RawQuery, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use portunus_features::version::version_text;
@@ -43,13 +43,17 @@ fn watching() -> Router<Arc<Member>> {
 
 /// What no service and no path takes: gRPC callers hear it in their own terms, all others
 /// as a plain 404, which probes and proxies understand.
-pub async fn unknown(headers: HeaderMap) -> Response {
+pub async fn unknown(uri: Uri, headers: HeaderMap) -> Response {
     let is_grpc = headers
         .get(header::CONTENT_TYPE)
         .is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
     if is_grpc {
-        return tonic::Status::unimplemented("").into_http();
+        return tonic::Status::unimplemented(crate::grpc::unknown_call(uri.path())).into_http();
     }
+    not_found()
+}
+
+fn not_found() -> Response {
     (StatusCode::NOT_FOUND, "404 page not found\n").into_response()
 }
 
@@ -96,7 +100,7 @@ async fn unhealthy(
     excluded: &BTreeSet<String>,
     serializable: bool,
 ) -> Option<String> {
-    for alarm in member.alarms.load().list(AlarmType::None) {
+    for alarm in member.alarms.load().list(AlarmType::None as i32) {
         let kind = AlarmType::try_from(alarm.alarm)
             .unwrap_or(AlarmType::None)
             .as_str_name();

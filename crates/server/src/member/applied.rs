@@ -13,7 +13,29 @@ pub struct Applied {
     term: AtomicU64,
     /// The lowest index anybody waits for.
     lowest_wanted: AtomicU64,
-    wanted: Mutex<BTreeMap<u64, Vec<oneshot::Sender<()>>>>,
+    wanted: Mutex<Wanted>,
+}
+
+/// Who waits, by the wanted index and a number of its own.
+#[derive(Default)]
+struct Wanted {
+    waiters: BTreeMap<(u64, u64), oneshot::Sender<()>>,
+    last_number: u64,
+}
+
+/// Takes a waiter that gives up out of the list.
+struct GiveUp<'a> {
+    applied: &'a Applied,
+    key: (u64, u64),
+}
+
+impl Drop for GiveUp<'_> {
+    fn drop(&mut self) {
+        let mut wanted = self.applied.lock();
+        if wanted.waiters.remove(&self.key).is_some() {
+            self.applied.publish_lowest(&wanted);
+        }
+    }
 }
 
 impl Applied {
@@ -36,11 +58,11 @@ impl Applied {
             return;
         }
         let mut wanted = self.lock();
-        let later = wanted.split_off(&(index + 1));
-        let reached = std::mem::replace(&mut *wanted, later);
+        let later = wanted.waiters.split_off(&(index + 1, 0));
+        let reached = std::mem::replace(&mut wanted.waiters, later);
         self.publish_lowest(&wanted);
         drop(wanted);
-        for waiter in reached.into_values().flatten() {
+        for waiter in reached.into_values() {
             // Who waited may have given up.
             let _ = waiter.send(());
         }
@@ -62,25 +84,32 @@ impl Applied {
             return;
         }
         let (sender, reached) = oneshot::channel();
-        {
+        let key = {
             let mut wanted = self.lock();
-            wanted.entry(index).or_default().push(sender);
+            wanted.last_number += 1;
+            let key = (index, wanted.last_number);
+            wanted.waiters.insert(key, sender);
             self.publish_lowest(&wanted);
-        }
+            key
+        };
+        let give_up = GiveUp { applied: self, key };
         if self.index() >= index {
-            // It came between the two looks; the next entry clears the place.
+            // It came between the two looks.
             return;
         }
         // The sender is dropped only after it has sent.
         let _ = reached.await;
+        // It is out of the list already.
+        std::mem::forget(give_up);
     }
 
-    fn publish_lowest(&self, wanted: &BTreeMap<u64, Vec<oneshot::Sender<()>>>) {
-        let lowest = wanted.keys().next().copied().unwrap_or(u64::MAX);
+    fn publish_lowest(&self, wanted: &Wanted) {
+        let lowest = wanted.waiters.keys().next().map(|(index, _)| *index);
+        let lowest = lowest.unwrap_or(u64::MAX);
         self.lowest_wanted.store(lowest, Ordering::SeqCst);
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Vec<oneshot::Sender<()>>>> {
+    fn lock(&self) -> MutexGuard<'_, Wanted> {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -104,6 +133,22 @@ mod tests {
         applied.advance(6, 2);
         sixth.await;
         assert_eq!((applied.index(), applied.term()), (6, 2));
+    }
+
+    #[tokio::test]
+    async fn who_gave_up_leaves_nothing_behind() {
+        let applied = Applied::new(4, 1);
+        let short = Duration::from_millis(1);
+        let mut patient = std::pin::pin!(applied.wait_for(9));
+        assert!(tokio::time::timeout(short, &mut patient).await.is_err());
+        for _ in 0..100 {
+            let wait = applied.wait_for(7);
+            assert!(tokio::time::timeout(short, wait).await.is_err());
+        }
+        assert_eq!(applied.lock().waiters.len(), 1);
+        assert_eq!(applied.lowest_wanted.load(Ordering::SeqCst), 9);
+        applied.advance(9, 1);
+        patient.await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

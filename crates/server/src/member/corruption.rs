@@ -8,21 +8,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use portunus_consensus::bootstrap::Identity;
 use portunus_mvcc::{KvHash, ReadError};
 use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::{
     AlarmRequest, AlarmType, InternalRaftRequest, alarm_request::AlarmAction,
 };
+use portunus_rafthttp::PeerClient;
 use thiserror::Error;
+use tokio::task::JoinSet;
 
 use super::Member;
-use super::membership::{Membership, hex};
+use super::membership::{MemberRecord, Membership, hex};
+use crate::error_chain::chain;
 use crate::peers::Peers;
-use crate::peers::ask::{Asked, PeerHash};
+use crate::peers::ask::{Asked, HashedMember, PeerHash};
 use portunus_features::CompactHashCheck;
 
 /// Longest wait for one member's hash; it reads all of its data for it.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
+/// Longest wait at the start for a member to say that it answers at all. Where all members start
+/// together none does, and each would wait for the others.
+const PROBE_TIME_MAX: Duration = Duration::from_secs(1);
 /// The member that is named if nobody knows who is wrong.
 const NOBODY: u64 = 0;
 
@@ -35,30 +42,83 @@ pub struct InconsistentError {
     peers: Vec<String>,
 }
 
+/// Why the members' data could not be compared.
+#[derive(Debug, Error)]
+enum CompareError {
+    #[error(transparent)]
+    Refused(#[from] EtcdError),
+    #[error("the hash of this member's data could not be computed")]
+    Read(#[from] ReadError),
+}
+
 type Answers = BTreeMap<u64, Result<PeerHash, String>>;
 
-async fn ask(peers: &Peers, membership: &Membership, own_id: u64, revision: i64) -> Answers {
-    let mut answers = Answers::new();
-    for record in membership.iter().filter(|record| record.id != own_id) {
-        let asked = Asked {
-            client: peers.client(),
-            urls: record.peer_urls.as_deref().unwrap_or_default(),
-            timeout: ANSWER_TIME_MAX,
+/// Whether members are asked that may not run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Probe {
+    /// First ask whether they run, and wait for the hash only of those that do.
+    First,
+    /// They run.
+    No,
+}
+
+/// The other members and their URLs.
+fn others(membership: &Membership, own_id: u64) -> Vec<(u64, Vec<String>)> {
+    let records = membership.iter().filter(|record| record.id != own_id);
+    let urls = |record: &MemberRecord| record.peer_urls.clone().unwrap_or_default();
+    records.map(|record| (record.id, urls(record))).collect()
+}
+
+/// Asks these members of a cluster, all at once.
+async fn ask(
+    client: &PeerClient,
+    cluster_id: u64,
+    members: Vec<(u64, Vec<String>)>,
+    revision: i64,
+    probe: Probe,
+) -> Answers {
+    let mut asking = JoinSet::new();
+    for (member_id, urls) in members {
+        let client = client.clone();
+        let member = HashedMember {
+            cluster_id,
+            member_id,
         };
-        let answer = asked.hash_kv(revision).await;
-        answers.insert(record.id, answer.unwrap_or(Err("no answer".to_owned())));
+        asking.spawn(async move {
+            let asked = |timeout| Asked {
+                client: &client,
+                urls: &urls,
+                timeout,
+            };
+            let runs = probe == Probe::No || asked(PROBE_TIME_MAX).versions().await.is_some();
+            let answer = match runs {
+                true => asked(ANSWER_TIME_MAX).hash_kv(member, revision).await,
+                false => None,
+            };
+            let answer = answer.unwrap_or(Err("no answer".to_owned()));
+            (member_id, answer)
+        });
     }
-    answers
+    asking.join_all().await.into_iter().collect()
 }
 
 /// Before it serves: whoever has compacted alike must have the same hash.
 pub async fn check_at_start(
     peers: &Peers,
     membership: &Membership,
-    own_id: u64,
+    identity: Identity,
     own: &KvHash,
 ) -> Result<(), InconsistentError> {
-    let answers = ask(peers, membership, own_id, own.revision).await;
+    let others = others(membership, identity.member_id);
+    let cluster_id = identity.cluster_id;
+    let asked = ask(
+        peers.client(),
+        cluster_id,
+        others,
+        own.revision,
+        Probe::First,
+    );
+    let answers = asked.await;
     let mut different = Vec::new();
     for (id, answer) in answers {
         match answer {
@@ -150,7 +210,8 @@ pub async fn check_periodically(member: Arc<Member>) {
             continue;
         }
         if let Err(error) = member.compare_all().await {
-            tracing::warn!(%error, "the members' data could not be compared");
+            let reason = chain(&error);
+            tracing::warn!(reason, "the members' data could not be compared");
         }
     }
 }
@@ -174,25 +235,29 @@ pub async fn check_compactions(member: Arc<Member>) {
 }
 
 impl Member {
-    async fn own_hash(&self, revision: i64) -> Result<KvHash, EtcdError> {
+    async fn own_hash(&self, revision: i64) -> Result<KvHash, CompareError> {
         let reader = self.reader().clone();
         let hashed = tokio::task::spawn_blocking(move || reader.hash_kv(revision)).await;
-        match hashed {
-            Ok(Ok(hash)) => Ok(hash),
-            Ok(Err(ReadError::Refused(refusal))) => Err(refusal),
-            Ok(Err(fault)) => {
-                self.stop.fatal(&fault);
-                Err(EtcdError::Stopped)
-            }
-            Err(_) => Err(EtcdError::Stopped),
+        let hashed = hashed.map_err(|_| EtcdError::Stopped)?;
+        if let Err(error) = &hashed
+            && error.is_damage()
+        {
+            self.stop.fatal(error);
         }
+        Ok(hashed?)
     }
 
-    async fn compare_all(&self) -> Result<(), EtcdError> {
+    async fn ask_others(&self, revision: i64) -> Answers {
+        let others = others(&self.membership.load(), self.identity.member_id);
+        let cluster_id = self.identity.cluster_id;
+        let client = self.peers.client();
+        ask(client, cluster_id, others, revision, Probe::No).await
+    }
+
+    async fn compare_all(&self) -> Result<(), CompareError> {
         let own_id = self.identity.member_id;
         let before = self.own_hash(0).await?;
-        let membership = self.membership.load_full();
-        let answers = ask(&self.peers, &membership, own_id, before.revision).await;
+        let answers = self.ask_others(before.revision).await;
         self.linearizable().await?;
         let after = self.own_hash(0).await?;
         for id in suspects(&before, &after, own_id, &answers) {
@@ -208,9 +273,8 @@ impl Member {
         let mut hashes = self.reader().compaction_hashes();
         hashes.retain(|hash| hash.revision > checked_to);
         hashes.sort_by_key(|hash| std::cmp::Reverse(hash.revision));
-        let membership = self.membership.load_full();
         for own in hashes {
-            let answers = ask(&self.peers, &membership, own_id, own.revision).await;
+            let answers = self.ask_others(own.revision).await;
             match compare_compaction(&own, own_id, &answers) {
                 Compared::Same => return own.revision,
                 Compared::Unfinished => {}
@@ -247,6 +311,10 @@ impl Member {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::sync::Barrier;
+
     use super::*;
     use crate::peers::ask::PeerHashHeader;
 
@@ -261,6 +329,7 @@ mod tests {
     fn answer(hash: u32, compact_revision: i64, newest: i64) -> Result<PeerHash, String> {
         Ok(PeerHash {
             header: PeerHashHeader {
+                cluster_id: 0,
                 member_id: 0,
                 revision: newest,
             },
@@ -268,6 +337,74 @@ mod tests {
             compact_revision,
             hash_revision: newest,
         })
+    }
+
+    /// Reads a request of a peer.
+    async fn request(connection: &mut TcpStream) -> String {
+        let mut request = Vec::new();
+        let is_whole = |request: &[u8]| {
+            let text = String::from_utf8_lossy(request).into_owned();
+            text.ends_with('}') || text.starts_with("GET /version") && text.ends_with("\r\n\r\n")
+        };
+        while !is_whole(&request) {
+            let read = connection.read_buf(&mut request).await.unwrap();
+            assert!(read > 0, "cut off");
+        }
+        String::from_utf8(request).unwrap()
+    }
+
+    async fn listen() -> (TcpListener, String) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        (listener, url)
+    }
+
+    fn client() -> PeerClient {
+        PeerClient::new(&portunus_rafthttp::Config::default())
+    }
+
+    /// Each answers only when all were asked.
+    #[tokio::test]
+    async fn all_members_are_asked_at_once() {
+        const MEMBERS: u64 = 3;
+        let all_asked = Arc::new(Barrier::new(MEMBERS as usize));
+        let mut members = Vec::new();
+        for id in 1..=MEMBERS {
+            let (listener, url) = listen().await;
+            members.push((id, vec![url]));
+            let all_asked = Arc::clone(&all_asked);
+            tokio::spawn(async move {
+                let (mut connection, _) = listener.accept().await.unwrap();
+                request(&mut connection).await;
+                all_asked.wait().await;
+                let body =
+                    r#"{"header":{"revision":3},"hash":5,"compact_revision":-1,"hash_revision":3}"#;
+                let answer = format!(
+                    "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}",
+                    body.len()
+                );
+                connection.write_all(answer.as_bytes()).await.unwrap();
+            });
+        }
+        let answers = ask(&client(), 7, members, 3, Probe::No).await;
+        assert_eq!(answers.len(), MEMBERS as usize);
+        for (id, answer) in answers {
+            assert_eq!(answer.map(|hash| hash.hash), Ok(5), "{id}");
+        }
+    }
+
+    /// Where members start together, each listens before it answers: none waits for a hash.
+    #[tokio::test]
+    async fn member_that_does_not_run_is_not_asked_for_its_hash() {
+        let (listener, url) = listen().await;
+        let asked = tokio::spawn(async move {
+            let (mut connection, _) = listener.accept().await.unwrap();
+            (request(&mut connection).await, connection)
+        });
+        let answers = ask(&client(), 7, vec![(2, vec![url])], 3, Probe::First).await;
+        assert_eq!(answers[&2], Err("no answer".to_owned()));
+        let (request, _) = asked.await.unwrap();
+        assert!(request.starts_with("GET /version "), "{request}");
     }
 
     #[test]

@@ -150,6 +150,10 @@ pub async fn end_downgrades(member: Arc<Member>) {
             logged = DowngradeState::None;
             continue;
         }
+        // A new leader may still be applying what was committed before it led.
+        if member.linearizable().await.is_err() {
+            continue;
+        }
         let state = member.downgrade_state().await;
         if let DowngradeState::Complete { target } = state {
             tracing::info!(cluster_version = %target, "the cluster has been downgraded");

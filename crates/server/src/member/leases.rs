@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use portunus_consensus::{Leadership, Role};
 use portunus_mvcc::lease::{Lessor, Renewal};
 use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::{
@@ -20,6 +21,8 @@ const LEADER_RETRY: Duration = Duration::from_millis(50);
 const CHECKPOINT_INTERVAL: Duration = Duration::from_millis(500);
 /// Between two looks for expired leases.
 const EXPIRY_INTERVAL: Duration = Duration::from_millis(500);
+/// A member that ticked within this many heartbeat intervals knows whether it leads.
+const ACTIVE_INTERVALS: u32 = 3;
 /// Leases revoked per look.
 const EXPIRED_PER_LOOK_MAX: usize = 500;
 
@@ -85,8 +88,13 @@ impl Member {
     /// Renews a lease on the leader, which alone knows how long leases live.
     pub async fn renew_here(&self, id: i64) -> Result<i64, EtcdError> {
         loop {
+            let term = self.confirmed_term().await?;
+            if !self.leases.lock().exists(id) {
+                // It may have been granted through another member, which is ahead.
+                self.applied.wait_for(self.consensus.status().commit).await;
+            }
             let now_ms = self.leases.now_ms();
-            let renewed = self.leases.lock().renew(id, now_ms);
+            let renewed = self.leases.lock().renew(term, id, now_ms);
             match renewed? {
                 Renewal::Renewed { ttl_s } => {
                     self.metrics.leases_renewed.inc();
@@ -110,6 +118,22 @@ impl Member {
                 Renewal::AwaitRevoke => tokio::time::sleep(LEADER_RETRY).await,
             }
         }
+    }
+
+    /// The term this member leads. A member that did not tick for a while may have been
+    /// replaced without knowing it, and asks the others first.
+    async fn confirmed_term(&self) -> Result<u64, EtcdError> {
+        let led_term = || {
+            let term = self.consensus.led_term();
+            term.ok_or(EtcdError::NotPrimaryLessor)
+        };
+        let term = led_term()?;
+        let ticked_within = ACTIVE_INTERVALS * self.config.heartbeat_interval;
+        if self.consensus.since_last_tick() < ticked_within {
+            return Ok(term);
+        }
+        self.linearizable().await?;
+        led_term()
     }
 
     /// How long a lease lives, here or at the leader.
@@ -147,7 +171,8 @@ impl Member {
         request: &LeaseTimeToLiveRequest,
     ) -> Result<LeaseTimeToLiveResponse, EtcdError> {
         let now_ms = self.leases.now_ms();
-        let time = self.leases.lock().time_to_live(request.id, now_ms)?;
+        let term = self.consensus.led_term();
+        let time = self.leases.lock().time_to_live(term, request.id, now_ms)?;
         Ok(LeaseTimeToLiveResponse {
             header: None,
             id: request.id,
@@ -175,19 +200,26 @@ impl Member {
     }
 }
 
-/// Lets go of the clocks of all leases when another member leads: its clocks count then.
+/// Stops the clocks of all leases when another member leads: its clocks count then.
 /// The new leader's first entry starts them there.
 pub async fn follow_leadership(member: Arc<Member>) {
     let mut leadership = member.leadership.subscribe();
     loop {
-        let leader = leadership.borrow_and_update().leader;
-        if leader != member.identity.member_id {
-            member.leases.lock().demote();
-        }
+        let closed_term = closed_term(*leadership.borrow_and_update());
+        member.leases.lock().demote(closed_term);
         tokio::select! {
             _ = leadership.changed() => {}
             () = member.stop.stopped() => return,
         }
+    }
+}
+
+/// The last term this member cannot lead, now or later: a follower may have led its term
+/// before, but never will again; a candidate may.
+fn closed_term(leadership: Leadership) -> u64 {
+    match leadership.role {
+        Role::Follower | Role::PreCandidate => leadership.term,
+        Role::Candidate | Role::Leader => leadership.term.saturating_sub(1),
     }
 }
 
@@ -199,24 +231,29 @@ pub async fn checkpoint(member: Arc<Member>) {
             () = tokio::time::sleep(CHECKPOINT_INTERVAL) => {}
             () = member.stop.stopped() => return,
         }
-        if !member.leads() || !member.cluster_gates.newest().enabled(LeaseCheckpoint) {
+        let Some(term) = member.consensus.led_term() else {
+            continue;
+        };
+        if !member.cluster_gates.newest().enabled(LeaseCheckpoint) {
             continue;
         }
         loop {
             let now_ms = member.leases.now_ms();
-            let checkpoints = member.leases.lock().checkpoints_due(now_ms);
+            let checkpoints = member.leases.lock().checkpoints_due(term, now_ms);
             if checkpoints.is_empty() {
                 break;
             }
-            member.propose_and_forget(InternalRaftRequest {
+            let request = InternalRaftRequest {
                 lease_checkpoint: Some(LeaseCheckpointRequest { checkpoints }),
                 ..InternalRaftRequest::default()
-            });
+            };
+            member.propose_as_leader(term, request);
         }
     }
 }
 
-/// Has expired leases revoked, through the log, while this member is primary.
+/// Has expired leases revoked, through the log, while this member leads. The lessor's clocks
+/// and the proposal are bound to the same term, so a member that was replaced revokes nothing.
 pub async fn revoke_expired(member: Arc<Member>) {
     let mut ticks = tokio::time::interval(EXPIRY_INTERVAL);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -225,20 +262,44 @@ pub async fn revoke_expired(member: Arc<Member>) {
             _ = ticks.tick() => {}
             () = member.stop.stopped() => return,
         }
-        let due = {
-            let leads = member.leads();
-            let mut lessor = member.leases.lock();
-            if !leads || !lessor.is_primary() {
-                continue;
-            }
-            lessor.due(member.leases.now_ms(), EXPIRED_PER_LOOK_MAX)
+        let Some(term) = member.consensus.led_term() else {
+            continue;
         };
+        let now_ms = member.leases.now_ms();
+        let due = member.leases.lock().due(term, now_ms, EXPIRED_PER_LOOK_MAX);
         for id in due {
             member.metrics.leases_expired.inc();
-            member.propose_and_forget(InternalRaftRequest {
+            let request = InternalRaftRequest {
                 lease_revoke: Some(LeaseRevokeRequest { id }),
                 ..InternalRaftRequest::default()
-            });
+            };
+            member.propose_as_leader(term, request);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// News of leadership and the leader's first entry reach the lessor on different ways and
+    /// in any order.
+    #[test]
+    fn term_is_closed_once_this_member_cannot_lead_it() {
+        let closed = |role| {
+            closed_term(Leadership {
+                leader: 0,
+                role,
+                term: 7,
+            })
+        };
+        assert_eq!(closed(Role::Candidate), 6, "it may win");
+        assert_eq!(closed(Role::Leader), 6);
+        assert_eq!(
+            closed(Role::Follower),
+            7,
+            "it may have led and stepped down"
+        );
+        assert_eq!(closed(Role::PreCandidate), 7);
     }
 }

@@ -1,13 +1,14 @@
 //! The members of the cluster and its version, as stored in etcd's buckets.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use portunus_gates::MajorMinor;
 use portunus_gates::cluster::{AppliedParams, ClusterParams};
 use portunus_mvcc::Store;
-use portunus_mvcc::backend::{Bucket, meta};
+use portunus_mvcc::backend::{BackendError, Bucket, Snapshot, meta};
 use portunus_proto::{EtcdError, etcdserverpb};
 use portunus_proto::{membershippb, raftpb};
 use prost::Message as _;
@@ -499,6 +500,27 @@ pub fn conf_state_of(json: &[u8]) -> Result<raftpb::ConfState, MembershipError> 
     })
 }
 
+/// The records of all members in a backend.
+pub fn member_records(snapshot: &dyn Snapshot) -> Result<Vec<MemberRecord>, MembershipError> {
+    let mut members = Vec::new();
+    let mut fault = None;
+    snapshot.scan(
+        Bucket::Members,
+        b"",
+        &mut |key, json| match MemberRecord::read(key, json) {
+            Ok(record) => {
+                members.push(record);
+                ControlFlow::Continue(())
+            }
+            Err(error) => {
+                fault = Some(error);
+                ControlFlow::Break(())
+            }
+        },
+    )?;
+    fault.map_or(Ok(members), Err)
+}
+
 fn to_json(value: &impl Serialize) -> Result<Bytes, MembershipError> {
     serde_json::to_vec(value)
         .map(Bytes::from)
@@ -540,6 +562,9 @@ pub enum MembershipError {
     /// The store refused.
     #[error(transparent)]
     Store(#[from] portunus_mvcc::ApplyError),
+    /// The backend.
+    #[error("the membership records cannot be read")]
+    Backend(#[from] BackendError),
 }
 
 /// Decisions with one more, and no more than are kept.

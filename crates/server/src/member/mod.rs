@@ -13,9 +13,11 @@
 pub mod applied;
 mod boot;
 pub mod cluster_gates;
+pub mod configuration;
 pub mod corruption;
 pub mod downgrade;
 pub mod founding;
+mod hand_over;
 pub mod leadership;
 pub mod leases;
 pub mod membership;
@@ -25,6 +27,7 @@ pub mod reconfigure;
 pub mod settings;
 mod skew;
 mod start;
+mod start_line;
 pub mod stop;
 pub mod upkeep;
 pub mod v2_store;
@@ -34,11 +37,12 @@ pub mod watches;
 pub mod wrap;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Guard};
 use portunus_consensus::bootstrap::Identity;
-use portunus_consensus::{Handle, RequestIds};
+use portunus_consensus::{Handle, ReadIndexError, RequestIds};
 use portunus_gates::Gates;
 use portunus_mvcc::Reader;
 use portunus_proto::EtcdError;
@@ -49,6 +53,7 @@ use tonic_health::server::HealthReporter;
 use crate::apply::alarms::Alarms;
 use crate::config::Config;
 use crate::data_dir::DataDir;
+use crate::grpc::SnapshotSlots;
 use crate::metrics::Metrics;
 use crate::peers::Peers;
 use applied::Applied;
@@ -94,6 +99,9 @@ pub struct Member {
     pub watches: Arc<Watches>,
     /// Alarms in force, as applied.
     pub alarms: ArcSwap<Alarms>,
+    /// The revision of users and roles. Changes only with the store: entries that would change
+    /// it are not applied by this version.
+    pub auth_revision: AtomicU64,
     /// Members and cluster version, as applied.
     pub membership: ArcSwap<Membership>,
     /// Ids for requests and leases.
@@ -117,6 +125,8 @@ pub struct Member {
     pub versions_changed: Notify,
     /// Held while a snapshot of the leader is received.
     pub receiving_snapshot: Arc<tokio::sync::Mutex<()>>,
+    /// How many more snapshots clients may ask for.
+    pub snapshot_slots: SnapshotSlots,
     /// Where everything lives.
     pub data_dir: DataDir,
 }
@@ -199,14 +209,14 @@ impl Member {
     pub async fn linearizable(&self) -> Result<(), EtcdError> {
         let timeout = request_timeout(self.config.election_timeout);
         let barrier = async {
-            let index = self
-                .consensus
-                .read_index()
-                .await
-                .map_err(|error| match error {
-                    portunus_consensus::ReadIndexError::LeaderChanged => EtcdError::LeaderChanged,
-                    _ => EtcdError::Stopped,
-                })?;
+            let index = loop {
+                match self.consensus.read_index().await {
+                    Ok(index) => break index,
+                    // A read changes nothing, so the next leader can be asked instead.
+                    Err(ReadIndexError::LeaderChanged) => {}
+                    Err(_) => return Err(EtcdError::Stopped),
+                }
+            };
             self.applied.wait_for(index).await;
             Ok(())
         };

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use portunus_consensus::ProposeError;
+use portunus_consensus::{Proposal, ProposeError};
 use portunus_mvcc::rules::quota;
 use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::{
@@ -68,35 +68,60 @@ impl Member {
         }
         let pack = packs && all_read;
         let data = wrap::encode(id, request, Wrapping { pack, required });
-        let waiting = self.waiters.register(id);
+        let proposal = Proposal::normal(data);
+        let waiting = self.waiters.register(id, proposal.progress());
         self.metrics.proposals_pending.inc();
-        let result = match self.consensus.propose(data) {
-            Ok(()) => {
+        let result = match self.consensus.submit(proposal) {
+            Ok(ticket) => {
                 let timeout = request_timeout(self.config.election_timeout);
                 match patience::within(timeout, waiting.answer()).await {
-                    Some(answer) => answer,
-                    None => {
-                        self.metrics.proposals_failed.inc();
-                        Err(self.why_late(started))
+                    Some(answer) => {
+                        ticket.detach();
+                        answer
                     }
+                    // The ticket goes: if no leader took the proposal, none ever will.
+                    None => Err(self.why_late(started)),
                 }
             }
             Err(ProposeError::Stopped) => Err(EtcdError::Stopped),
             Err(_) => Err(EtcdError::TooManyRequests),
         };
+        if result.as_ref().is_err_and(is_lost) {
+            self.metrics.proposals_failed.inc();
+        }
         self.metrics.proposals_pending.dec();
         result
     }
 
-    /// Proposes something nobody waits for. If the queue is full it is lost; callers are
-    /// loops that try again.
-    pub fn propose_and_forget(&self, mut request: InternalRaftRequest) {
+    /// Proposes something nobody waits for. Without a leader, or if the queue is full, it is
+    /// lost; callers are loops that try again.
+    pub fn propose_and_forget(&self, request: InternalRaftRequest) {
+        if self.consensus.status().leader != 0 {
+            self.submit_and_forget(Proposal::normal(self.encode_own(request)));
+        }
+    }
+
+    /// Proposes something that only the leader of `term` may decide; nobody waits for it. A
+    /// member that is not that leader any more does not propose it.
+    pub fn propose_as_leader(&self, term: u64, request: InternalRaftRequest) {
+        let data = self.encode_own(request);
+        self.submit_and_forget(Proposal::normal(data).only_as_leader_of(term));
+    }
+
+    fn encode_own(&self, mut request: InternalRaftRequest) -> Bytes {
         request.header = Some(RequestHeader {
             id: self.request_ids.next(),
             ..RequestHeader::default()
         });
-        if let Err(error) = self.consensus.propose(Bytes::from(request.encode_to_vec())) {
-            tracing::warn!(%error, "a proposal of this member's own was not accepted; it will be made again");
+        request.encode_to_vec().into()
+    }
+
+    fn submit_and_forget(&self, proposal: Proposal) {
+        match self.consensus.submit(proposal) {
+            Ok(ticket) => ticket.detach(),
+            Err(error) => {
+                tracing::warn!(%error, "a proposal of this member's own was not accepted; it will be made again");
+            }
         }
     }
 
@@ -129,4 +154,14 @@ impl Member {
             ..InternalRaftRequest::default()
         });
     }
+}
+
+/// Whether nobody knows what became of the request.
+fn is_lost(error: &EtcdError) -> bool {
+    matches!(
+        error,
+        EtcdError::Timeout
+            | EtcdError::TimeoutDueToLeaderFail
+            | EtcdError::TimeoutDueToConnectionLost
+    )
 }

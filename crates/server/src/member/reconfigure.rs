@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use portunus_consensus::ProposeError;
 use portunus_consensus::bootstrap::added_member_id;
+use portunus_consensus::{Proposal, ProposeError};
 use portunus_proto::EtcdError;
 use portunus_proto::raftpb::{ConfChange, ConfChangeType};
 use serde::Serialize;
@@ -175,18 +175,19 @@ impl Member {
         context: Bytes,
     ) -> Result<Arc<Membership>, EtcdError> {
         let id = self.request_ids.next();
-        let waiting = self.waiters.register(id);
-        let change = ConfChange {
+        let proposal = Proposal::conf_change(ConfChange {
             id,
             r#type: kind.into(),
             node_id,
             context,
-        };
-        match self.consensus.propose_conf_change(change) {
-            Ok(()) => {}
+        });
+        let waiting = self.waiters.register(id, proposal.progress());
+        // Kept until the end: a change that no leader took is withdrawn.
+        let _ticket = match self.consensus.submit(proposal) {
+            Ok(ticket) => ticket,
             Err(ProposeError::Stopped) => return Err(EtcdError::Stopped),
             Err(_) => return Err(EtcdError::TooManyRequests),
-        }
+        };
         let started = std::time::Instant::now();
         let timeout = request_timeout(self.config.election_timeout);
         match patience::within(timeout, waiting.answer()).await {
@@ -205,7 +206,8 @@ impl Member {
         }
         let voters: Vec<u64> = voters(&membership).map(|member| member.id).collect();
         let count = voters.len();
-        if self.peers.active_for(voters, HEALTHY_AFTER) < count {
+        let connected = self.peers.active_for(voters, HEALTHY_AFTER);
+        if !has_quorum_after_addition(count, connected) {
             return Err(EtcdError::Unhealthy);
         }
         Ok(())
@@ -286,7 +288,32 @@ fn has_quorum_started(membership: &Membership, change: Change) -> bool {
     started > members / 2
 }
 
+/// Whether the connected voters, this member included, are a quorum even while an added
+/// member is not there yet. A cluster of one has no other way to grow.
+fn has_quorum_after_addition(voters: usize, connected: usize) -> bool {
+    voters == 1 || connected > voters.div_ceil(2)
+}
+
 fn json(value: &impl Serialize) -> Bytes {
     // Numbers and strings always serialize.
     serde_json::to_vec(value).unwrap_or_default().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As etcd 3.7 has it: more than half of the voters and the new member.
+    #[test]
+    fn member_may_be_added_while_connected_voters_stay_a_quorum() {
+        let fewest = |voters: usize| {
+            let enough = |connected: &usize| has_quorum_after_addition(voters, *connected);
+            (1..=voters).find(enough)
+        };
+        let expected = [(1, 1), (2, 2), (3, 3), (4, 3), (5, 4), (6, 4), (7, 5)];
+        for (voters, connected) in expected {
+            assert_eq!(fewest(voters), Some(connected), "of {voters}");
+        }
+        assert!(has_quorum_after_addition(1, 0), "a cluster of one");
+    }
 }

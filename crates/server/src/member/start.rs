@@ -1,10 +1,14 @@
 //! Bringing a member up, and down again.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
+use portunus_consensus::bootstrap::Identity;
+use portunus_consensus::core::Role;
 use portunus_consensus::{FatalError, Hooks, Leadership, PeerSink, RequestIds};
 use portunus_gates::{Feature, RegisterError, SetErrors};
 use portunus_mvcc::backend::{BackendError, Bucket, Lmdb, LmdbConfig};
@@ -17,6 +21,7 @@ use tonic_health::server::HealthReporter;
 use super::applied::Applied;
 use super::boot::{BootError, Booted, boot, snapshots_in_log};
 use super::cluster_gates::ClusterGates;
+use super::configuration::configuration;
 use super::downgrade::{self, ClusterVersionAbove};
 use super::founding::{self, Founding};
 use super::leadership::Leaders;
@@ -27,12 +32,13 @@ use super::skew::{self, SkewTooLarge};
 use super::stop::{StopReason, StopSwitch};
 use super::waiters::Waiters;
 use super::watches::{StoreHistory, Watches};
-use super::{Member, corruption, leases, upkeep, versions, wrap};
+use super::{Member, corruption, leases, start_line, upkeep, versions, wrap};
 use crate::apply::alarms::Alarms;
 use crate::apply::{Applier, Found};
 use crate::auth;
 use crate::config::{Config, QUOTA_BYTES_ADVISED_MAX};
 use crate::data_dir::{DataDir, DataDirError};
+use crate::grpc::SnapshotSlots;
 use crate::metrics::{Metrics, MetricsError};
 use crate::peers::{self, Heartbeats, Peers, PeersError};
 use crate::serve::{self, ListenError, MetricsServers, Servers};
@@ -139,6 +145,15 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         .server
         .gates(config.version.versions(), &config.feature_gates)?;
     check_emulation(&config, &gates)?;
+    start_line::log(&config, &gates);
+    let emulation = config.version.emulation();
+    // Checked below for the cluster's version; but at a first start a flag that cannot be used
+    // must not leave a data directory behind.
+    if !config.data_dir.exists() {
+        own.cluster_specs()
+            .check_flags(emulation, None, &config.cluster_feature_gates)
+            .map_err(StartError::ClusterGates)?;
+    }
     for warning in gates.warnings() {
         tracing::warn!("{warning}");
     }
@@ -171,12 +186,11 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         "store opened"
     );
     let membership = Membership::load(&store)?;
-    let emulation = config.version.emulation();
     if auth::is_enabled(&store) {
         return Err(StartError::AuthEnabled);
     }
     let alarms = Alarms::load(&store)?;
-    let conf_state = conf_state(&store)?;
+    let conf_state = configuration(conf_state(&store)?, membership.iter());
     let specs = own.cluster_specs();
     let warnings = specs
         .check_flags(
@@ -204,7 +218,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     }
     if !proposes && !config.cluster_feature_gates.is_empty() {
         tracing::warn!(
-            "--cluster-feature-gates has no effect and every cluster feature stays off: this member publishes no proposal; set --feature-gates=ClusterFeatureGate=true"
+            "--cluster-feature-gates has no effect and every cluster feature stays off: this member publishes no proposal; set --feature-gates=ClusterFeatureGate=true, the default from 3.8 on"
         );
     }
     let Booted { boot, remotes } = match boot(&config, &store, conf_state.clone(), &runtime) {
@@ -228,7 +242,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     );
     check_settings(&config, &peers, boot.identity.cluster_id, others)?;
     if gates.enabled(InitialCorruptCheck) {
-        check_corruption(&peers, &membership, boot.identity.member_id, &store)?;
+        check_corruption(&peers, &membership, boot.identity, &store)?;
     }
     let leadership = Arc::new(Leaders::default());
     let log = metrics.disk.measure_log(boot.wal);
@@ -261,6 +275,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         leases: Leases::new(lessor),
         watches: Arc::new(Watches::new(store.revision(), watch_limits(&config))),
         alarms: ArcSwap::from_pointee(alarms.clone()),
+        auth_revision: AtomicU64::new(auth::revision(&store)),
         membership: ArcSwap::from_pointee(membership.clone()),
         request_ids: RequestIds::new(boot.identity.member_id, unix_ms()),
         started,
@@ -272,6 +287,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         leadership,
         versions_changed: tokio::sync::Notify::new(),
         receiving_snapshot: Arc::default(),
+        snapshot_slots: SnapshotSlots::default(),
         data_dir,
         consensus: handle,
         config,
@@ -289,10 +305,13 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     )?;
     let peer_addresses = member.peers.attach(&member, peer_listeners)?;
     member.peers.add_remotes(&remotes);
-    tracing::info!(addresses = ?peer_addresses, "listening for peers");
+    tracing::info!(addresses = joined(&peer_addresses), "listening for peers");
     let metrics_servers = serve::serve_metrics(&member, metrics_listeners)?;
     if !metrics_servers.addresses.is_empty() {
-        tracing::info!(addresses = ?metrics_servers.addresses, "serving metrics");
+        tracing::info!(
+            addresses = joined(&metrics_servers.addresses),
+            "serving metrics"
+        );
     }
     introduce(&member)?;
     let servers = serve::serve(&member, listeners)?;
@@ -313,7 +332,7 @@ impl Running {
             name = member.config.name,
             member = %format_args!("{:x}", member.identity.member_id),
             cluster = %format_args!("{:x}", member.identity.cluster_id),
-            addresses = ?self.servers.addresses,
+            addresses = joined(&self.servers.addresses),
             took_ms = member.started.elapsed().as_millis() as u64,
             "ready to serve client requests"
         );
@@ -366,10 +385,16 @@ fn check_emulation(
 
 fn warn_about(config: &Config) {
     if !config.ignored.is_empty() {
-        tracing::warn!(flags = ?config.ignored, "these flags have no effect");
+        tracing::warn!(
+            flags = config.ignored.join(","),
+            "these flags have no effect"
+        );
     }
     if !config.old_names.is_empty() {
-        tracing::warn!(flags = ?config.old_names, "these flags are gone from version 3.7 on: set the feature gates they stand for");
+        tracing::warn!(
+            flags = config.old_names.join(","),
+            "these flags are gone from version 3.7 on: set the feature gates they stand for"
+        );
     }
     let advised = u64::try_from(QUOTA_BYTES_ADVISED_MAX).unwrap_or(u64::MAX);
     if config.quota_bytes.is_some_and(|quota| quota > advised) {
@@ -453,14 +478,14 @@ fn check_settings(
 fn check_corruption(
     peers: &Peers,
     membership: &Membership,
-    own_id: u64,
+    identity: Identity,
     store: &Store,
 ) -> Result<(), StartError> {
     if membership.iter().count() < 2 {
         return Ok(());
     }
     let own = store.reader().hash_kv(0)?;
-    let checked = corruption::check_at_start(peers, membership, own_id, &own);
+    let checked = corruption::check_at_start(peers, membership, identity, &own);
     Ok(peers.runtime().block_on(checked)?)
 }
 
@@ -539,11 +564,27 @@ fn hooks(
             tracing::info!(
                 leader = %format_args!("{:x}", leadership.leader),
                 term = leadership.term,
-                role = ?leadership.role,
+                role = role_name(leadership.role),
                 "leadership changed"
             );
         }),
     }
+}
+
+/// As etcd calls the states of raft.
+fn role_name(role: Role) -> &'static str {
+    match role {
+        Role::Follower => "follower",
+        Role::PreCandidate => "pre-candidate",
+        Role::Candidate => "candidate",
+        Role::Leader => "leader",
+    }
+}
+
+/// Addresses for the log.
+fn joined(addresses: &[SocketAddr]) -> String {
+    let texts = addresses.iter().map(SocketAddr::to_string);
+    texts.collect::<Vec<_>>().join(",")
 }
 
 fn watch_limits(config: &Config) -> Limits {

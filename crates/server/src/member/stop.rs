@@ -5,6 +5,8 @@ use std::sync::PoisonError;
 
 use tokio::sync::watch;
 
+use crate::error_chain::chain;
+
 /// Why the process ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StopReason {
@@ -48,13 +50,7 @@ impl StopSwitch {
 
     /// Ends the process because going on would risk the data.
     pub fn fatal(&self, error: &dyn std::error::Error) {
-        let mut text = error.to_string();
-        let mut source = error.source();
-        while let Some(cause) = source {
-            text.push_str(": ");
-            text.push_str(&cause.to_string());
-            source = cause.source();
-        }
+        let text = chain(error);
         tracing::error!(reason = %text, "this member cannot go on and stops");
         self.stop(StopReason::Fatal(text));
     }

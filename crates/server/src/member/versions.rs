@@ -64,6 +64,11 @@ async fn raise_or_lower(member: &Arc<Member>) -> Duration {
     if !member.founding.is_over() {
         return FIRST_LOOK;
     }
+    // A new leader may still be applying what was committed before it led, or installing a
+    // snapshot; members and versions are not the cluster's until then.
+    if member.linearizable().await.is_err() {
+        return FIRST_LOOK;
+    }
     let versions = member.server_versions().await;
     let membership = member.membership.load_full();
     let gates = &member.cluster_gates;

@@ -11,6 +11,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use portunus_consensus::ProposalProgress;
 use portunus_proto::EtcdError;
 use tokio::sync::{Notify, oneshot};
 
@@ -33,6 +34,8 @@ thread_local! {
 struct Waiter {
     sender: oneshot::Sender<Answer>,
     desk: Option<usize>,
+    /// In which term the request was proposed, once it was.
+    progress: ProposalProgress,
 }
 
 type Letter = (oneshot::Sender<Answer>, Answer);
@@ -81,10 +84,14 @@ impl Waiters {
     }
 
     /// Registers before proposing; dropping the guard forgets the request.
-    pub fn register(&self, id: u64) -> Waiting<'_> {
+    pub fn register(&self, id: u64, progress: ProposalProgress) -> Waiting<'_> {
         let (sender, receiver) = oneshot::channel();
-        let desk = DESK.get();
-        self.shard(id).insert(id, Waiter { sender, desk });
+        let waiter = Waiter {
+            sender,
+            desk: DESK.get(),
+            progress,
+        };
+        self.shard(id).insert(id, waiter);
         Waiting {
             waiters: self,
             id,
@@ -95,6 +102,17 @@ impl Waiters {
     /// Whether somebody here waits for this request.
     pub fn is_waiting(&self, id: u64) -> bool {
         self.shard(id).contains_key(&id)
+    }
+
+    /// Refuses everything that still waits: the member stops. What was proposed may be
+    /// committed all the same.
+    pub fn refuse_all(&self) {
+        for shard in &self.shards {
+            for waiter in std::mem::take(&mut *lock(shard)).into_values() {
+                // The client may have gone away.
+                let _ = waiter.sender.send(Err(EtcdError::Stopped));
+            }
+        }
     }
 
     fn shard(&self, id: u64) -> MutexGuard<'_, HashMap<u64, Waiter>> {
@@ -147,9 +165,31 @@ impl Answers {
 
     /// Answers a request, if somebody here waits for it: soon, or with [`Answers::hand_out`].
     pub fn add(&mut self, id: u64, answer: Answer) {
-        let Some(Waiter { sender, desk }) = self.waiters.shard(id).remove(&id) else {
-            return;
-        };
+        let waiter = self.waiters.shard(id).remove(&id);
+        if let Some(waiter) = waiter {
+            self.collect(waiter, answer);
+        }
+    }
+
+    /// Fails the requests that were proposed before `term` and still wait, once the first
+    /// entry of that term is applied. Everything that an earlier leader had committed is
+    /// applied before that entry, so these were lost with their leader; or a former leader
+    /// still passes them on, which nobody can know. Therefore the answer leaves it open.
+    pub fn fail_proposed_before(&mut self, term: u64) {
+        for shard in 0..SHARDS {
+            let is_lost = |waiter: &Waiter| waiter.progress.term().is_some_and(|it| it < term);
+            let lost: Vec<Waiter> = lock(&self.waiters.shards[shard])
+                .extract_if(|_, waiter| is_lost(waiter))
+                .map(|(_, waiter)| waiter)
+                .collect();
+            for waiter in lost {
+                self.collect(waiter, Err(EtcdError::TimeoutDueToLeaderFail));
+            }
+        }
+    }
+
+    fn collect(&mut self, waiter: Waiter, answer: Answer) {
+        let Waiter { sender, desk, .. } = waiter;
         match desk.and_then(|desk| self.by_desk.get_mut(desk)) {
             Some(letters) => letters.push((sender, answer)),
             // No desk: the thread is woken for this one. The client may have gone away.
@@ -196,9 +236,9 @@ mod tests {
     #[tokio::test]
     async fn answers_reach_requests_with_and_without_a_desk() {
         let waiters = Arc::new(Waiters::new(1));
-        let without = waiters.register(1);
+        let without = waiters.register(1, ProposalProgress::default());
         let reader = waiters.sit_down(0);
-        let with = waiters.register(2);
+        let with = waiters.register(2, ProposalProgress::default());
         done(&waiters, [1, 2, 3]).hand_out();
         let requests = async { (answered(without).await, answered(with).await) };
         tokio::select! {
@@ -212,7 +252,9 @@ mod tests {
         let waiters = Arc::new(Waiters::new(1));
         let reader = waiters.sit_down(0);
         let count = ANSWERS_COLLECTED_MAX as u64;
-        let mut waiting: Vec<_> = (0..count).map(|id| waiters.register(id)).collect();
+        let mut waiting: Vec<_> = (0..count)
+            .map(|id| waiters.register(id, ProposalProgress::default()))
+            .collect();
         let answers = done(&waiters, 0..count);
         tokio::select! {
             () = reader => unreachable!("it never ends"),
@@ -224,7 +266,35 @@ mod tests {
     #[test]
     fn who_gave_up_is_forgotten() {
         let waiters = Waiters::new(1);
-        drop(waiters.register(7));
+        drop(waiters.register(7, ProposalProgress::default()));
         assert!(!waiters.is_waiting(7));
+    }
+
+    /// A request that nobody proposed yet waits for the new leader; one that the new leader
+    /// proposed is on its way.
+    #[tokio::test]
+    async fn requests_proposed_in_an_earlier_term_fail_and_others_go_on_waiting() {
+        let waiters = Arc::new(Waiters::new(1));
+        let terms = [Some(4), Some(5), None];
+        let waiting = terms.map(|term| {
+            let progress = term.map_or_else(ProposalProgress::default, ProposalProgress::in_term);
+            waiters.register(term.unwrap_or(0), progress)
+        });
+        let mut answers = Answers::new(Arc::clone(&waiters));
+        answers.fail_proposed_before(5);
+        answers.hand_out();
+        assert!(!waiters.is_waiting(4));
+        assert!(waiters.is_waiting(5) && waiters.is_waiting(0));
+        let [lost, ..] = waiting;
+        let refused = lost.answer().await.unwrap_err();
+        assert_eq!(refused, EtcdError::TimeoutDueToLeaderFail);
+    }
+
+    #[tokio::test]
+    async fn a_member_that_stops_refuses_what_still_waits() {
+        let waiters = Arc::new(Waiters::new(1));
+        let waiting = waiters.register(1, ProposalProgress::default());
+        waiters.refuse_all();
+        assert_eq!(waiting.answer().await.unwrap_err(), EtcdError::Stopped);
     }
 }

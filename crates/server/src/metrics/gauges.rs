@@ -190,7 +190,7 @@ impl Gauges {
         for alarm in member
             .alarms
             .load()
-            .list(portunus_proto::etcdserverpb::AlarmType::None)
+            .list(portunus_proto::etcdserverpb::AlarmType::None as i32)
         {
             let kind = portunus_proto::etcdserverpb::AlarmType::try_from(alarm.alarm);
             let kind = kind.map_or("NONE", |kind| kind.as_str_name());

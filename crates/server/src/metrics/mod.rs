@@ -102,6 +102,8 @@ pub struct Metrics {
     pub learner_refusals: IntCounterVec,
     /// 1 while the leader's snapshot is installed.
     pub snapshots_installing: IntGauge,
+    /// Snapshots that clients were refused because too many were being sent.
+    pub snapshots_refused: IntCounter,
     /// Cluster features.
     pub cluster_gates: ClusterGateMetrics,
     gauges: Gauges,
@@ -236,6 +238,11 @@ impl Metrics {
                 r,
                 "etcd_server_snapshot_apply_in_progress_total",
                 "1 while the leader's snapshot is installed.",
+            )?,
+            snapshots_refused: counter(
+                r,
+                "portunus_snapshots_refused_total",
+                "Snapshots that clients were refused because too many were being sent.",
             )?,
             gauges: Gauges::register(r)?,
             registry,

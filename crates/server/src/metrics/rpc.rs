@@ -70,6 +70,12 @@ const CODES: [(Code, &str); 17] = [
     (Code::Unauthenticated, "Unauthenticated"),
 ];
 
+/// What Go's library calls a code.
+pub(super) fn code_name(code: Code) -> &'static str {
+    let found = CODES.iter().find(|(known, _)| *known == code);
+    found.map_or("Unknown", |(_, name)| name)
+}
+
 struct Method {
     /// Service and method, as in a request's path.
     path: String,

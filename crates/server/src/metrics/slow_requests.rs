@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use tonic::Code;
 
+use super::rpc::code_name;
+
 /// Between two lines.
 const LINE_PAUSE: Duration = Duration::from_secs(1);
 
@@ -39,7 +41,7 @@ impl SlowRequests {
         if let Some(others) = self.may_say(self.since.elapsed()) {
             tracing::warn!(
                 method,
-                ?code,
+                code = code_name(code),
                 took_ms = took.as_millis() as u64,
                 expected_ms = self.after.as_millis() as u64,
                 others,

@@ -15,7 +15,6 @@
 
 mod log;
 
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use bytes::Bytes;
@@ -35,6 +34,7 @@ use crate::apply::ApplyFaultError;
 use crate::apply::clean_up::kept_beyond;
 use crate::data_dir::{DataDir, DataDirError};
 use crate::member::cluster_gates::{from_message, to_message};
+use crate::member::configuration::configuration;
 use crate::member::membership::{
     self, CLUSTER_PARAMS, CLUSTER_PARAMS_HISTORY, CLUSTER_VERSION, DOWNGRADE, MemberRecord,
     MembershipError, STORAGE_VERSION_SINCE,
@@ -259,6 +259,8 @@ impl Stored {
         let params = snapshot.get(Bucket::Cluster, CLUSTER_PARAMS)?;
         let conf_state = snapshot.get(Bucket::Meta, meta::CONF_STATE.as_bytes())?;
         let conf_state = conf_state.map(|json| membership::conf_state_of(&json));
+        let members = membership::member_records(snapshot)?;
+        let conf_state = configuration(conf_state.transpose()?, members.iter());
         Ok(Stored {
             storage,
             cluster: cluster
@@ -272,10 +274,10 @@ impl Stored {
                     Some(params.ok_or(MembershipError::Params)?)
                 }
             },
-            members: members(snapshot)?,
+            members,
             position: BackendPosition {
                 applied_index: meta_number(meta::CONSISTENT_INDEX)?,
-                conf_state: conf_state.transpose()?,
+                conf_state,
             },
         })
     }
@@ -327,26 +329,6 @@ impl Stored {
             removed_features,
         })
     }
-}
-
-fn members(snapshot: &dyn Snapshot) -> Result<Vec<MemberRecord>, MigrateError> {
-    let mut members = Vec::new();
-    let mut fault = None;
-    snapshot.scan(
-        Bucket::Members,
-        b"",
-        &mut |key, json| match MemberRecord::read(key, json) {
-            Ok(record) => {
-                members.push(record);
-                ControlFlow::Continue(())
-            }
-            Err(error) => {
-                fault = Some(error);
-                ControlFlow::Break(())
-            }
-        },
-    )?;
-    fault.map_or(Ok(members), |error| Err(error.into()))
 }
 
 fn parse(what: &'static str, text: &[u8]) -> Result<MajorMinor, MigrateError> {

@@ -23,6 +23,10 @@ const ANSWER_BYTES_MAX: usize = 4 << 20;
 pub const SETTINGS_PATH: &str = "/portunus/settings";
 const PROTOBUF: (&str, &str) = ("content-type", "application/protobuf");
 const JSON: (&str, &str) = ("content-type", "application/json");
+/// Which cluster asks, or answers, in hexadecimal digits.
+pub const CLUSTER_ID: &str = "x-etcd-cluster-id";
+/// What etcd answers to the question of another cluster.
+pub const CLUSTER_ID_MISMATCH: &str = "cluster ID mismatch";
 
 /// What `GET /version` answers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,12 +67,41 @@ pub struct PeerHash {
 /// The part of a header that matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerHashHeader {
+    /// Which cluster's data it is; 0 if the member does not say.
+    #[serde(default)]
+    pub cluster_id: u64,
     /// Whose data it is.
     #[serde(default)]
     pub member_id: u64,
     /// The newest revision.
     #[serde(default)]
     pub revision: i64,
+}
+
+/// Whose hash is wanted. A member of another cluster may listen at the same URL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HashedMember {
+    /// Its cluster.
+    pub cluster_id: u64,
+    /// Its id.
+    pub member_id: u64,
+}
+
+impl HashedMember {
+    /// Refuses the answer of another cluster or member. An answer that names neither is believed.
+    fn check(&self, headers: &HeaderMap, hash: &PeerHash) -> Result<(), String> {
+        let named = cluster_id(headers);
+        let is_other = |said: u64, wanted: u64| said != 0 && said != wanted;
+        if named.is_some_and(|named| named != self.cluster_id)
+            || is_other(hash.header.cluster_id, self.cluster_id)
+        {
+            return Err(CLUSTER_ID_MISMATCH.to_owned());
+        }
+        match is_other(hash.header.member_id, self.member_id) {
+            true => Err(format!("member {:x} answered", hash.header.member_id)),
+            false => Ok(()),
+        }
+    }
 }
 
 /// Asks one member, at one of its URLs after the other.
@@ -84,7 +117,7 @@ pub struct Asked<'a> {
 type Answer = (StatusCode, HeaderMap, Bytes);
 
 fn cluster_id(headers: &HeaderMap) -> Option<u64> {
-    let text = headers.get("x-etcd-cluster-id")?.to_str().ok()?;
+    let text = headers.get(CLUSTER_ID)?.to_str().ok()?;
     u64::from_str_radix(text, 16).ok()
 }
 
@@ -109,13 +142,23 @@ impl Asked<'_> {
         kind: Option<(&str, &str)>,
         body: Bytes,
     ) -> Option<Answer> {
+        let headers: Vec<(&str, &str)> = kind.into_iter().collect();
+        self.ask_with(method, path, &headers, body).await
+    }
+
+    async fn ask_with(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Bytes,
+    ) -> Option<Answer> {
         for url in self.urls {
             let url = format!("{url}{path}");
-            let headers: Vec<(&str, &str)> = kind.into_iter().collect();
             let answer = self.client.request(
                 method.clone(),
                 &url,
-                &headers,
+                headers,
                 body.clone(),
                 ANSWER_BYTES_MAX,
                 self.timeout,
@@ -172,15 +215,23 @@ impl Asked<'_> {
         Some((cluster_id(&headers)?, serde_json::from_slice(&body).ok()?))
     }
 
-    /// The hash of its data up to a revision; or why there is none.
-    pub async fn hash_kv(&self, revision: i64) -> Option<Result<PeerHash, String>> {
-        let body = format!(r#"{{"revision":{revision}}}"#);
+    /// The hash of a member's data up to a revision; or why there is none.
+    pub async fn hash_kv(
+        &self,
+        member: HashedMember,
+        revision: i64,
+    ) -> Option<Result<PeerHash, String>> {
+        let question = format!(r#"{{"revision":{revision}}}"#);
+        let cluster_id = format!("{:x}", member.cluster_id);
+        let headers = [JSON, (CLUSTER_ID, cluster_id.as_str())];
         let path = "/members/hashkv";
-        let (status, _, body) = self.ask(Method::GET, path, Some(JSON), body.into()).await?;
+        let asked = self.ask_with(Method::GET, path, &headers, question.into());
+        let (status, headers, body) = asked.await?;
         if status != StatusCode::OK {
             return Some(Err(String::from_utf8_lossy(&body).trim().to_owned()));
         }
-        serde_json::from_slice(&body).ok().map(Ok)
+        let hash: PeerHash = serde_json::from_slice(&body).ok()?;
+        Some(member.check(&headers, &hash).map(|()| hash))
     }
 
     /// Has the leader promote a learner.
@@ -266,5 +317,67 @@ mod tests {
         let text = r#"{"header":{"cluster_id":1,"member_id":2,"revision":3,"raft_term":4},"hash":5,"compact_revision":-1,"hash_revision":3}"#;
         let hash: PeerHash = serde_json::from_str(text).unwrap();
         assert_eq!((hash.hash, hash.header.revision), (5, 3));
+        assert_eq!(hash.header.cluster_id, 1);
+    }
+
+    /// Listens like a peer and answers every request with these lines; returns its URL.
+    async fn peer_that_answers(answer: String) -> (String, tokio::task::JoinHandle<String>) {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let served = tokio::spawn(async move {
+            let (mut connection, _) = listener.accept().await.unwrap();
+            let mut request = Vec::new();
+            while !request.ends_with(b"}") {
+                connection.read_buf(&mut request).await.unwrap();
+            }
+            connection.write_all(answer.as_bytes()).await.unwrap();
+            String::from_utf8(request).unwrap().to_ascii_lowercase()
+        });
+        (url, served)
+    }
+
+    fn http(header: &str, body: &str) -> String {
+        let length = body.len();
+        format!(
+            "HTTP/1.1 200 OK\r\n{header}content-length: {length}\r\nconnection: close\r\n\r\n{body}"
+        )
+    }
+
+    #[tokio::test]
+    async fn hash_of_another_cluster_or_member_is_refused() {
+        let body = |cluster_id: u64, member_id: u64| {
+            format!(
+                r#"{{"header":{{"cluster_id":{cluster_id},"member_id":{member_id},"revision":3}},"hash":5,"compact_revision":-1,"hash_revision":3}}"#
+            )
+        };
+        let member = HashedMember {
+            cluster_id: 0xab,
+            member_id: 2,
+        };
+        let client = PeerClient::new(&portunus_rafthttp::Config::default());
+        for (answer, expected) in [
+            (http("X-Etcd-Cluster-ID: ab\r\n", &body(0xab, 2)), Ok(5)),
+            // A member that names nothing.
+            (http("", &body(0, 0)), Ok(5)),
+            (
+                http("X-Etcd-Cluster-ID: ac\r\n", &body(0, 0)),
+                Err("cluster ID mismatch"),
+            ),
+            (http("", &body(0xac, 2)), Err("cluster ID mismatch")),
+            (http("", &body(0xab, 3)), Err("member 3 answered")),
+        ] {
+            let (url, served) = peer_that_answers(answer).await;
+            let asked = Asked {
+                client: &client,
+                urls: &[url],
+                timeout: Duration::from_secs(30),
+            };
+            let answered = asked.hash_kv(member, 3).await.unwrap();
+            let hash = answered.map(|hash| hash.hash);
+            assert_eq!(hash, expected.map_err(str::to_owned));
+            let request = served.await.unwrap();
+            assert!(request.contains("x-etcd-cluster-id: ab\r\n"), "{request}");
+        }
     }
 }

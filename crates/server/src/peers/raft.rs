@@ -49,6 +49,12 @@ impl Raft for PeerRaft {
             .map_err(|error| StepRefused::new(error.to_string()))
     }
 
+    fn name_of(&self, id: u64) -> Option<String> {
+        let membership = self.member.membership.load();
+        let name = membership.get(id).map(|record| record.name.clone());
+        name.filter(|name| !name.is_empty())
+    }
+
     fn is_removed(&self, id: u64) -> bool {
         self.member.membership.load().is_removed(id)
     }

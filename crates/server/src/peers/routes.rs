@@ -19,7 +19,7 @@ use prost::Message;
 use serde::Deserialize;
 use tokio::net::TcpListener;
 
-use super::ask::{PeerHash, PeerHashHeader, SETTINGS_PATH};
+use super::ask::{CLUSTER_ID, CLUSTER_ID_MISMATCH, PeerHash, PeerHashHeader, SETTINGS_PATH};
 use crate::http;
 use crate::member::Member;
 use crate::member::membership::MemberRecord;
@@ -101,7 +101,7 @@ fn refused(status: StatusCode, text: &str) -> Response {
 fn cluster_id(member: &Member) -> (HeaderName, HeaderValue) {
     let id = format!("{:x}", member.identity.cluster_id);
     (
-        HeaderName::from_static("x-etcd-cluster-id"),
+        HeaderName::from_static(CLUSTER_ID),
         // Hex digits are always a legal value.
         HeaderValue::from_str(&id).unwrap_or(HeaderValue::from_static("0")),
     )
@@ -144,7 +144,7 @@ struct HashKvQuestion {
 async fn hash_kv(State(member): Shared, headers: axum::http::HeaderMap, body: Bytes) -> Response {
     let (name, own) = cluster_id(&member);
     if headers.get(&name).is_some_and(|asked| asked != own) {
-        return refused(StatusCode::PRECONDITION_FAILED, "cluster ID mismatch");
+        return refused(StatusCode::PRECONDITION_FAILED, CLUSTER_ID_MISMATCH);
     }
     let Ok(question) = serde_json::from_slice::<HashKvQuestion>(&body) else {
         return refused(StatusCode::BAD_REQUEST, "error unmarshalling request");
@@ -158,15 +158,19 @@ async fn hash_kv(State(member): Shared, headers: axum::http::HeaderMap, body: By
     })
     .await;
     match hashed {
-        Ok(Ok((hash, revision))) => json(&PeerHash {
-            header: PeerHashHeader {
-                member_id: member.identity.member_id,
-                revision,
-            },
-            hash: hash.hash,
-            compact_revision: hash.compact_revision,
-            hash_revision: hash.revision,
-        }),
+        Ok(Ok((hash, revision))) => {
+            let answer = json(&PeerHash {
+                header: PeerHashHeader {
+                    cluster_id: member.identity.cluster_id,
+                    member_id: member.identity.member_id,
+                    revision,
+                },
+                hash: hash.hash,
+                compact_revision: hash.compact_revision,
+                hash_revision: hash.revision,
+            });
+            ([(name, own)], answer).into_response()
+        }
         Ok(Err(error)) => refused(StatusCode::BAD_REQUEST, &error.to_string()),
         Err(error) => refused(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     }

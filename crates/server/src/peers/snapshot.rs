@@ -18,7 +18,8 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use crate::export::{Export, Pieces};
 use crate::member::Member;
-use crate::member::membership::conf_state_of;
+use crate::member::configuration::configuration;
+use crate::member::membership::{conf_state_of, member_records};
 use crate::member::v2_store;
 
 const PIECE_BYTES: usize = 64 * 1024;
@@ -99,8 +100,10 @@ fn members(snapshot: &dyn Snapshot) -> io::Result<raftpb::ConfState> {
     let json = snapshot
         .get(Bucket::Meta, meta::CONF_STATE.as_bytes())
         .map_err(io::Error::other)?;
-    let json = json.ok_or_else(|| io::Error::other("the backend does not know the members"))?;
-    conf_state_of(&json).map_err(io::Error::other)
+    let stored = json.map(|json| conf_state_of(&json)).transpose();
+    let members = member_records(snapshot).map_err(io::Error::other)?;
+    configuration(stored.map_err(io::Error::other)?, members.iter())
+        .ok_or_else(|| io::Error::other("the backend does not know the members"))
 }
 
 /// What members up to 3.6 insist on.

@@ -15,6 +15,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use axum::Router;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -28,6 +29,10 @@ use crate::{grpc, http};
 
 /// Connections that wait for a core.
 const CONNECTIONS_QUEUED_MAX: usize = 1024;
+
+/// What is under way when the member stops has this long to finish, and once more as long to
+/// be refused.
+const DRAIN_TIME: Duration = Duration::from_millis(500);
 
 /// The listeners and their threads.
 pub struct Servers {
@@ -146,7 +151,7 @@ fn accept(listener: &TcpListener, queues: &[mpsc::Sender<TcpStream>]) {
             Err(error) => {
                 // Out of file descriptors, most likely: give others time to close theirs.
                 tracing::warn!(%error, "a connection could not be accepted");
-                std::thread::sleep(std::time::Duration::from_millis(100));
+                std::thread::sleep(Duration::from_millis(100));
                 continue;
             }
         };
@@ -177,8 +182,14 @@ async fn serve_connections(member: Arc<Member>, mut connections: mpsc::Receiver<
             }
         })
         .await;
-    // Streams end themselves when the member stops; give answers a moment to go out.
-    let _ = tokio::time::timeout(std::time::Duration::from_secs(1), tasks).await;
+    // Streams end themselves when the member stops, and most requests have their answer in a
+    // moment. What still waits then is refused, so that clients know and ask another member.
+    let mut tasks = tasks;
+    if tokio::time::timeout(DRAIN_TIME, &mut tasks).await.is_err() {
+        member.waiters.refuse_all();
+        member.consensus.refuse_reads();
+        let _ = tokio::time::timeout(DRAIN_TIME, tasks).await;
+    }
 }
 
 async fn serve_one(member: Arc<Member>, router: Router, connection: TcpStream) {

@@ -7,6 +7,7 @@
 
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+pub mod any_bytes;
 pub mod cluster;
 pub mod gates;
 pub mod leader_snapshot;
@@ -234,13 +235,9 @@ impl Process {
         };
         let line: serde_json::Value = serde_json::from_str(&line).expect("log lines are JSON");
         let addresses = line["addresses"].as_str().unwrap();
-        let first = addresses
-            .trim_matches(['[', ']'])
-            .split(',')
-            .next()
-            .unwrap();
+        let first = addresses.split(',').next().unwrap();
         Server {
-            address: first.trim().parse().unwrap(),
+            address: first.parse().unwrap(),
             process: self,
         }
     }

@@ -5,13 +5,8 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use bytes::{Buf, BufMut, Bytes};
-use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
-use tonic::codegen::http::uri::PathAndQuery;
-use tonic::transport::Channel;
-use tonic::{Request, Status};
-
 use crate::common::PATIENCE;
+pub use crate::common::any_bytes::call;
 
 /// What every HTTP/2 client says first.
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -108,51 +103,4 @@ pub fn message_of_length(length: u32, bytes: &[u8]) -> Vec<u8> {
     message.extend(length.to_be_bytes());
     message.extend(bytes);
     message
-}
-
-/// Calls a method with any bytes as its message.
-pub async fn call(channel: &Channel, path: &'static str, message: Bytes) -> Result<Bytes, Status> {
-    let mut grpc = tonic::client::Grpc::new(channel.clone());
-    let ready = grpc.ready().await;
-    ready.map_err(|error| Status::unavailable(error.to_string()))?;
-    let path = PathAndQuery::from_static(path);
-    let response = grpc.unary(Request::new(message), path, AnyBytes).await?;
-    Ok(response.into_inner())
-}
-
-#[derive(Clone, Copy)]
-struct AnyBytes;
-
-impl Codec for AnyBytes {
-    type Encode = Bytes;
-    type Decode = Bytes;
-    type Encoder = AnyBytes;
-    type Decoder = AnyBytes;
-
-    fn encoder(&mut self) -> AnyBytes {
-        AnyBytes
-    }
-
-    fn decoder(&mut self) -> AnyBytes {
-        AnyBytes
-    }
-}
-
-impl Encoder for AnyBytes {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn encode(&mut self, item: Bytes, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        buffer.put(item);
-        Ok(())
-    }
-}
-
-impl Decoder for AnyBytes {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
-        Ok(Some(buffer.copy_to_bytes(buffer.remaining())))
-    }
 }

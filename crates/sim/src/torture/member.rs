@@ -20,7 +20,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(1);
 const READY: &str = "ready to serve client requests";
 
 /// What it says of where.
-const ADDRESSES: &str = "\"addresses\":\"[";
+const ADDRESSES: &str = "\"addresses\":\"";
 
 /// Lines of its log that an error shows.
 const LOG_LINES_SHOWN: usize = 10;
@@ -116,7 +116,7 @@ pub(super) fn log_path(data_dir: &Path) -> PathBuf {
 
 fn address_in(line: &str) -> Option<SocketAddr> {
     let (_, rest) = line.split_once(ADDRESSES)?;
-    let end = rest.find([',', ']'])?;
+    let end = rest.find([',', '"'])?;
     rest[..end].trim().parse().ok()
 }
 
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn the_address_is_found_in_the_line_that_says_ready() {
-        let line = r#"{"message":"ready to serve client requests","addresses":"[127.0.0.1:4711, [::1]:4711]"}"#;
+        let line = r#"{"message":"ready to serve client requests","addresses":"127.0.0.1:4711,[::1]:4711"}"#;
         assert_eq!(address_in(line), "127.0.0.1:4711".parse().ok());
         assert_eq!(address_in("{}"), None);
     }

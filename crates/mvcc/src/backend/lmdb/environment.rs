@@ -17,6 +17,7 @@ use super::{
     LmdbConfig,
     gate::Gate,
     long_keys::{self, LongEntry},
+    no_space,
     passed::PassedPages,
 };
 use crate::backend::{BackendError, Bucket, Change, Sizes, Snapshot, Visit};
@@ -116,12 +117,14 @@ impl Environment {
                 // transaction is gone.
                 Err(heed::Error::Mdb(MdbError::MapFull)) => self.grow_map()?,
                 Err(source) => return Err(self.failed("commit to")(source)),
-                Ok(()) => return self.sizes(),
+                Ok(sizes) => return Ok(sizes),
             }
         }
     }
 
-    fn try_commit(&self, changes: &[Change], append: Append) -> heed::Result<()> {
+    /// Measures inside its own transaction: readers may have taken all slots, and a commit must
+    /// not depend on them.
+    fn try_commit(&self, changes: &[Change], append: Append) -> heed::Result<Sizes> {
         let mut txn = self.env.write_txn()?;
         let record_flags = match append {
             Append::Yes => PutFlags::APPEND,
@@ -154,7 +157,12 @@ impl Environment {
                 }
             }
         }
-        txn.commit()
+        let in_use_bytes = self.in_use_bytes(&txn)?;
+        txn.commit()?;
+        Ok(Sizes {
+            total_bytes: self.env.real_disk_size()?,
+            in_use_bytes,
+        })
     }
 
     fn put(
@@ -190,19 +198,23 @@ impl Environment {
     fn try_sizes(&self) -> heed::Result<Sizes> {
         self.gate.enter();
         let measured = self.env.read_txn().and_then(|txn| {
-            let mut in_use_bytes = 0;
-            for table in &self.tables {
-                let stat = table.stat(&txn)?;
-                let pages = stat.branch_pages + stat.leaf_pages + stat.overflow_pages;
-                in_use_bytes += pages as u64 * u64::from(stat.page_size);
-            }
             Ok(Sizes {
                 total_bytes: self.env.real_disk_size()?,
-                in_use_bytes,
+                in_use_bytes: self.in_use_bytes(&txn)?,
             })
         });
         self.gate.leave();
         measured
+    }
+
+    fn in_use_bytes(&self, txn: &RoTxn<'_, WithoutTls>) -> heed::Result<u64> {
+        let mut in_use_bytes = 0;
+        for table in &self.tables {
+            let stat = table.stat(txn)?;
+            let pages = stat.branch_pages + stat.leaf_pages + stat.overflow_pages;
+            in_use_bytes += pages as u64 * u64::from(stat.page_size);
+        }
+        Ok(in_use_bytes)
     }
 
     /// Writes a copy without free pages. The map stays where it is meanwhile.
@@ -252,10 +264,17 @@ impl Environment {
 
 fn failed(action: &'static str, path: &Path) -> impl Fn(heed::Error) -> BackendError + use<> {
     let path = path.to_owned();
-    move |source| BackendError::Lmdb {
-        action,
-        path: path.clone(),
-        source,
+    move |source| {
+        let path = path.clone();
+        match no_space::is_no_space(&source, || no_space::free_bytes(&path)) {
+            // LMDB's own error may speak of something else.
+            true => BackendError::NoSpace { action, path },
+            false => BackendError::Lmdb {
+                action,
+                path,
+                source,
+            },
+        }
     }
 }
 

@@ -14,6 +14,7 @@ mod environment;
 mod gate;
 mod load;
 mod long_keys;
+mod no_space;
 mod passed;
 
 use std::{
@@ -37,7 +38,8 @@ pub struct LmdbConfig {
     /// Address space reserved at first. Costs no memory and no disk; it doubles
     /// when the data reaches it, which waits for open snapshots to end.
     pub map_bytes: usize,
-    /// Snapshots that may be open at once.
+    /// Snapshots that may be open at once; more are refused. Applying needs one now and then,
+    /// so whoever lets clients hold them bounds that far below.
     pub snapshots_max: u32,
 }
 
@@ -45,7 +47,7 @@ impl Default for LmdbConfig {
     fn default() -> Self {
         Self {
             map_bytes: 64 << 30,
-            snapshots_max: 1024,
+            snapshots_max: 8192,
         }
     }
 }

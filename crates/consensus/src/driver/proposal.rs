@@ -1,0 +1,190 @@
+//! A proposal on its way to the engine, and who owns it until it gets there.
+//!
+//! ```text
+//!   submit ──▶ queued ──(the engine takes it)──▶ proposed in a term
+//!                │  ▲                                 │
+//!                │  └──(the leader is handing over)───┘
+//!                └──(its ticket is dropped)──▶ withdrawn: never proposed
+//! ```
+//! A client that was told of a failure must not see its request take effect when a leader
+//! appears later. So a queued proposal belongs to the [`ProposalTicket`] of its proposer,
+//! and one atomic decides between the engine and the ticket.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use bytes::Bytes;
+use portunus_proto::raftpb::ConfChange;
+
+use super::member::Member;
+use crate::core::{Leadership, Role};
+
+/// What a membership change counts for in the queue, in bytes.
+const CONF_CHANGE_BYTES: usize = 1024;
+
+/// Set once nobody wants the proposal any more; the other bits are the term.
+const WITHDRAWN: u64 = 1 << 63;
+
+/// How far a proposal is: queued, or proposed in a term.
+#[derive(Debug, Clone, Default)]
+pub struct ProposalProgress(Arc<AtomicU64>);
+
+impl ProposalProgress {
+    /// Of a proposal that was proposed in this term.
+    #[must_use]
+    pub fn in_term(term: u64) -> Self {
+        Self(Arc::new(term.into()))
+    }
+
+    /// The term in which the engine proposed it; `None` while it is queued.
+    #[must_use]
+    pub fn term(&self) -> Option<u64> {
+        let term = self.0.load(Ordering::Acquire) & !WITHDRAWN;
+        (term > 0).then_some(term)
+    }
+
+    /// Marks it as proposed. False if it was withdrawn before.
+    fn begin(&self, term: u64) -> bool {
+        self.0.fetch_or(term, Ordering::AcqRel) & WITHDRAWN == 0
+    }
+
+    /// Marks it as queued again. False if it was withdrawn meanwhile.
+    fn undo(&self) -> bool {
+        self.0.fetch_and(WITHDRAWN, Ordering::AcqRel) & WITHDRAWN == 0
+    }
+
+    /// True if it was not proposed, and now never will be.
+    pub(super) fn withdraw(&self) -> bool {
+        self.0.fetch_or(WITHDRAWN, Ordering::AcqRel) == 0
+    }
+}
+
+#[derive(Debug)]
+pub(super) enum Content {
+    Normal(Bytes),
+    ConfChange(ConfChange),
+}
+
+/// Something to be put into the log.
+#[derive(Debug)]
+pub struct Proposal {
+    pub(super) content: Content,
+    progress: ProposalProgress,
+    /// Only the leader of this term may propose it.
+    leader_term: Option<u64>,
+}
+
+impl Proposal {
+    /// An entry with this content.
+    #[must_use]
+    pub fn normal(data: Bytes) -> Self {
+        Self::new(Content::Normal(data))
+    }
+
+    /// A membership change. While another one is not applied yet, an empty entry is
+    /// committed in its place.
+    #[must_use]
+    pub fn conf_change(change: ConfChange) -> Self {
+        Self::new(Content::ConfChange(change))
+    }
+
+    fn new(content: Content) -> Self {
+        Self {
+            content,
+            progress: ProposalProgress::default(),
+            leader_term: None,
+        }
+    }
+
+    /// Binds it to a term: it is proposed by this member as the leader of that term, or never.
+    #[must_use]
+    pub fn only_as_leader_of(mut self, term: u64) -> Self {
+        self.leader_term = Some(term);
+        self
+    }
+
+    /// Tells how far it is, from now on.
+    #[must_use]
+    pub fn progress(&self) -> ProposalProgress {
+        self.progress.clone()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        match &self.content {
+            Content::Normal(data) => data.len(),
+            Content::ConfChange(_) => CONF_CHANGE_BYTES,
+        }
+    }
+
+    pub(super) fn data(&self) -> Option<&Bytes> {
+        match &self.content {
+            Content::Normal(data) => Some(data),
+            Content::ConfChange(_) => None,
+        }
+    }
+
+    /// The engine proposes it now. False if it must not be proposed.
+    pub(super) fn begin(&self, leadership: Leadership) -> bool {
+        let is_allowed = self
+            .leader_term
+            .is_none_or(|term| leadership.role == Role::Leader && leadership.term == term);
+        is_allowed && self.progress.begin(leadership.term)
+    }
+
+    /// The engine could not propose it. False if nobody wants it any more.
+    pub(super) fn undo(&self) -> bool {
+        self.progress.undo()
+    }
+}
+
+/// Owns a queued proposal: dropping the ticket withdraws it, unless the engine has
+/// proposed it already.
+#[must_use = "dropping the ticket withdraws the proposal"]
+pub struct ProposalTicket {
+    member: Arc<Member>,
+    number: u64,
+    progress: ProposalProgress,
+}
+
+impl ProposalTicket {
+    pub(super) fn new(member: &Arc<Member>, number: u64, progress: ProposalProgress) -> Self {
+        Self {
+            member: Arc::clone(member),
+            number,
+            progress,
+        }
+    }
+
+    /// Leaves the proposal to itself: it waits for a leader as long as it takes.
+    pub fn detach(mut self) {
+        self.number = DETACHED;
+    }
+
+    /// Withdraws the proposal. True if it was not proposed and never will be; false if it
+    /// was handed to raft, so that it may be committed.
+    pub fn withdraw(mut self) -> bool {
+        self.give_up()
+    }
+
+    fn give_up(&mut self) -> bool {
+        let number = std::mem::replace(&mut self.number, DETACHED);
+        let is_withdrawn = self.progress.withdraw();
+        if is_withdrawn {
+            self.member.inbox.remove_proposal(number);
+        }
+        is_withdrawn
+    }
+}
+
+/// No proposal has this number.
+const DETACHED: u64 = 0;
+
+impl Drop for ProposalTicket {
+    fn drop(&mut self) {
+        if self.number != DETACHED {
+            self.give_up();
+        }
+    }
+}

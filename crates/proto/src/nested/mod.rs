@@ -1,0 +1,284 @@
+//! Operations of transactions, which may hold transactions.
+//!
+//! These are the only messages of etcd that nest in themselves. Go decodes them ten thousand
+//! messages deep (3.7, 3.8) or without a limit (3.5, 3.6), and what a Go member accepted is
+//! in the log. The generated code stops at a hundred and needs stack for each level, so the
+//! two messages are written here: decoding, encoding, measuring and dropping them take no
+//! stack for a level, at any depth, and time in proportion to their bytes.
+//!
+//! `Clone`, `PartialEq` and `Debug` are derived and do recurse: they are for tests and for
+//! transactions of known depth. Nothing may call them on what came from a client or a log.
+
+mod decode;
+mod encode;
+mod tree;
+
+use bytes::{Buf, BufMut};
+use prost::encoding::{DecodeContext, WireType};
+use prost::{DecodeError, Message};
+
+use crate::etcdserverpb::{
+    DeleteRangeRequest, DeleteRangeResponse, PutRequest, PutResponse, RangeRequest, RangeResponse,
+    TxnRequest, TxnResponse,
+};
+use tree::{Op, Txn};
+
+/// One operation of a transaction.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct RequestOp {
+    /// The operation; `None` is refused by servers.
+    pub request: Option<request_op::Request>,
+}
+
+/// Variants of [`RequestOp`].
+pub mod request_op {
+    use super::{DeleteRangeRequest, PutRequest, RangeRequest, TxnRequest};
+
+    /// The operation.
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Request {
+        /// A range.
+        #[prost(message, tag = "1")]
+        RequestRange(RangeRequest),
+        /// A put.
+        #[prost(message, tag = "2")]
+        RequestPut(PutRequest),
+        /// A delete.
+        #[prost(message, tag = "3")]
+        RequestDeleteRange(DeleteRangeRequest),
+        /// A transaction.
+        #[prost(message, tag = "4")]
+        RequestTxn(TxnRequest),
+    }
+}
+
+/// The response to one operation of a transaction.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ResponseOp {
+    /// The response, of the operation's kind.
+    pub response: Option<response_op::Response>,
+}
+
+/// Variants of [`ResponseOp`].
+pub mod response_op {
+    use super::{DeleteRangeResponse, PutResponse, RangeResponse, TxnResponse};
+
+    /// The response.
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Response {
+        /// To a range.
+        #[prost(message, tag = "1")]
+        ResponseRange(RangeResponse),
+        /// To a put.
+        #[prost(message, tag = "2")]
+        ResponsePut(PutResponse),
+        /// To a delete.
+        #[prost(message, tag = "3")]
+        ResponseDeleteRange(DeleteRangeResponse),
+        /// To a transaction.
+        #[prost(message, tag = "4")]
+        ResponseTxn(TxnResponse),
+    }
+}
+
+impl Op for RequestOp {
+    type Txn = TxnRequest;
+    type Kind = request_op::Request;
+
+    fn kind(&self) -> &Option<Self::Kind> {
+        &self.request
+    }
+
+    fn kind_mut(&mut self) -> &mut Option<Self::Kind> {
+        &mut self.request
+    }
+
+    fn txn(&self) -> Option<&TxnRequest> {
+        match &self.request {
+            Some(request_op::Request::RequestTxn(txn)) => Some(txn),
+            _ => None,
+        }
+    }
+
+    fn take_txn(&mut self) -> Option<TxnRequest> {
+        self.txn()?;
+        match self.request.take() {
+            Some(request_op::Request::RequestTxn(txn)) => Some(txn),
+            _ => None,
+        }
+    }
+
+    fn set_txn(&mut self, txn: TxnRequest) {
+        self.request = Some(request_op::Request::RequestTxn(txn));
+    }
+
+    fn merge_kind(
+        kind: &mut Option<Self::Kind>,
+        tag: u32,
+        wire_type: WireType,
+        buf: &mut impl Buf,
+        context: DecodeContext,
+    ) -> Result<(), DecodeError> {
+        request_op::Request::merge(kind, tag, wire_type, buf, context)
+    }
+
+    fn encode_kind(kind: &Self::Kind, buf: &mut impl BufMut) {
+        kind.encode(buf);
+    }
+
+    fn kind_len(kind: &Self::Kind) -> usize {
+        kind.encoded_len()
+    }
+}
+
+impl Op for ResponseOp {
+    type Txn = TxnResponse;
+    type Kind = response_op::Response;
+
+    fn kind(&self) -> &Option<Self::Kind> {
+        &self.response
+    }
+
+    fn kind_mut(&mut self) -> &mut Option<Self::Kind> {
+        &mut self.response
+    }
+
+    fn txn(&self) -> Option<&TxnResponse> {
+        match &self.response {
+            Some(response_op::Response::ResponseTxn(txn)) => Some(txn),
+            _ => None,
+        }
+    }
+
+    fn take_txn(&mut self) -> Option<TxnResponse> {
+        self.txn()?;
+        match self.response.take() {
+            Some(response_op::Response::ResponseTxn(txn)) => Some(txn),
+            _ => None,
+        }
+    }
+
+    fn set_txn(&mut self, txn: TxnResponse) {
+        self.response = Some(response_op::Response::ResponseTxn(txn));
+    }
+
+    fn merge_kind(
+        kind: &mut Option<Self::Kind>,
+        tag: u32,
+        wire_type: WireType,
+        buf: &mut impl Buf,
+        context: DecodeContext,
+    ) -> Result<(), DecodeError> {
+        response_op::Response::merge(kind, tag, wire_type, buf, context)
+    }
+
+    fn encode_kind(kind: &Self::Kind, buf: &mut impl BufMut) {
+        kind.encode(buf);
+    }
+
+    fn kind_len(kind: &Self::Kind) -> usize {
+        kind.encoded_len()
+    }
+}
+
+/// What both messages have in common but a blanket implementation may not give them.
+macro_rules! message_of_any_depth {
+    ($op:ty) => {
+        impl Message for $op {
+            fn encode_raw(&self, buf: &mut impl BufMut) {
+                encode::encode(self, buf);
+            }
+
+            fn merge_field(
+                &mut self,
+                tag: u32,
+                wire_type: WireType,
+                buf: &mut impl Buf,
+                context: DecodeContext,
+            ) -> Result<(), DecodeError> {
+                decode::merge_field(self, tag, wire_type, buf, context)
+            }
+
+            fn encoded_len(&self) -> usize {
+                encode::encoded_len(self)
+            }
+
+            fn clear(&mut self) {
+                *self.kind_mut() = None;
+            }
+        }
+
+        impl Drop for $op {
+            fn drop(&mut self) {
+                if let Some(txn) = self.take_txn() {
+                    tree::dismantle(txn);
+                }
+            }
+        }
+    };
+}
+
+message_of_any_depth!(RequestOp);
+message_of_any_depth!(ResponseOp);
+
+impl Txn for TxnRequest {
+    type Op = RequestOp;
+    const BRANCH_TAGS: &'static [u32] = &[2, 3];
+
+    fn branch(&self, tag: u32) -> &[RequestOp] {
+        match tag {
+            2 => &self.success,
+            _ => &self.failure,
+        }
+    }
+
+    fn branch_mut(&mut self, tag: u32) -> &mut Vec<RequestOp> {
+        match tag {
+            2 => &mut self.success,
+            _ => &mut self.failure,
+        }
+    }
+
+    fn plain_len(&self) -> usize {
+        prost::encoding::message::encoded_len_repeated(1, &self.compare)
+    }
+
+    fn encode_plain(&self, buf: &mut impl BufMut) {
+        prost::encoding::message::encode_repeated(1, &self.compare, buf);
+    }
+}
+
+impl Txn for TxnResponse {
+    type Op = ResponseOp;
+    const BRANCH_TAGS: &'static [u32] = &[3];
+
+    fn branch(&self, _: u32) -> &[ResponseOp] {
+        &self.responses
+    }
+
+    fn branch_mut(&mut self, _: u32) -> &mut Vec<ResponseOp> {
+        &mut self.responses
+    }
+
+    fn plain_len(&self) -> usize {
+        self.plain().encoded_len()
+    }
+
+    fn encode_plain(&self, buf: &mut impl BufMut) {
+        self.plain().encode_raw(buf);
+    }
+}
+
+impl TxnResponse {
+    /// Everything but the responses.
+    fn plain(&self) -> TxnResponse {
+        TxnResponse {
+            header: self.header,
+            succeeded: self.succeeded,
+            responses: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

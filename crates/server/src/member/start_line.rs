@@ -1,0 +1,57 @@
+//! The first line of a member: which program runs, as what, where, and with which settings.
+
+use portunus_features::version::{ETCD_VERSION, version_text};
+use portunus_gates::GateSet;
+
+use crate::config::Config;
+
+/// Logs what a member starts with, and what it was told in vain.
+pub(super) fn log(config: &Config, gates: &GateSet) {
+    tracing::info!(
+        portunus_version = env!("CARGO_PKG_VERSION"),
+        etcd_version = %format_args!("{ETCD_VERSION}.0"),
+        emulated_version = version_text(&config.version),
+        data_dir = %config.data_dir.display(),
+        changed_gates = changed_gates(gates),
+        changed_flags = config.changed_flags,
+        "starting an etcd server"
+    );
+    for variable in &config.unrecognized_variables {
+        tracing::warn!(
+            environment_variable = variable.name,
+            similar = variable.similar,
+            "unrecognized environment variable"
+        );
+    }
+}
+
+/// The gates that differ from their defaults, as the flag takes them.
+fn changed_gates(gates: &GateSet) -> String {
+    let statuses = gates.statuses();
+    let changed = statuses
+        .iter()
+        .filter(|status| status.enabled != status.default);
+    let texts = changed.map(|status| format!("{}={}", status.name, status.enabled));
+    texts.collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use portunus_features::OwnFeatures;
+    use portunus_features::version::effective_version;
+    use portunus_gates::{Assignments, Origin};
+
+    use super::*;
+
+    #[test]
+    fn gates_at_their_defaults_are_left_out() {
+        let own = OwnFeatures::declared().unwrap();
+        let at = |text: &str| {
+            let said = Assignments::parse(Origin::Flag, text).unwrap();
+            let gates = own.server.gates(effective_version().versions(), &said);
+            changed_gates(&gates.unwrap())
+        };
+        assert_eq!(at(""), "");
+        assert_eq!(at("InitialCorruptCheck=true"), "InitialCorruptCheck=true");
+    }
+}
