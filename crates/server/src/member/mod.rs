@@ -26,6 +26,7 @@ pub mod patience;
 pub mod propose;
 pub mod reconfigure;
 pub mod settings;
+mod skew;
 mod start;
 mod start_line;
 pub mod stop;

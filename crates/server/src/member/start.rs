@@ -28,6 +28,7 @@ use super::leadership::Leaders;
 use super::leases::Leases;
 use super::membership::{Membership, MembershipError, conf_state};
 use super::settings::{self, ApplySettings};
+use super::skew::{self, SkewTooLarge};
 use super::stop::{StopReason, StopSwitch};
 use super::waiters::Waiters;
 use super::watches::{StoreHistory, Watches};
@@ -96,6 +97,9 @@ pub enum StartError {
     /// Membership.
     #[error(transparent)]
     Membership(#[from] MembershipError),
+    /// The member would be too far ahead of the others.
+    #[error(transparent)]
+    Skew(#[from] SkewTooLarge),
     /// The data belongs to a later version than the one to behave as.
     #[error(transparent)]
     ClusterVersionAbove(#[from] ClusterVersionAbove),
@@ -228,6 +232,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         }
     };
     check_cluster_version(&config, &membership, &boot, &runtime)?;
+    check_skew(&config, &membership, &boot, &runtime)?;
     let lessor = lessor(&config, &store)?;
     let peers = Peers::new(&config, boot.identity, metrics.registry(), runtime)?;
     let others = settings::others(
@@ -425,6 +430,32 @@ fn check_cluster_version(
         true => Ok(()),
         false => Err(refusal),
     }
+}
+
+/// Refuses a version more than one minor above that of a cluster with other members. As above,
+/// the log or another member may know a newer cluster version than what is stored.
+fn check_skew(
+    config: &Config,
+    membership: &Membership,
+    boot: &portunus_consensus::bootstrap::Boot,
+    runtime: &tokio::runtime::Runtime,
+) -> Result<(), SkewTooLarge> {
+    let emulation = config.version.emulation();
+    let own_id = boot.identity.member_id;
+    let others: Vec<_> = membership.iter().filter(|it| it.id != own_id).collect();
+    if others.is_empty() {
+        return Ok(());
+    }
+    let known = membership.cluster_version;
+    let known = known.max(skew::newest_in_log(&boot.initial.entries));
+    if skew::check(known, emulation).is_ok() {
+        return Ok(());
+    }
+    let peers = others.iter();
+    let peers = peers.map(|record| record.peer_urls.clone().unwrap_or_default());
+    let client = portunus_rafthttp::PeerClient::new(&portunus_rafthttp::Config::default());
+    let told = runtime.block_on(skew::newest_of_peers(&client, peers.collect()));
+    skew::check(known.max(told), emulation)
 }
 
 /// Compares the settings that apply depends on with the other members', as far as they answer.
