@@ -1004,3 +1004,21 @@ fn proposal_bound_to_a_term_is_proposed_by_the_leader_of_that_term_only() {
     follow_leader_of_term(&follower, 9);
     assert_eq!(forwarded(&sent), [value(2)]);
 }
+
+/// The machine's clock never ticks here.
+#[test]
+fn skipped_ticks_bring_an_election_unless_there_is_a_leader() {
+    let never = Config {
+        tick_interval: Duration::from_secs(3600),
+        ..Config::default()
+    };
+    let (member, _) = one_of_three(never.clone());
+    let longest = 2 * never.election_ticks;
+    member.handle.skip_ticks_without_leader(longest);
+    assert_eq!(member.handle.status().role, Role::PreCandidate);
+
+    let (member, _) = one_of_three(never);
+    follow_leader_of_term(&member, 9);
+    member.handle.skip_ticks_without_leader(longest);
+    assert_eq!(member.handle.status().role, Role::Follower);
+}

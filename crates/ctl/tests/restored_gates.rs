@@ -55,7 +55,8 @@ fn a_restored_cluster_decides_its_features_itself() {
     let mut new = restored(&snapshot);
     new.start_all(&[YES, YES, NO]);
     let explained = new.until(&["gate", "explain", "ApplyTag"], |ran| {
-        ran.out.contains("m3 did not set it to true")
+        ran.out
+            .contains("m3 set it to false, and one veto is enough")
     });
     assert!(
         explained.out.contains("at        cluster version 3.8"),

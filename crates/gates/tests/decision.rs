@@ -64,9 +64,21 @@ fn one_veto_is_enough_and_turning_on_takes_all() {
         Reason::Veto(vec![MemberId(2), MemberId(3)])
     );
     assert_eq!(
-        reason_of(&say(&["Off=true", "", "Off=false"]), "Off"),
+        reason_of(&say(&["Off=true", "", ""]), "Off"),
         Reason::NotUnanimous(vec![MemberId(2), MemberId(3)])
     );
+    // A `false` is a veto whatever the default is, and even if nobody asks for the feature.
+    for texts in [
+        ["Off=true", "", "Off=false"],
+        ["", "", "Off=false"],
+        ["", "", "AllAlpha=false"],
+    ] {
+        assert_eq!(
+            reason_of(&say(&texts), "Off"),
+            Reason::Veto(vec![MemberId(3)]),
+            "{texts:?}"
+        );
+    }
     assert_eq!(reason_of(&say(&["Off=true"]), "Off"), Reason::Unanimous);
     // Nobody published: the default.
     assert!(value(&[], "On"));

@@ -224,6 +224,10 @@ impl Cluster {
                 self.downgrade = None;
                 self.settle()
             }
+            Change::CancelDowngrade => {
+                self.downgrade = None;
+                self.settle()
+            }
             Change::Restart {
                 member,
                 version,
@@ -286,6 +290,7 @@ impl Cluster {
             }
         };
         Fleet {
+            downgrade_target: None,
             cluster_version: self.cluster_version,
             previous: match &self.params {
                 Some(params) => Previous::Decided(params.clone()),

@@ -35,6 +35,7 @@ fn member(id: u64, server: &str, cluster: &str) -> FleetMember {
 
 fn fleet(members: Vec<FleetMember>) -> Fleet {
     Fleet {
+        downgrade_target: None,
         cluster_version: Some(v("3.7")),
         previous: Previous::Decided(params("3.7", "Format=true")),
         members,

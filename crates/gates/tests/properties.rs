@@ -347,6 +347,7 @@ proptest! {
             .collect();
         let target_id = members[target % members.len()].member.id;
         let mut fleet = Fleet {
+            downgrade_target: None,
             cluster_version: Some(version),
             previous: Previous::Absent,
             members,
@@ -484,6 +485,8 @@ fn by_hand(fleet: &Fleet, change: &Change) -> Option<(Vec<FleetMember>, Option<M
             member.member.voter = true;
         }
         Change::Add(member) => members.push(member.clone()),
+        // Without a downgrade there is nothing to cancel.
+        Change::CancelDowngrade => return None,
     }
     Some((members, Some(cluster_version)))
 }

@@ -39,6 +39,7 @@ impl World {
             cluster: specs(RegistryBuilder::new(Level::Cluster).build()),
             gates: None,
             fleet: Fleet {
+                downgrade_target: None,
                 cluster_version: None,
                 previous: Previous::Absent,
                 members: Vec::new(),

@@ -1,11 +1,33 @@
 //! Log lines: for people on a terminal, as JSON otherwise.
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 
 use crate::config::{LogConfig, LogLevel};
+
+/// The process has said why it ends. Threads that still run log nothing after that line, so
+/// that it is the last one. Read and set under the lock of standard error.
+static HAS_SAID_WHY: AtomicBool = AtomicBool::new(false);
+
+/// Standard error until the process has said why it ends, then nothing.
+struct UntilTheEnd;
+
+impl Write for UntilTheEnd {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut stderr = io::stderr().lock();
+        match HAS_SAID_WHY.load(Ordering::Relaxed) {
+            true => Ok(bytes.len()),
+            false => stderr.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
 
 /// Sets up logging for the process. Later calls have no effect.
 pub fn init(config: &LogConfig) {
@@ -23,7 +45,7 @@ pub fn init(config: &LogConfig) {
     let writer = if config.stdout {
         BoxMakeWriter::new(io::stdout)
     } else {
-        BoxMakeWriter::new(io::stderr)
+        BoxMakeWriter::new(|| UntilTheEnd)
     };
     let builder = tracing_subscriber::fmt()
         .with_max_level(level)
@@ -42,5 +64,7 @@ pub fn init(config: &LogConfig) {
 
 /// Tells a person why the process ends, if there is anywhere to tell it.
 pub fn say_last_words(words: &str) {
-    let _ = writeln!(io::stderr(), "{words}");
+    let mut stderr = io::stderr().lock();
+    HAS_SAID_WHY.store(true, Ordering::Relaxed);
+    let _ = writeln!(stderr, "{words}");
 }

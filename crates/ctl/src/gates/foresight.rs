@@ -48,15 +48,22 @@ impl Foresight {
     }
 }
 
-/// Says what a change would do.
-pub fn foresee(mut picture: Picture, own: &OwnFeatures, change: &Change) -> Foresight {
+/// Says what a change would do; `min_compat` is the minimum compatibility version that members
+/// are started with.
+pub fn foresee(
+    mut picture: Picture,
+    own: &OwnFeatures,
+    change: &Change,
+    min_compat: Option<MajorMinor>,
+) -> Foresight {
     let specs = own.cluster_specs();
     let before = picture.fleet.cluster_version;
     let mut change = change.clone();
     let starts = let_publish(&mut picture, own, &mut change);
     let mut plan = plan(own.server.registry(), &specs, &picture.fleet, &change);
-    plan.obstacles
-        .extend(start_obstacles(&picture, &specs, &change, &starts));
+    plan.obstacles.extend(start_obstacles(
+        &picture, &specs, &change, &starts, min_compat,
+    ));
     let mut names: Vec<(MemberId, String)> = Vec::new();
     let added = match &change {
         Change::Add(member) => Some(member),
@@ -65,8 +72,11 @@ pub fn foresee(mut picture: Picture, own: &OwnFeatures, change: &Change) -> Fore
     for member in picture.fleet.members.iter().chain(added) {
         names.push((member.member.id, member.member.shown()));
     }
+    let min_compat = min_compat.map_or_else(String::new, |version| {
+        format!(" --min-compatibility-version={version}")
+    });
     Foresight {
-        change: in_words(&change, &picture),
+        change: in_words(&change, &picture) + &min_compat,
         cluster_version_before: before,
         plan,
         added: added.map(|member| member.member.id),
@@ -139,6 +149,7 @@ fn start_obstacles(
     specs: &ClusterSpecs,
     change: &Change,
     starts: &BTreeSet<MemberId>,
+    min_compat: Option<MajorMinor>,
 ) -> Vec<String> {
     let Ok(after) = picture.fleet.after(specs, change) else {
         return Vec::new();
@@ -155,6 +166,9 @@ fn start_obstacles(
         }
         let mut version = effective_version();
         version.set_emulation(member.server_version);
+        if let Some(min_compat) = min_compat {
+            version.set_min_compat(min_compat);
+        }
         if let Err(error) = version.validate() {
             obstacles.push(format!("{shown} would not start: {error}"));
         }
@@ -170,6 +184,7 @@ fn in_words(change: &Change, picture: &Picture) -> String {
     match change {
         Change::Upgrade(target) => format!("upgrade to {target}"),
         Change::Downgrade(target) => format!("downgrade to {target}"),
+        Change::CancelDowngrade => "cancel the downgrade".to_owned(),
         Change::Restart {
             member,
             version,

@@ -13,7 +13,7 @@ use portunus_gates::{Assignments, MajorMinor, Origin, Registry, Reversibility, V
 use portunus_proto::etcdserverpb::FeatureGateStatusResponse;
 
 use super::survey::{Survey, Surveyed, Words};
-use super::votes::{Published, published, server_flags};
+use super::votes::{Published, proposed, published, server_flags};
 
 /// The server gate without which a member publishes nothing about the cluster's features.
 pub const MECHANISM: &str = "ClusterFeatureGate";
@@ -25,6 +25,8 @@ pub struct Picture {
     pub fleet: Fleet,
     /// Members whose server knows no feature gates: another program, or an earlier version.
     pub gateless: BTreeSet<MemberId>,
+    /// Members whose flags for cluster features are known whole, not from votes.
+    pub proposals_known: BTreeSet<MemberId>,
     /// What was taken for granted, one sentence each.
     pub assumptions: Vec<String>,
 }
@@ -49,11 +51,13 @@ pub fn picture(survey: &Survey, own: &OwnFeatures) -> Picture {
     let mut picture = Picture {
         fleet: Fleet {
             cluster_version,
+            downgrade_target: downgrade_target(survey),
             previous: in_force(survey.cluster.as_ref(), cluster_version),
             members: Vec::new(),
             used: taken_as_used(own),
         },
         gateless: BTreeSet::new(),
+        proposals_known: BTreeSet::new(),
         assumptions: Vec::new(),
     };
     for surveyed in &survey.members {
@@ -77,7 +81,17 @@ impl Picture {
             true => id.to_string(),
             false => name.clone(),
         };
-        let published = cluster.and_then(|cluster| published(cluster, id.0));
+        let own_answer = surveyed.said.as_ref().ok();
+        let own_answer = own_answer.and_then(|words| words.cluster.as_ref());
+        let proposed = proposed(own_answer.into_iter().chain(cluster), id.0);
+        let published = match &proposed {
+            Some(flags) => Some(Published::Flags(flags.clone())),
+            // A server that does not tell proposals; its votes are all there is.
+            None => cluster.and_then(|cluster| published(cluster, id.0)),
+        };
+        if proposed.is_some() {
+            self.proposals_known.insert(id);
+        }
         let (server_version, server_flags) = match &surveyed.said {
             Ok(words) => self.said(&shown, id, words),
             Err(why) => self.unsaid(&shown, why, published.as_ref(), own),
@@ -199,6 +213,7 @@ impl Picture {
             return;
         };
         let members = self.fleet.members.iter();
+        let members = members.filter(|it| !self.proposals_known.contains(&it.member.id));
         let newest = members.map(|member| member.server_version).max();
         let newest = newest.unwrap_or(current);
         if hides_flags(own.cluster.registry(), current, newest) {
@@ -277,6 +292,17 @@ fn cluster_version(survey: &Survey) -> Option<MajorMinor> {
     let words = survey.members.iter().filter_map(|it| it.said.as_ref().ok());
     let stored = words.filter_map(|words| major_minor(&words.status.storage_version));
     used.next().or_else(|| stored.max())
+}
+
+/// The target of a downgrade, as the member that has applied most knows it.
+fn downgrade_target(survey: &Survey) -> Option<MajorMinor> {
+    let words = survey.members.iter().filter_map(|it| it.said.as_ref().ok());
+    let newest = words.max_by_key(|words| words.status.raft_applied_index)?;
+    let downgrade = newest.status.downgrade_info.as_ref()?;
+    downgrade
+        .enabled
+        .then(|| major_minor(&downgrade.target_version))
+        .flatten()
 }
 
 fn major_minor(text: &str) -> Option<MajorMinor> {

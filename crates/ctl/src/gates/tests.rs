@@ -190,7 +190,7 @@ fn pictured(cluster_version: &str, nodes: &[Node]) -> Picture {
 }
 
 fn foreseen(cluster_version: &str, nodes: &[Node], change: &Change) -> Foresight {
-    foresee(pictured(cluster_version, nodes), &own(), change)
+    foresee(pictured(cluster_version, nodes), &own(), change, None)
 }
 
 fn restart(id: u64, server: Option<&str>, cluster: Option<&str>) -> Change {

@@ -17,6 +17,18 @@ pub enum Published {
     Foreign,
 }
 
+/// The flags a member proposes, raw: from its own answer, or as another member knows them
+/// from the log.
+pub fn proposed<'a>(
+    answers: impl IntoIterator<Item = &'a FeatureGateStatusResponse>,
+    member_id: u64,
+) -> Option<BTreeMap<String, bool>> {
+    let proposals = answers.into_iter().flat_map(|answer| &answer.proposals);
+    let mut proposals = proposals.filter(|it| it.member_id == member_id);
+    let flags = proposals.next()?.feature_gates.iter();
+    Some(flags.map(|it| (it.name.clone(), it.enabled)).collect())
+}
+
 /// What one member published, from its votes; `None` where nobody counted votes.
 pub fn published(cluster: &FeatureGateStatusResponse, member_id: u64) -> Option<Published> {
     let mut flags = BTreeMap::new();

@@ -44,6 +44,7 @@ fn response(is_server_feature: bool, details: Vec<FeatureGateDetail>) -> Feature
         is_server_feature,
         features: features.collect(),
         details,
+        proposals: Vec::new(),
     }
 }
 

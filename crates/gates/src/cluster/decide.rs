@@ -90,6 +90,18 @@ pub struct FeatureDecision {
     pub votes: Vec<Vote>,
 }
 
+impl FeatureDecision {
+    /// The voters whose abstention keeps a feature off that is off by default.
+    pub(crate) fn missing(&self) -> Vec<MemberId> {
+        match self.spec {
+            Some(spec) if !spec.default => {
+                voters(&self.votes, |ballot| ballot == Ballot::Abstained)
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
 /// Why a feature got its value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -100,11 +112,11 @@ pub enum Reason {
     Lock,
     /// The default, which nobody's word changed.
     Default,
-    /// On by default, and these said no.
+    /// These members set it to false, and one is enough, whatever the default.
     Veto(Vec<MemberId>),
     /// Off by default, and every voter that counts said yes.
     Unanimous,
-    /// Off by default; some said yes, these did not.
+    /// Off by default; some members set it to true, these set nothing.
     NotUnanimous(Vec<MemberId>),
     /// It would be on, but these that it needs are off.
     Dependency(Vec<String>),
@@ -156,10 +168,6 @@ impl Ballot {
             _ => None,
         }
     }
-
-    fn counts(self) -> bool {
-        self.value().is_some() || self == Ballot::Abstained
-    }
 }
 
 /// Decides every cluster feature at a cluster version from what the voters published.
@@ -194,7 +202,7 @@ impl Ballot {
 /// let all = decide(&specs, at, &[says(1, true), says(2, true)], &Previous::Absent);
 /// assert_eq!(all.features[0].value, Some(true));
 /// let veto = decide(&specs, at, &[says(1, true), says(2, false)], &Previous::Absent);
-/// assert_eq!(veto.features[0].reason, Reason::NotUnanimous(vec![MemberId(2)]));
+/// assert_eq!(veto.features[0].reason, Reason::Veto(vec![MemberId(2)]));
 /// # Ok::<(), portunus_gates::RegisterError>(())
 /// ```
 pub fn decide(
@@ -355,33 +363,31 @@ fn collect_votes(registry: &Registry, member: &Member, features: &mut [FeatureDe
     }
 }
 
-/// On if every vote that counts is for it; saying nothing is a vote for the default.
+/// On if every vote that counts is for it; an abstention is a vote for the default. One
+/// `false` is a veto whatever the default is.
 fn tally(default: bool, votes: &[Vote]) -> (bool, Reason) {
-    let counting = || votes.iter().filter(|vote| vote.ballot.counts());
-    let against = |vote: &&Vote| !vote.ballot.value().unwrap_or(default);
-    let dissenters = || -> Vec<MemberId> {
-        let mut ids: Vec<MemberId> = counting().filter(against).map(|vote| vote.member).collect();
-        ids.dedup();
-        ids
-    };
-    let anyone_for = counting().any(|vote| vote.ballot.value() == Some(true));
-    if default {
-        let vetoes = dissenters();
-        if vetoes.is_empty() {
-            (true, Reason::Default)
-        } else {
-            (false, Reason::Veto(vetoes))
-        }
-    } else if !anyone_for {
-        (false, Reason::Default)
-    } else {
-        let missing = dissenters();
-        if missing.is_empty() {
-            (true, Reason::Unanimous)
-        } else {
-            (false, Reason::NotUnanimous(missing))
-        }
+    let vetoes = voters(votes, |ballot| ballot.value() == Some(false));
+    if !vetoes.is_empty() {
+        return (false, Reason::Veto(vetoes));
     }
+    let in_favour = votes.iter().any(|vote| vote.ballot.value() == Some(true));
+    if default || !in_favour {
+        return (default, Reason::Default);
+    }
+    let missing = voters(votes, |ballot| ballot == Ballot::Abstained);
+    if missing.is_empty() {
+        (true, Reason::Unanimous)
+    } else {
+        (false, Reason::NotUnanimous(missing))
+    }
+}
+
+/// The members with such a ballot, in the order of the votes.
+fn voters(votes: &[Vote], wanted: impl Fn(Ballot) -> bool) -> Vec<MemberId> {
+    let votes = votes.iter().filter(|vote| wanted(vote.ballot));
+    let mut ids: Vec<MemberId> = votes.map(|vote| vote.member).collect();
+    ids.dedup();
+    ids
 }
 
 /// What needs something that is off goes off, in one pass, because needs come first.

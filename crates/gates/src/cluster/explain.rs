@@ -174,7 +174,16 @@ pub(crate) fn reason(
             let stage = decided.spec.map_or(Stage::PreAlpha, |spec| spec.stage);
             format!("the default of its {stage} stage at cluster version {version}")
         }
-        Reason::Veto(ids) => format!("{} set it to false, and one veto is enough", names(ids)),
+        Reason::Veto(ids) => {
+            let veto = format!("{} set it to false, and one veto is enough", names(ids));
+            match decided.missing().as_slice() {
+                [] => veto,
+                missing => format!(
+                    "{veto}; it is off by default, and {} did not set it to true",
+                    names(missing)
+                ),
+            }
+        }
         Reason::Unanimous => "every voting member set it to true".to_owned(),
         Reason::NotUnanimous(ids) => {
             format!(
@@ -235,6 +244,9 @@ fn ways(
 ) -> Vec<String> {
     let flag = feature.level.flag();
     let name = &feature.name;
+    let is_off_by_default = decided
+        .and_then(|decided| decided.spec)
+        .is_some_and(|spec| !spec.default);
     match decided.map(|decided| &decided.reason) {
         None => match &decision.outcome {
             Outcome::Hold(Hold::WaitingFor(ids)) => {
@@ -247,6 +259,14 @@ fn ways(
              not know cluster features",
             names(ids, members)
         )],
+        Some(Reason::Veto(ids)) if is_off_by_default => {
+            let missing = decided.map_or_else(Vec::new, FeatureDecision::missing);
+            let ids: Vec<MemberId> = ids.iter().copied().chain(missing).collect();
+            vec![format!(
+                "restart {} with {flag}={name}=true",
+                names(&ids, members)
+            )]
+        }
         Some(Reason::Veto(ids)) => vec![format!(
             "restart {} without {flag}={name}=false",
             names(ids, members)

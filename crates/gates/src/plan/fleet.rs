@@ -15,6 +15,8 @@ use super::settled;
 pub struct Fleet {
     /// The cluster version, once decided.
     pub cluster_version: Option<MajorMinor>,
+    /// The target of a downgrade that is enabled.
+    pub downgrade_target: Option<MajorMinor>,
     /// The params in force.
     pub previous: Previous,
     /// The members.
@@ -44,6 +46,8 @@ pub enum Change {
     Upgrade(MajorMinor),
     /// Lower the cluster version by one minor, then restart every member there.
     Downgrade(MajorMinor),
+    /// Cancel a downgrade that is enabled.
+    CancelDowngrade,
     /// Restart one member; what is not given stays.
     Restart {
         /// Which.
@@ -81,7 +85,8 @@ impl Fleet {
             }
             Change::Downgrade(target) => {
                 let current = self.cluster_version.ok_or(ChangeError::VersionUndecided)?;
-                if *target >= current || *target != current.minus_minors(1) {
+                let is_enabled = self.downgrade_target == Some(*target);
+                if !is_enabled && (*target >= current || *target != current.minus_minors(1)) {
                     return Err(ChangeError::NotOneDown {
                         target: *target,
                         current,
@@ -91,6 +96,13 @@ impl Fleet {
                 next.previous = settled(cluster, &next);
                 for member in &mut next.members {
                     member.server_version = *target;
+                }
+                // It ends by itself.
+                next.downgrade_target = None;
+            }
+            Change::CancelDowngrade => {
+                if next.downgrade_target.take().is_none() {
+                    return Err(ChangeError::NoDowngrade);
                 }
             }
             Change::Restart {
@@ -157,7 +169,9 @@ impl Fleet {
         // Who never started cannot be asked, and holds back the version.
         let version = |it: &FleetMember| it.member.started.then_some(it.server_version);
         let versions: Vec<Option<MajorMinor>> = self.members.iter().map(version).collect();
-        if let Some(version) = cluster.next_cluster_version(self.cluster_version, &versions, None) {
+        let target = self.downgrade_target;
+        if let Some(version) = cluster.next_cluster_version(self.cluster_version, &versions, target)
+        {
             self.cluster_version = Some(version);
             self.publish(cluster);
         }
@@ -209,6 +223,9 @@ pub enum ChangeError {
         target: MajorMinor,
         current: MajorMinor,
     },
+    /// Nothing to cancel.
+    #[error("no downgrade is enabled: there is nothing to cancel")]
+    NoDowngrade,
     /// Nothing to downgrade from.
     #[error("the cluster version is not decided yet: wait until all members have started")]
     VersionUndecided,

@@ -331,14 +331,17 @@ fn version_obstacles(cluster: &ClusterSpecs, before: &Fleet, after: &Fleet) -> V
             };
             obstacles.push(error.to_string());
         }
-        if let Some(current) = before.cluster_version
+        // A member without others is ahead of none.
+        if let Some(current) = cluster.decided(before.cluster_version)
+            && after.members.len() > 1
             && (member.server_version.major() != current.major()
                 || member.server_version > current.plus_minors(1))
         {
             obstacles.push(format!(
-                "member {} would run {} in a cluster at {current}: go one minor at a time",
+                "member {} would not start as {} in a cluster at {current}: go one minor at a time, first with --emulated-version={}",
                 member.member.shown(),
-                member.server_version
+                member.server_version,
+                current.plus_minors(1)
             ));
         }
     }

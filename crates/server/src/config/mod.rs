@@ -154,6 +154,12 @@ pub enum LogLevel {
 }
 
 impl Config {
+    /// Heartbeat intervals in an election timeout.
+    pub fn election_ticks(&self) -> usize {
+        let heartbeat_ms = self.heartbeat_interval.as_millis().max(1);
+        usize::try_from(self.election_timeout.as_millis() / heartbeat_ms).unwrap_or(usize::MAX)
+    }
+
     /// Checks every setting, and reports every one that cannot be used.
     pub fn from_values(values: &Values) -> Result<Config, ConfigErrors> {
         let mut checks = Checks::of(values);

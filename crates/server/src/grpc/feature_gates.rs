@@ -4,13 +4,14 @@ use portunus_gates::Status as GateStatus;
 use portunus_gates::cluster::Ballot;
 use portunus_proto::etcdserverpb::Feature;
 use portunus_proto::etcdserverpb::{
-    FeatureGateDetail, FeatureGateStatusRequest, FeatureGateStatusResponse, FeatureGateVote,
+    FeatureGateDetail, FeatureGateProposal, FeatureGateStatusRequest, FeatureGateStatusResponse,
+    FeatureGateVote,
 };
 use tonic::{Code, Status};
 
 use super::Api;
 use crate::member::cluster_gates::members;
-use crate::member::membership::ParamsDecision;
+use crate::member::membership::{ParamsDecision, ProposalRecord};
 
 impl Api {
     /// Answers for the names asked for, or for everything that is on. A name nobody knows is
@@ -52,6 +53,10 @@ impl Api {
             header: Some(self.member.header(self.member.reader().revision())),
             is_server_feature: request.is_server_feature,
             features,
+            proposals: match request.all_known && !request.is_server_feature {
+                true => self.proposals(),
+                false => Vec::new(),
+            },
             details: match request.all_known {
                 true => {
                     let unknown = self.unknown_details(&request, &details);
@@ -101,6 +106,23 @@ impl Api {
             .collect()
     }
 
+    /// What every member has published, and what this one is going to.
+    fn proposals(&self) -> Vec<FeatureGateProposal> {
+        let membership = self.member.membership.load();
+        let own_id = self.member.identity.member_id;
+        let published = membership.iter().filter_map(|record| {
+            let published = record.proposal.as_ref()?;
+            Some(proposal(record.id, published, true))
+        });
+        let mut proposals: Vec<FeatureGateProposal> = published.collect();
+        if !proposals.iter().any(|it| it.member_id == own_id)
+            && let Some(own) = self.member.cluster_gates.own_flags()
+        {
+            proposals.push(proposal(own_id, own, false));
+        }
+        proposals
+    }
+
     fn cluster_details(&self) -> Vec<FeatureGateDetail> {
         let membership = self.member.membership.load();
         let Some(version) = membership.cluster_version else {
@@ -148,6 +170,16 @@ fn value_since(history: &[ParamsDecision], name: &str, enabled: bool) -> u64 {
     };
     let same = history.iter().rev().take_while(|it| value(it) == enabled);
     same.last().map_or(0, |decision| decision.index)
+}
+
+fn proposal(member_id: u64, record: &ProposalRecord, published: bool) -> FeatureGateProposal {
+    let flags = record.flags.iter();
+    FeatureGateProposal {
+        member_id,
+        version: record.version.clone(),
+        feature_gates: flags.map(|(name, value)| feature(name, *value)).collect(),
+        published,
+    }
 }
 
 fn feature(name: &str, enabled: bool) -> Feature {

@@ -113,6 +113,11 @@ impl ClusterGates {
         self.proposes
     }
 
+    /// The flags this member publishes once the cluster version has cluster features.
+    pub fn own_flags(&self) -> Option<&ProposalRecord> {
+        self.proposes.then_some(&self.own)
+    }
+
     /// Whether there is anything to tell about cluster features: this member proposes, another
     /// one does, or something was decided.
     pub fn is_in_use(&self, membership: &Membership) -> bool {

@@ -28,10 +28,11 @@ use super::leadership::Leaders;
 use super::leases::Leases;
 use super::membership::{Membership, MembershipError, conf_state};
 use super::settings::{self, ApplySettings};
+use super::skew::{self, SkewTooLarge};
 use super::stop::{StopReason, StopSwitch};
 use super::waiters::Waiters;
 use super::watches::{StoreHistory, Watches};
-use super::{Member, corruption, leases, start_line, upkeep, versions, wrap};
+use super::{Member, corruption, first_election, leases, start_line, upkeep, versions, wrap};
 use crate::apply::alarms::Alarms;
 use crate::apply::{Applier, Found};
 use crate::auth;
@@ -96,6 +97,9 @@ pub enum StartError {
     /// Membership.
     #[error(transparent)]
     Membership(#[from] MembershipError),
+    /// The member would be too far ahead of the others.
+    #[error(transparent)]
+    Skew(#[from] SkewTooLarge),
     /// The data belongs to a later version than the one to behave as.
     #[error(transparent)]
     ClusterVersionAbove(#[from] ClusterVersionAbove),
@@ -156,7 +160,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     warn_about(&config);
     let listeners = serve::bind(&config.listen_client_urls, "listen-client-urls")?;
     let metrics_listeners = serve::bind(&config.listen_metrics_urls, "listen-metrics-urls")?;
-    let peer_listeners = serve::bind(&config.cluster.listen_peer_urls, "listen-peer-urls")?;
+    let peer_listeners = serve::reserve(&config.cluster.listen_peer_urls, "listen-peer-urls")?;
     let data_dir = DataDir::open(&config.data_dir)?;
     // Before anything in the directory changes: what may be installed and what removed depends
     // on all of the log.
@@ -228,6 +232,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         }
     };
     check_cluster_version(&config, &membership, &boot, &runtime)?;
+    check_skew(&config, &membership, &boot, &runtime)?;
     let lessor = lessor(&config, &store)?;
     let peers = Peers::new(&config, boot.identity, metrics.registry(), runtime)?;
     let others = settings::others(
@@ -427,6 +432,32 @@ fn check_cluster_version(
     }
 }
 
+/// Refuses a version more than one minor above that of a cluster with other members. As above,
+/// the log or another member may know a newer cluster version than what is stored.
+fn check_skew(
+    config: &Config,
+    membership: &Membership,
+    boot: &portunus_consensus::bootstrap::Boot,
+    runtime: &tokio::runtime::Runtime,
+) -> Result<(), SkewTooLarge> {
+    let emulation = config.version.emulation();
+    let own_id = boot.identity.member_id;
+    let others: Vec<_> = membership.iter().filter(|it| it.id != own_id).collect();
+    if others.is_empty() {
+        return Ok(());
+    }
+    let known = membership.cluster_version;
+    let known = known.max(skew::newest_in_log(&boot.initial.entries));
+    if skew::check(known, emulation).is_ok() {
+        return Ok(());
+    }
+    let peers = others.iter();
+    let peers = peers.map(|record| record.peer_urls.clone().unwrap_or_default());
+    let client = portunus_rafthttp::PeerClient::new(&portunus_rafthttp::Config::default());
+    let told = runtime.block_on(skew::newest_of_peers(&client, peers.collect()));
+    skew::check(known.max(told), emulation)
+}
+
 /// Compares the settings that apply depends on with the other members', as far as they answer.
 fn check_settings(
     config: &Config,
@@ -501,11 +532,9 @@ pub fn store_hooks(stop: &Arc<StopSwitch>) -> portunus_mvcc::Hooks {
 }
 
 fn raft_config(config: &Config) -> portunus_consensus::Config {
-    let heartbeat = config.heartbeat_interval.as_millis().max(1);
     portunus_consensus::Config {
         tick_interval: config.heartbeat_interval,
-        election_ticks: usize::try_from(config.election_timeout.as_millis() / heartbeat)
-            .unwrap_or(10),
+        election_ticks: config.election_ticks(),
         catch_up_entries: config.snapshot_catchup_entries,
         pre_vote: config.cluster.pre_vote,
         leads_at_once_if_alone: config.cluster.leads_at_once_if_alone,
@@ -606,6 +635,7 @@ fn start_threads(
                     tokio::join!(
                         leases::revoke_expired(Arc::clone(&for_upkeep)),
                         leases::follow_leadership(Arc::clone(&for_upkeep)),
+                        first_election::hasten(Arc::clone(&for_upkeep)),
                         upkeep::keep_announced(Arc::clone(&for_upkeep)),
                         upkeep::meet_strangers(Arc::clone(&for_upkeep)),
                         leases::checkpoint(Arc::clone(&for_upkeep)),

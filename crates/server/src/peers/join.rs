@@ -199,7 +199,7 @@ async fn check_versions(
     own_id: u64,
 ) -> Result<(), JoinError> {
     let own = config.version.emulation();
-    let (mut lowest, mut highest) = (OLDEST, own);
+    let (mut lowest, mut highest) = (own.minus_minors(1), own);
     let others: Vec<&MemberRecord> = members.iter().filter(|it| it.id != own_id).collect();
     let asked = |member: &MemberRecord| {
         let urls = member.peer_urls.clone().unwrap_or_default();
@@ -228,8 +228,9 @@ async fn check_versions(
         let Some(versions) = asked.versions().await else {
             continue;
         };
-        // A cluster whose version is not decided yet takes anybody.
-        let Ok(theirs) = versions.etcdcluster.parse::<MajorMinor>() else {
+        // A cluster whose version is not decided yet takes any version; founders compare theirs.
+        let theirs = versions.etcdcluster.parse::<MajorMinor>();
+        let Some(theirs) = theirs.ok().filter(|theirs| *theirs > OLDEST) else {
             anybody = true;
             continue;
         };

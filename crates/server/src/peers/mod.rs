@@ -28,7 +28,6 @@ use portunus_consensus::bootstrap::Identity;
 use portunus_proto::raftpb::{Message, MessageType};
 use portunus_rafthttp::{Local, PeerClient, Transport};
 use thiserror::Error;
-use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
 pub use heartbeats::Heartbeats;
@@ -37,6 +36,7 @@ use strangers::Strangers;
 use crate::config::Config;
 use crate::member::Member;
 use crate::member::membership::{MemberRecord, Membership, PlannedChange};
+use crate::serve::Reserved;
 use portunus_features::version::version_text;
 
 /// The oldest cluster version a peer may be fit for; the same in every version of etcd.
@@ -144,16 +144,15 @@ impl Peers {
     pub fn attach(
         &self,
         member: &Arc<Member>,
-        listeners: Vec<std::net::TcpListener>,
+        reserved: Vec<Reserved>,
     ) -> Result<Vec<SocketAddr>, PeersError> {
         self.set_members(&member.membership.load());
         self.transport
             .attach(Arc::new(raft::PeerRaft::new(Arc::clone(member))));
         let mut addresses = Vec::new();
         let _context = self.runtime.enter();
-        for listener in listeners {
-            listener.set_nonblocking(true).map_err(PeersError::Listen)?;
-            let listener = TcpListener::from_std(listener).map_err(PeersError::Listen)?;
+        for reserved in reserved {
+            let listener = reserved.listen().map_err(PeersError::Listen)?;
             addresses.push(listener.local_addr().map_err(PeersError::Listen)?);
             let router = self.transport.router().merge(routes::router(member));
             self.runtime

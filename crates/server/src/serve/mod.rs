@@ -8,8 +8,10 @@
 mod cork;
 mod counted;
 mod metrics;
+mod reserved;
 
 pub use metrics::{MetricsServers, serve_metrics};
+pub use reserved::{Reserved, reserve};
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -68,7 +70,17 @@ pub enum ListenError {
 /// Binds every address of a flag. Done before anything else, so that a taken port is found
 /// at once.
 pub fn bind(urls: &[ListenUrl], flag: &'static str) -> Result<Vec<TcpListener>, ListenError> {
-    let mut listeners = Vec::new();
+    for_each_url(urls, flag, |addresses| TcpListener::bind(addresses))
+}
+
+/// Does something at the addresses of every URL of a flag. `localhost` may be two addresses;
+/// one of them is enough, as for etcd.
+fn for_each_url<T>(
+    urls: &[ListenUrl],
+    flag: &'static str,
+    listen_at: impl Fn(&[SocketAddr]) -> io::Result<T>,
+) -> Result<Vec<T>, ListenError> {
+    let mut all = Vec::new();
     for listen in urls {
         let refused = |source: io::Error| match source.kind() {
             io::ErrorKind::AddrInUse => ListenError::Taken {
@@ -82,15 +94,11 @@ pub fn bind(urls: &[ListenUrl], flag: &'static str) -> Result<Vec<TcpListener>, 
                 source,
             },
         };
-        let addresses: Vec<SocketAddr> = listen
-            .authority
-            .to_socket_addrs()
-            .map_err(refused)?
-            .collect();
-        // `localhost` may be two addresses; one of them is enough, as for etcd.
-        listeners.push(TcpListener::bind(&addresses[..]).map_err(refused)?);
+        let addresses = listen.authority.to_socket_addrs().map_err(refused)?;
+        let addresses: Vec<SocketAddr> = addresses.collect();
+        all.push(listen_at(&addresses).map_err(refused)?);
     }
-    Ok(listeners)
+    Ok(all)
 }
 
 /// How many threads serve: one per core.

@@ -24,6 +24,8 @@ pub enum PlanCommand {
     Upgrade(VersionArgs),
     /// Lowers the cluster version by one minor and restarts every member there
     Downgrade(VersionArgs),
+    /// Cancels the downgrade that is enabled
+    Cancel,
     /// Restarts one member; flags that are not given stay as they are
     Restart(RestartArgs),
     /// Adds a member and starts it
@@ -84,6 +86,9 @@ struct MemberFlags {
     /// The version the member is to behave as
     #[arg(long, alias = "emulation-version", value_name = "VERSION")]
     emulated_version: Option<String>,
+    /// The version that must be able to read what the member writes
+    #[arg(long, value_name = "VERSION")]
+    min_compatibility_version: Option<String>,
 }
 
 /// Runs it.
@@ -92,8 +97,9 @@ pub async fn run(command: PlanCommand, globals: &Globals) -> Result<(), Failure>
     let own = own_features()?;
     let survey = survey::survey(globals, false).await?;
     let picture = picture(&survey, &own);
+    let min_compat = asked.min_compat();
     let change = asked.change(&picture)?;
-    let foresight = foresee(picture, &own, &change);
+    let foresight = foresee(picture, &own, &change, min_compat);
     let answer = Answer::Gate(GateAnswer::Plan(&foresight));
     globals.printer.print(&answer)?;
     match foresight.plan.is_blocked() {
@@ -107,6 +113,7 @@ pub async fn run(command: PlanCommand, globals: &Globals) -> Result<(), Failure>
 enum Asked {
     Upgrade(MajorMinor),
     Downgrade(MajorMinor),
+    Cancel,
     Restart(String, Started),
     Add {
         name: String,
@@ -122,13 +129,23 @@ struct Started {
     server_flags: Option<Assignments>,
     cluster_flags: Option<Assignments>,
     version: Option<MajorMinor>,
+    min_compat: Option<MajorMinor>,
 }
 
 impl Asked {
+    /// The minimum compatibility version of the member that is started.
+    fn min_compat(&self) -> Option<MajorMinor> {
+        match self {
+            Self::Restart(_, started) | Self::Add { started, .. } => started.min_compat,
+            _ => None,
+        }
+    }
+
     fn read(command: PlanCommand) -> Result<Self, Failure> {
         Ok(match command {
             PlanCommand::Upgrade(args) => Self::Upgrade(target(&args.arguments)?),
             PlanCommand::Downgrade(args) => Self::Downgrade(target(&args.arguments)?),
+            PlanCommand::Cancel => Self::Cancel,
             PlanCommand::Restart(args) => {
                 Self::Restart(one_member(args.arguments)?, args.flags.read()?)
             }
@@ -152,6 +169,7 @@ impl Asked {
         Ok(match self {
             Self::Upgrade(target) => Change::Upgrade(target),
             Self::Downgrade(target) => Change::Downgrade(target),
+            Self::Cancel => Change::CancelDowngrade,
             Self::Restart(member, started) => Change::Restart {
                 member: find(picture, &member)?,
                 version: started.version,
@@ -184,10 +202,12 @@ impl Asked {
 impl MemberFlags {
     fn read(self) -> Result<Started, Failure> {
         let version = self.emulated_version.as_deref();
+        let min_compat = self.min_compatibility_version.as_deref();
         Ok(Started {
             server_flags: flags(self.feature_gates.as_deref())?,
             cluster_flags: flags(self.cluster_feature_gates.as_deref())?,
             version: version.map(known_version).transpose()?,
+            min_compat: min_compat.map(known_version).transpose()?,
         })
     }
 }

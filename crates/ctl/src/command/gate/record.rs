@@ -40,7 +40,13 @@ pub async fn history(args: HistoryArgs, globals: &Globals) -> Result<(), Failure
         response = client.gate_history(request).await;
     }
     let response = &response.map_err(refused)?;
-    let names = &member_names(&client).await;
+    let mut names = member_names(&client).await;
+    let has_name = |id: u64| names.0.contains_key(&id);
+    if !response.decisions.iter().all(|it| has_name(it.decided_by)) {
+        // The list came from an endpoint that knows less than the one that answered.
+        names = member_names(&client_of_those_that_know(globals).await?).await;
+    }
+    let names = &names;
     let answer = GateAnswer::History { response, names };
     globals.printer.print(&Answer::Gate(answer))
 }

@@ -2,6 +2,9 @@
 
 use std::io::Write;
 
+use portunus_gates::Level;
+use portunus_gates::plan::{Block, PlanRow};
+
 use super::GateAnswer;
 use super::{rows, table};
 use crate::gates::foresight::Foresight;
@@ -133,6 +136,34 @@ fn in_one_line(cells: &[String]) -> String {
     }
 }
 
+/// The flags that alone stand in the way, with their members; `None` if something else does.
+fn flags_to_drop(foresight: &Foresight) -> Option<String> {
+    let plan = &foresight.plan;
+    let blocking: Vec<_> = plan.rows.iter().filter(|row| row.block.is_some()).collect();
+    let is_flag = |row: &&PlanRow| {
+        matches!(
+            row.block,
+            Some(Block::Unknown | Block::Removed | Block::Locked)
+        )
+    };
+    if !plan.obstacles.is_empty() || !blocking.iter().all(is_flag) {
+        return None;
+    }
+    let flags = blocking.iter().map(|row| {
+        let flag = match row.level {
+            Level::Cluster => "--cluster-feature-gates",
+            _ => "--feature-gates",
+        };
+        let member = row.member.map(|id| foresight.name_of(id));
+        format!(
+            "{} in {flag} of {}",
+            row.feature,
+            member.unwrap_or_default()
+        )
+    });
+    Some(flags.collect::<Vec<_>>().join(", "))
+}
+
 /// What a plan says besides its rows, the verdict last.
 pub fn around(foresight: &Foresight) -> Vec<String> {
     let plan = &foresight.plan;
@@ -152,9 +183,12 @@ pub fn around(foresight: &Foresight) -> Vec<String> {
     let assumptions = foresight.assumptions.iter();
     lines.extend(assumptions.map(|assumption| format!("assumed: {assumption}")));
     let verdict = match (plan.is_blocked(), foresight.notable().next().is_some()) {
-        (true, _) => "blocked",
-        (false, true) => "nothing stands in the way",
-        (false, false) => "no feature changes, nothing stands in the way",
+        (true, _) => match flags_to_drop(foresight) {
+            Some(flags) => format!("the members start once these flags are dropped: {flags}"),
+            None => "blocked".to_owned(),
+        },
+        (false, true) => "nothing stands in the way".to_owned(),
+        (false, false) => "no feature changes, nothing stands in the way".to_owned(),
     };
     lines.push(format!("{}: {verdict}", foresight.change));
     lines

@@ -1,0 +1,82 @@
+//! Hastening the first election of a member among others.
+//!
+//! A member that starts does not know how long its cluster was without a leader, and would
+//! wait for a whole election timeout after its peers are there. Once a quorum is connected
+//! most of that wait is skipped, as etcd does (`--initial-election-tick-advance`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Member;
+
+/// Between two looks at the connections.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+/// Looks after which the member waits like any other: five seconds, as in etcd.
+const LOOKS_MAX: u32 = 250;
+/// Ticks of the timeout that are left, so that a leader can be heard of before.
+const TICKS_LEFT: usize = 2;
+
+/// Skips most of the first election timeout once a quorum is connected and no leader known.
+pub async fn hasten(member: Arc<Member>) {
+    let cluster = &member.config.cluster;
+    // Without the question before an election a member that comes back could depose a leader.
+    if !cluster.leads_at_once_if_alone || !cluster.pre_vote {
+        return;
+    }
+    for _ in 0..LOOKS_MAX {
+        tokio::select! {
+            () = tokio::time::sleep(LOOK_INTERVAL) => {}
+            () = member.stop.stopped() => return,
+        }
+        if member.consensus.status().leader != 0 {
+            return;
+        }
+        // Founders compare their versions first, and may have to stop.
+        if !member.founding.is_over() {
+            continue;
+        }
+        let membership = member.membership.load();
+        let voters = membership.iter().filter(|member| !member.is_learner);
+        let voters: Vec<u64> = voters.map(|member| member.id).collect();
+        let count = voters.len();
+        let connected = member.peers.active_for(voters, Duration::ZERO);
+        if let Some(ticks) = ticks_to_skip(member.config.election_ticks(), count, connected) {
+            tracing::info!(
+                forward_ticks = ticks,
+                "initialized peer connections; fast-forwarding election ticks"
+            );
+            member.consensus.skip_ticks_without_leader(ticks);
+            return;
+        }
+    }
+}
+
+/// How much of the election timeout a member skips that is connected to so many voters,
+/// itself included.
+fn ticks_to_skip(election_ticks: usize, voters: usize, connected: usize) -> Option<usize> {
+    let has_quorum = voters > 1 && connected > voters / 2;
+    has_quorum.then(|| election_ticks.saturating_sub(TICKS_LEFT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn election_is_hastened_once_a_quorum_is_connected() {
+        for (voters, connected, skipped) in [
+            (0, 1, None),
+            (1, 1, None),
+            (2, 1, None),
+            (2, 2, Some(8)),
+            (3, 1, None),
+            (3, 2, Some(8)),
+            (4, 2, None),
+            (5, 3, Some(8)),
+        ] {
+            let ticks = ticks_to_skip(10, voters, connected);
+            assert_eq!(ticks, skipped, "{connected} of {voters}");
+        }
+        assert_eq!(ticks_to_skip(2, 3, 3), Some(0));
+    }
+}

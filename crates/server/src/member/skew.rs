@@ -1,0 +1,89 @@
+//! How far a member may be ahead of its cluster: one minor. A member that is further ahead does
+//! not start, and says which version to start with instead.
+
+use std::time::Duration;
+
+use portunus_gates::MajorMinor;
+use portunus_proto::raftpb::{Entry, EntryType};
+use portunus_rafthttp::PeerClient;
+use thiserror::Error;
+
+use crate::apply::read_request;
+use crate::peers::ask::{Asked, all_at_once};
+
+/// Longest wait for one member's version.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
+/// etcd's cluster version before the members have agreed on one.
+const UNDECIDED: MajorMinor = MajorMinor::literal("3.0");
+
+/// A member too far ahead of its cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "the cluster version is {cluster}, and version {emulation} is more than one minor above it: start this member with --emulated-version={next}, and with {emulation} once the cluster version is {next}",
+    next = cluster.plus_minors(1)
+)]
+pub struct SkewTooLarge {
+    /// The cluster version.
+    pub cluster: MajorMinor,
+    /// What this member would behave as.
+    pub emulation: MajorMinor,
+}
+
+/// Refuses a version more than one minor above a cluster version that is decided.
+pub fn check(cluster: Option<MajorMinor>, emulation: MajorMinor) -> Result<(), SkewTooLarge> {
+    match cluster {
+        Some(cluster) if cluster > UNDECIDED && emulation > cluster.plus_minors(1) => {
+            Err(SkewTooLarge { cluster, emulation })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The newest cluster version in entries that may not be applied yet.
+pub fn newest_in_log<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Option<MajorMinor> {
+    let normal = entries
+        .into_iter()
+        .filter(|entry| entry.r#type() == EntryType::EntryNormal && !entry.data.is_empty());
+    let requests = normal.filter_map(|entry| read_request(entry.index, entry.data.clone()).ok());
+    let versions = requests.filter_map(|request| request.cluster_version_set?.ver.parse().ok());
+    versions.max()
+}
+
+/// The newest cluster version that other members know.
+pub async fn newest_of_peers(client: &PeerClient, peers: Vec<Vec<String>>) -> Option<MajorMinor> {
+    let questions = peers.into_iter().map(|urls| {
+        let client = client.clone();
+        async move {
+            let asked = Asked {
+                client: &client,
+                urls: &urls,
+                timeout: ANSWER_TIME_MAX,
+            };
+            asked.versions().await?.etcdcluster.parse().ok()
+        }
+    });
+    all_at_once(questions).await.into_iter().flatten().max()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn member_may_be_one_minor_ahead() {
+        let version = |text: &str| text.parse::<MajorMinor>().unwrap();
+        for (cluster, emulation, is_refused) in [
+            ("", "3.8", false),
+            ("3.0", "3.8", false),
+            ("3.7", "3.8", false),
+            ("3.8", "3.8", false),
+            ("3.6", "3.8", true),
+            ("3.5", "3.7", true),
+        ] {
+            let checked = check(cluster.parse().ok(), version(emulation));
+            assert_eq!(checked.is_err(), is_refused, "{cluster} {emulation}");
+        }
+        let refused = check(Some(version("3.6")), version("3.8")).unwrap_err();
+        assert!(refused.to_string().contains("--emulated-version=3.7"));
+    }
+}
