@@ -11,6 +11,7 @@ use crate::diagnose::explain_timeout;
 use crate::globals::{GlobalArgs, Globals};
 use crate::go::boolean;
 use crate::outcome::{ExitWith, Failure, write_err, write_out};
+use crate::required;
 
 /// Talks to Portunus and etcd clusters; takes etcdctl's and etcdutl's commands, flags and
 /// environment (PORTCTL_* before ETCDCTL_*).
@@ -95,19 +96,20 @@ pub fn run() -> ExitCode {
 }
 
 fn run_command(arguments: Vec<OsString>) -> Result<(), Failure> {
-    let matches = match go_style(Portctl::command()).try_get_matches_from(&arguments) {
+    let matches = match command_line().try_get_matches_from(&arguments) {
         Ok(matches) => matches,
         Err(error) => return end_of_parsing(&error),
     };
-    let portctl = match Portctl::from_arg_matches(&matches) {
+    let mut portctl = match Portctl::from_arg_matches(&matches) {
         Ok(portctl) => portctl,
         Err(error) => return end_of_parsing(&error),
     };
+    portctl.globals.require_feature = required::given(&matches)?;
     // These need neither server nor settings.
     match &portctl.command {
         PortctlCommand::Version => return command::version::run(),
         PortctlCommand::Completion(args) => {
-            return command::completion::run(args, &mut go_style(Portctl::command()));
+            return command::completion::run(args, &mut command_line());
         }
         _ => {}
     }
@@ -152,6 +154,10 @@ async fn dispatch(
         // Handled before there was a runtime.
         PortctlCommand::Version | PortctlCommand::Completion(_) => Ok(()),
     }
+}
+
+fn command_line() -> Command {
+    go_style(required::add_flag(Portctl::command()))
 }
 
 /// Makes flags read like Go's: a switch may be written `--prefix=true`, and a flag that takes a
@@ -200,13 +206,13 @@ mod tests {
 
     fn parse(line: &str) -> Result<Portctl, clap::Error> {
         let words = line.split(' ');
-        let matches = go_style(Portctl::command()).try_get_matches_from(words)?;
+        let matches = command_line().try_get_matches_from(words)?;
         Portctl::from_arg_matches(&matches)
     }
 
     #[test]
     fn the_definition_is_sound() {
-        go_style(Portctl::command()).debug_assert();
+        command_line().debug_assert();
     }
 
     #[test]

@@ -14,6 +14,7 @@ use portunus_features::version::ETCD_VERSION;
 use crate::go::{boolean, duration};
 use crate::outcome::{ExitWith, Failure, write_err};
 use crate::print::{Format, Printer};
+use crate::required;
 
 /// Prefixes of environment variables, strongest first.
 const ENV_PREFIXES: [&str; 2] = ["PORTCTL_", "ETCDCTL_"];
@@ -52,6 +53,9 @@ pub struct GlobalArgs {
     /// Largest response in bytes; 0 is 2 GiB [default: 0]
     #[arg(long, global = true, value_name = "BYTES")]
     max_recv_bytes: Option<String>,
+    /// Values of `--require-feature`, which is no global flag of clap's.
+    #[arg(skip)]
+    pub require_feature: Vec<String>,
 
     #[arg(long, global = true, hide = true)]
     insecure_transport: Option<String>,
@@ -88,6 +92,8 @@ pub struct Globals {
     pub command_timeout: Duration,
     /// Somebody asked for that, it is not just the default.
     pub command_timeout_given: bool,
+    /// Cluster features that must be on for a data command.
+    pub required: Vec<String>,
 }
 
 impl Globals {
@@ -117,6 +123,8 @@ impl Globals {
         let format = said.setting(args.write_out.as_deref(), "write-out");
         let format = Format::named(format.as_ref().map_or("simple", |setting| &setting.text))?;
         let command_timeout = said.duration(args.command_timeout.as_deref(), "command-timeout")?;
+        let required = (!args.require_feature.is_empty()).then(|| args.require_feature.join(","));
+        let required = said.parsed(required.as_deref(), "require-feature", required::names)?;
         let defaults = Options::default();
         let client = Options {
             endpoints,
@@ -147,6 +155,7 @@ impl Globals {
             },
             command_timeout: command_timeout.unwrap_or(COMMAND_TIMEOUT_DEFAULT),
             command_timeout_given: command_timeout.is_some(),
+            required: required.unwrap_or_default(),
         };
         if args.debug || said.boolean("debug")? {
             write_err(globals.described().as_bytes());
@@ -157,6 +166,11 @@ impl Globals {
     /// A client of the whole cluster.
     pub fn connect(&self) -> Result<Client, Failure> {
         Ok(Client::connect(self.client.clone())?)
+    }
+
+    /// A client for a data command: its calls need the features of `--require-feature`.
+    pub async fn connect_for_data(&self) -> Result<Client, Failure> {
+        required::connect(self, self.client.clone()).await
     }
 
     /// A client of one endpoint only.
@@ -178,7 +192,7 @@ impl Globals {
         format!(
             "PORTCTL_ENDPOINTS={:?}\nPORTCTL_WRITE_OUT={:?}\nPORTCTL_HEX={}\nPORTCTL_DIAL_TIMEOUT={}\n\
              PORTCTL_COMMAND_TIMEOUT={}\nPORTCTL_KEEPALIVE_TIME={}\nPORTCTL_KEEPALIVE_TIMEOUT={}\n\
-             PORTCTL_MAX_REQUEST_BYTES={}\nPORTCTL_MAX_RECV_BYTES={}\n",
+             PORTCTL_MAX_REQUEST_BYTES={}\nPORTCTL_MAX_RECV_BYTES={}\nPORTCTL_REQUIRE_FEATURE={:?}\n",
             self.client.endpoints,
             self.printer.format,
             self.printer.hex,
@@ -188,6 +202,7 @@ impl Globals {
             shown(self.client.keepalive_timeout),
             self.client.request_bytes_max,
             self.client.response_bytes_max,
+            self.required,
         )
     }
 }
@@ -339,6 +354,27 @@ mod tests {
         let environment = [("ETCDCTL_ENDPOINTS", "a:1, b:2")];
         let globals = resolve(&GlobalArgs::default(), &environment).unwrap();
         assert_eq!(globals.client.endpoints, ["a:1", "b:2"]);
+    }
+
+    #[test]
+    fn required_features_come_from_the_flag_or_the_variable() {
+        let variable = ("PORTCTL_REQUIRE_FEATURE", "C");
+        let flag = GlobalArgs {
+            require_feature: vec!["A".to_owned(), "B,D".to_owned()],
+            ..GlobalArgs::default()
+        };
+        assert_eq!(
+            resolve(&flag, &[variable]).unwrap().required,
+            ["A", "B", "D"]
+        );
+        let none = GlobalArgs::default();
+        assert_eq!(resolve(&none, &[variable]).unwrap().required, ["C"]);
+        let empty = GlobalArgs {
+            require_feature: vec![String::new()],
+            ..GlobalArgs::default()
+        };
+        let message = resolve(&empty, &[variable]).unwrap_err().message.unwrap();
+        assert!(message.contains("a feature name is empty"), "{message}");
     }
 
     #[test]

@@ -25,6 +25,7 @@ mod go;
 mod outcome;
 mod peer_urls;
 mod print;
+mod required;
 mod restore;
 mod txn;
 mod words;

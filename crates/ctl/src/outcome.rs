@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fmt::Display;
 use std::io::{self, Write};
 
-use portunus_client::{ClientError, ConnectError};
+use portunus_client::{ClientError, ConnectError, RequireError};
 use portunus_proto::EtcdError;
 
 /// Exit codes, with etcdctl's numbers.
@@ -93,6 +93,12 @@ impl From<ConnectError> for Failure {
             _ => ExitWith::BadArgs,
         };
         Self::new(exit, error)
+    }
+}
+
+impl From<RequireError> for Failure {
+    fn from(error: RequireError) -> Self {
+        Self::new(ExitWith::BadArgs, error)
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! Output goes to the caller as text; nothing is printed here.
 
+mod one_member;
+
 use std::error::Error;
 use std::fmt::Write;
 
@@ -13,6 +15,7 @@ use portunus_gates::{
 };
 use thiserror::Error;
 
+use self::one_member::OneMember;
 use crate::config::flags::{FLAGS, Support};
 use crate::config::{Config, Values};
 use portunus_features::OwnFeatures;
@@ -75,6 +78,9 @@ struct At {
     /// Server features to set, such as A=true,B=false
     #[arg(long, value_name = "NAME=BOOL,...", default_value = "")]
     feature_gates: String,
+    /// Cluster features to set, such as A=true,B=false, as in a cluster of one member
+    #[arg(long, value_name = "NAME=BOOL,...", default_value = "")]
+    cluster_feature_gates: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -154,10 +160,23 @@ fn help() -> Result<String, CommandError> {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "  --{:<32} {}{default}", flag.name, flag.help);
     }
-    text.push_str("\nFeature gates (--feature-gates):\n");
     let own = OwnFeatures::declared()?;
-    for line in known_features(own.server.registry(), effective_version().versions()) {
-        let _ = writeln!(text, "  {line}");
+    let versions = effective_version().versions();
+    let of_cluster = Versions::exactly(versions.emulation);
+    for (title, lines) in [
+        (
+            "Feature gates (--feature-gates):",
+            known_features(own.server.registry(), versions),
+        ),
+        (
+            "Cluster feature gates (--cluster-feature-gates), which all members decide together:",
+            known_features(own.cluster.registry(), of_cluster),
+        ),
+    ] {
+        let _ = writeln!(text, "\n{title}");
+        for line in lines {
+            let _ = writeln!(text, "  {line}");
+        }
     }
     Ok(text)
 }
@@ -188,6 +207,21 @@ impl At {
         let gates = own.server.gates(self.versions()?, &said)?;
         Ok((*gates).clone())
     }
+
+    /// What a member with these flags decides alone; `None` without flags of cluster features.
+    fn one_member(
+        &self,
+        own: &OwnFeatures,
+        gates: &GateSet,
+    ) -> Result<Option<OneMember>, CommandError> {
+        let flags = Assignments::parse(Origin::Flag, &self.cluster_feature_gates)
+            .map_err(CommandError::ClusterFlag)?;
+        if flags.is_empty() {
+            return Ok(None);
+        }
+        let decided = OneMember::with_flags(own, gates, &flags);
+        decided.map(Some).map_err(CommandError::ClusterSet)
+    }
 }
 
 /// A version without a patch part.
@@ -216,13 +250,27 @@ fn list(own: &OwnFeatures, at: &At, format: Format) -> Result<String, CommandErr
         gates.versions()
     );
     table(&mut text, &gates.statuses());
-    let versions = Versions::exactly(gates.versions().emulation);
-    let cluster = own.cluster.gates(versions, &Assignments::new())?;
-    text.push_str(
-        "\nCluster features (--cluster-feature-gates), defaults; the members decide the values\n",
+    let (title, statuses) = match at.one_member(own, &gates)? {
+        Some(decided) => ("as a cluster of one member decides", decided.statuses()),
+        None => (
+            "defaults; the members decide the values",
+            cluster_defaults(own, &gates)?.statuses(),
+        ),
+    };
+    // Writing to a String cannot fail.
+    let _ = writeln!(
+        text,
+        "\nCluster features (--cluster-feature-gates), {title}"
     );
-    table(&mut text, &cluster.statuses());
+    table(&mut text, &statuses);
     Ok(text)
+}
+
+/// The cluster's gates where no member sets any.
+fn cluster_defaults(own: &OwnFeatures, gates: &GateSet) -> Result<GateSet, CommandError> {
+    let versions = Versions::exactly(gates.versions().emulation);
+    let defaults = own.cluster.gates(versions, &Assignments::new())?;
+    Ok((*defaults).clone())
 }
 
 fn table(text: &mut String, statuses: &[Status]) {
@@ -249,13 +297,11 @@ fn table(text: &mut String, statuses: &[Status]) {
 
 fn explain(own: &OwnFeatures, name: &str, at: &At, format: Format) -> Result<String, CommandError> {
     let gates = at.gates(own)?;
-    let explanation = if own.cluster.registry().get(name).is_some() {
-        let versions = Versions::exactly(gates.versions().emulation);
-        own.cluster
-            .gates(versions, &Assignments::new())?
-            .explain(name)?
-    } else {
-        gates.explain(name)?
+    let of_cluster = own.cluster.registry().get(name).is_some();
+    let explanation = match at.one_member(own, &gates)? {
+        Some(decided) if of_cluster => decided.explain(name)?,
+        None if of_cluster => cluster_defaults(own, &gates)?.explain(name)?,
+        _ => gates.explain(name)?,
     };
     Ok(match format {
         Format::Json => {
@@ -283,6 +329,9 @@ pub enum CommandError {
     /// A gate text cannot be read.
     #[error("--feature-gates cannot be read")]
     Flag(#[from] FlagError),
+    /// A text of cluster gates cannot be read.
+    #[error("--cluster-feature-gates cannot be read")]
+    ClusterFlag(#[source] FlagError),
     /// A version cannot be read.
     #[error("{flag} cannot be read")]
     BadVersion {
@@ -301,6 +350,9 @@ pub enum CommandError {
     /// Gates that cannot be set.
     #[error("--feature-gates cannot be applied")]
     Set(#[from] SetErrors),
+    /// Cluster gates that cannot be set.
+    #[error("--cluster-feature-gates cannot be applied")]
+    ClusterSet(#[source] SetErrors),
     /// No such gate.
     #[error(transparent)]
     Unknown(#[from] UnknownFeature),

@@ -32,6 +32,16 @@ fn help_names_flags_and_gates_and_the_version_is_etcds_first() {
     let help = stdout(&["--help"]);
     assert!(help.contains("--listen-client-urls"), "{help}");
     assert!(help.contains("FastLeaseKeepAlive=true|false"), "{help}");
+    let (_, of_cluster) = help
+        .split_once("(--cluster-feature-gates), which all members decide together:\n")
+        .expect(&help);
+    for gate in [
+        "AllAlpha=true|false (ALPHA - default=false)",
+        "LeaseCheckpoint=true|false (ALPHA - default=false)",
+        "LogCompression=true|false (ALPHA - default=false)",
+    ] {
+        assert!(of_cluster.lines().any(|line| line.trim() == gate), "{help}");
+    }
     assert!(
         !help.contains("--cert-file"),
         "what does not work is not offered: {help}"
@@ -83,6 +93,14 @@ fn refusals_are_one_line_that_says_what_to_do() {
             &["--feature-gates", "PriorityRequest=maybe"],
             "use true or false",
         ),
+        (
+            &["--cluster-feature-gates", "Prioritty=true"],
+            "--cluster-feature-gates cannot be applied: unknown feature",
+        ),
+        (
+            &["--cluster-feature-gates", "LeaseCheckpoint=maybe"],
+            "--cluster-feature-gates cannot be read",
+        ),
     ] {
         let mut all = vec!["gates", "list"];
         all.extend(args);
@@ -91,6 +109,55 @@ fn refusals_are_one_line_that_says_what_to_do() {
         assert!(text.starts_with("portunus: "), "{text}");
     }
     assert!(refusal(&["gates", "explain", "Nobody"]).contains("unknown feature"));
+}
+
+/// The flags are those of a member, and the value is what a cluster of that member decides.
+#[test]
+fn explain_takes_the_flags_of_cluster_features() {
+    let explained = |flags: &[&str], name: &str| {
+        let mut args = vec!["gates", "explain", name];
+        args.extend(flags);
+        stdout(&args)
+    };
+    let wants = "--cluster-feature-gates=LogCompression=true";
+    let on = explained(&[wants], "LogCompression");
+    assert!(
+        on.starts_with("LogCompression (cluster feature) is on: "),
+        "{on}"
+    );
+    let vetoed = "--cluster-feature-gates=LogCompression=false";
+    let off = explained(&[vetoed], "LogCompression");
+    assert!(off.contains("(cluster feature) is off"), "{off}");
+    assert!(off.contains("false by member this-member"), "{off}");
+    let unproposed = explained(
+        &[wants, "--feature-gates=ClusterFeatureGate=false"],
+        "LogCompression",
+    );
+    assert!(
+        unproposed.contains("is off: this-member published no proposal"),
+        "{unproposed}"
+    );
+    // A member starts with a flag that needs another one, and the feature stays off.
+    let needy = "--cluster-feature-gates=LeaseCheckpointPersist=true";
+    let off = explained(&[needy], "LeaseCheckpointPersist");
+    assert!(
+        off.contains("it needs LeaseCheckpoint, which is off"),
+        "{off}"
+    );
+    // The flags of the cluster do not touch a server feature.
+    let server = explained(&[wants], "FastLeaseKeepAlive");
+    assert_eq!(server, explained(&[], "FastLeaseKeepAlive"));
+}
+
+#[test]
+fn list_takes_the_flags_of_cluster_features() {
+    let wants = "--cluster-feature-gates=LeaseCheckpoint=true";
+    let list = stdout(&["gates", "list", wants]);
+    let row = list
+        .lines()
+        .find(|line| line.contains("LeaseCheckpoint "))
+        .expect(&list);
+    assert!(row.contains("  on   ALPHA"), "{list}");
 }
 
 #[test]

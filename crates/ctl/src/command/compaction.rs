@@ -31,6 +31,6 @@ pub async fn run(args: CompactionArgs, globals: &Globals) -> Result<(), Failure>
         revision,
         physical: args.physical,
     };
-    globals.connect()?.compact(request).await?;
+    globals.connect_for_data().await?.compact(request).await?;
     write_out(format!("compacted revision {revision}\n").as_bytes())
 }

@@ -39,7 +39,11 @@ pub struct DelArgs {
 pub async fn run(args: DelArgs, globals: &Globals) -> Result<(), Failure> {
     let request = request(&args)?;
     leave_time_for_second_thoughts(&args);
-    let response = globals.connect()?.delete_range(request).await?;
+    let response = globals
+        .connect_for_data()
+        .await?
+        .delete_range(request)
+        .await?;
     globals.printer.print(&Answer::DeleteRange(&response))
 }
 

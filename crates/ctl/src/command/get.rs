@@ -67,7 +67,7 @@ pub struct GetArgs {
 /// Runs it.
 pub async fn run(args: GetArgs, globals: &Globals) -> Result<(), Failure> {
     let request = request(&args)?;
-    let client = globals.connect()?;
+    let client = globals.connect_for_data().await?;
     let response = if args.stream {
         client.range_stream(request).await?
     } else {

@@ -64,7 +64,7 @@ pub async fn run(command: LeaseCommand, globals: &Globals) -> Result<(), Failure
         LeaseCommand::Revoke(args) => revoke(args, globals).await,
         LeaseCommand::Timetolive(args) => time_to_live(args, globals).await,
         LeaseCommand::List => {
-            let leases = globals.connect()?.lease_leases().await;
+            let leases = globals.connect_for_data().await?.lease_leases().await;
             let leases = leases.map_err(bad_connection)?;
             globals.printer.print(&Answer::Leases(&leases))
         }
@@ -79,7 +79,7 @@ async fn grant(args: GrantArgs, globals: &Globals) -> Result<(), Failure> {
     };
     let ttl = integer::parse_i64(ttl, 10).map_err(|problem| bad(format!("bad TTL ({problem})")))?;
     let request = LeaseGrantRequest { ttl, id: 0 };
-    let granted = globals.connect()?.lease_grant(request).await;
+    let granted = globals.connect_for_data().await?.lease_grant(request).await;
     let granted = granted.map_err(|error| wrapped("failed to grant lease", error.into()))?;
     globals.printer.print(&Answer::LeaseGrant(&granted))
 }
@@ -87,7 +87,8 @@ async fn grant(args: GrantArgs, globals: &Globals) -> Result<(), Failure> {
 async fn revoke(args: RevokeArgs, globals: &Globals) -> Result<(), Failure> {
     let id = lease_id(&args.arguments, "lease revoke command needs 1 argument")?;
     let revoked = globals
-        .connect()?
+        .connect_for_data()
+        .await?
         .lease_revoke(LeaseRevokeRequest { id })
         .await;
     let revoked = revoked.map_err(|error| wrapped("failed to revoke lease", error.into()))?;
@@ -99,7 +100,11 @@ async fn time_to_live(args: TimeToLiveArgs, globals: &Globals) -> Result<(), Fai
     let id = lease_id(&args.arguments, needed)?;
     let keys = args.keys;
     let request = LeaseTimeToLiveRequest { id, keys };
-    let response = globals.connect()?.lease_time_to_live(request).await;
+    let response = globals
+        .connect_for_data()
+        .await?
+        .lease_time_to_live(request)
+        .await;
     let response = &response.map_err(bad_connection)?;
     globals
         .printer
@@ -109,7 +114,7 @@ async fn time_to_live(args: TimeToLiveArgs, globals: &Globals) -> Result<(), Fai
 async fn keep_alive(args: KeepAliveArgs, globals: &Globals) -> Result<(), Failure> {
     let needed = "lease keep-alive command needs lease ID as argument";
     let id = lease_id(&args.arguments, needed)?;
-    let client = globals.connect()?;
+    let client = globals.connect_for_data().await?;
     if args.once {
         let renewed = client.keep_alive_once(id).await.map_err(bad_connection)?;
         return globals.printer.print(&Answer::KeepAlive(&renewed));

@@ -41,7 +41,7 @@ pub struct PutArgs {
 /// Runs it.
 pub async fn run(args: PutArgs, globals: &Globals) -> Result<(), Failure> {
     let request = request(&args, value_from_stdin)?;
-    let response = globals.connect()?.put(request).await?;
+    let response = globals.connect_for_data().await?.put(request).await?;
     globals.printer.print(&Answer::Put(&response))
 }
 

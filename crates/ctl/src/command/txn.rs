@@ -32,7 +32,7 @@ pub async fn run(args: TxnArgs, globals: &Globals) -> Result<(), Failure> {
             "txn command does not accept argument",
         ));
     }
-    let client = globals.connect()?;
+    let client = globals.connect_for_data().await?;
     let mut input = io::stdin().lock();
     let prompt = |text: &str| match args.interactive {
         true => write_out(format!("{text}\n").as_bytes()),

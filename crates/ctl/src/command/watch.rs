@@ -20,6 +20,7 @@ use crate::globals::Globals;
 use crate::go::quote::quote;
 use crate::outcome::{ExitWith, Failure, write_err, write_out};
 use crate::print::{Answer, Printer};
+use crate::required;
 use crate::words;
 
 /// Flags of `watch`.
@@ -84,12 +85,12 @@ pub async fn run(
     let mut options = globals.client.clone();
     options.command_timeout = None;
     if args.interactive {
-        let client = Client::connect(options)?;
+        let client = required::connect(globals, options).await?;
         return interactive(&client, &environment, globals.printer).await;
     }
     refuse_lone_separator(arguments.iter().map(|word| word.as_encoded_bytes()))?;
     let request = environment.request(&args.what.arguments, &args.what.flags)?;
-    let client = Client::connect(options)?;
+    let client = required::connect(globals, options).await?;
     show(client.watch(request), globals.printer, &args.what.command).await?;
     Err(Failure::new(
         ExitWith::Interrupted,
