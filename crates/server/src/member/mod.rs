@@ -15,6 +15,7 @@ mod boot;
 pub mod cluster_gates;
 pub mod configuration;
 pub mod corruption;
+pub mod decision_cause;
 pub mod downgrade;
 pub mod founding;
 mod hand_over;
