@@ -297,6 +297,10 @@ fn the_history_tells_what_was_decided_and_survives_a_restart() {
         ["LeaseCheckpoint=true", "LeaseCheckpoint=false"],
         "{history}"
     );
+    let causes: Vec<&str> = rows.iter().map(|row| row[5]).collect();
+    assert_eq!(causes.first(), Some(&"first decision"), "{history}");
+    let last = ["m1 set LeaseCheckpoint=true", "m1 dropped LeaseCheckpoint"];
+    assert!(causes.ends_with(&last), "{history}");
     let indexes: Vec<u64> = rows.iter().map(|row| row[0].parse().unwrap()).collect();
     assert!(indexes.is_sorted_by(|a, b| a < b), "{history}");
     for row in &rows {
@@ -497,9 +501,12 @@ fn a_server_without_gates_is_told_from_one_that_refuses() {
             !ran.out.is_empty()
         });
         let decided = decided.ok();
-        assert!(decided.ends_with(", 3.8, m1, nothing\n"), "{decided}");
+        assert!(
+            decided.ends_with(", 3.8, m1, nothing, first decision\n"),
+            "{decided}"
+        );
         let watch = ["--endpoints", &endpoints, "gate", "watch"];
         let now = Following::start(&gated, &watch).line();
-        assert!(now.ends_with(", 3.8, m1, nothing"), "{now}");
+        assert!(now.ends_with(", 3.8, m1, nothing, first decision"), "{now}");
     }
 }

@@ -148,6 +148,9 @@ fn features_of_the_target_stay() {
         &[MECHANISM, "--emulated-version=3.7", wants_one],
     );
     until_on(&cluster, "ApplyTag");
+    let history = cluster.portctl(["gate", "history"]).ok();
+    let migrated = "-, 3.7, -, LogCompression=false, migrated offline from 3.8 to 3.7";
+    assert!(history.contains(migrated), "{history}");
 
     // As far down as it goes, where no version is written down.
     cluster.stop_all();

@@ -37,9 +37,9 @@ membershippb.Feature: name 1 s, enabled 2 bool
 membershippb.ClusterParams: version 1 s, feature_gates 2 *Feature
 membershippb.Attributes: name 1 s, client_urls 2 *s, proposed_cluster_params 3 ClusterParams
 membershippb.Member: ID 1 u, raft_attributes 2 RaftAttributes, member_attributes 3 Attributes
-membershippb.ClusterVersionSetRequest: ver 1 s, cluster_params 2 ClusterParams, decided_unix_seconds 50 i, decided_by 51 u
+membershippb.ClusterVersionSetRequest: ver 1 s, cluster_params 2 ClusterParams, decided_unix_seconds 50 i, decided_by 51 u, cause 52 s
 membershippb.ClusterParamsHistory: decisions 1 *ClusterParamsDecision
-membershippb.ClusterParamsDecision: index 1 u, cluster_version 2 s, params 3 ClusterParams, decided_unix_seconds 4 i, decided_by 5 u
+membershippb.ClusterParamsDecision: index 1 u, cluster_version 2 s, params 3 ClusterParams, decided_unix_seconds 4 i, decided_by 5 u, cause 6 s
 membershippb.ClusterMemberAttrSetRequest: member_ID 1 u, member_attributes 2 Attributes
 membershippb.DowngradeInfoSetRequest: enabled 1 bool, ver 2 s
 
@@ -182,7 +182,8 @@ etcdserverpb.AuthRoleRevokePermissionResponse: header 1 ResponseHeader
 
 etcdserverpb.Feature: name 1 s, enabled 2 bool
 etcdserverpb.FeatureGateStatusRequest: is_server_feature 1 bool, features 2 *s, all_known 10 bool, serializable 11 bool
-etcdserverpb.FeatureGateStatusResponse: header 1 ResponseHeader, is_server_feature 2 bool, features 3 *Feature, details 10 *FeatureGateDetail
+etcdserverpb.FeatureGateStatusResponse: header 1 ResponseHeader, is_server_feature 2 bool, features 3 *Feature, details 10 *FeatureGateDetail, proposals 11 *FeatureGateProposal
+etcdserverpb.FeatureGateProposal: member_id 1 u, version 2 s, feature_gates 3 *Feature, published 4 bool
 etcdserverpb.FeatureGateDetail: name 1 s, level 2 s, enabled 3 bool, stage 4 s, default 5 bool, locked 6 bool, explicit 7 bool, source 8 s, reason 9 s, version_used 10 s, since_index 11 u, votes 12 *FeatureGateVote
 etcdserverpb.FeatureGateVote: member_id 1 u, vote 2 s, if_promoted 3 s
 ";

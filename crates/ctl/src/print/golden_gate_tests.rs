@@ -361,6 +361,7 @@ fn decision(index: u64, features: Option<&[(&str, bool)]>) -> ClusterParamsDecis
         }),
         decided_unix_seconds: 951_782_400,
         decided_by: 0xab,
+        cause: "m3 set A=true".to_owned(),
     }
 }
 
@@ -378,8 +379,9 @@ fn a_history_tells_what_each_decision_changed() {
             decision(10, Some(&[("A", false), ("B", true), ("C", false)])),
             decision(12, None),
             ClusterParamsDecision {
-                decided_by: 0xcd,
+                decided_by: 0,
                 decided_unix_seconds: 0,
+                cause: "migrated offline from 3.8 to 3.7".to_owned(),
                 ..decision(14, None)
             },
         ],
@@ -389,11 +391,11 @@ fn a_history_tells_what_each_decision_changed() {
     assert_eq!(
         printed(Format::Simple, answer),
         "\
-5, 2000-02-29T00:00:00Z, 3.8, m1, A=true
-9, 2000-02-29T00:00:00Z, 3.8, m1, A=false B=true
-10, 2000-02-29T00:00:00Z, 3.8, m1, nothing
-12, 2000-02-29T00:00:00Z, 3.8, m1, B=false
-14, -, 3.8, cd, all removed
+5, 2000-02-29T00:00:00Z, 3.8, m1, A=true, m3 set A=true
+9, 2000-02-29T00:00:00Z, 3.8, m1, A=false B=true, m3 set A=true
+10, 2000-02-29T00:00:00Z, 3.8, m1, nothing, m3 set A=true
+12, 2000-02-29T00:00:00Z, 3.8, m1, B=false, m3 set A=true
+14, -, 3.8, -, all removed, migrated offline from 3.8 to 3.7
 "
     );
     let json = printed(Format::Json, answer);
@@ -401,7 +403,7 @@ fn a_history_tells_what_each_decision_changed() {
         r#"{"index":9,"decided_unix_seconds":951782400,"cluster_version":"3.8","decided_by":171,"#,
         r#""decided_by_name":"m1","features":[{"name":"A","enabled":false},"#,
         r#"{"name":"B","enabled":true}],"changed":[{"name":"A","enabled":false},"#,
-        r#"{"name":"B","enabled":true}]}"#
+        r#"{"name":"B","enabled":true}],"cause":"m3 set A=true"}"#
     );
     assert!(json.contains(second), "{json}");
     let table = printed(Format::Table, answer);
@@ -420,7 +422,7 @@ fn a_watched_decision_is_a_row_of_the_history_with_the_servers_own_changes() {
     };
     let names = &names();
     let answer = GateAnswer::Event { response, names };
-    let line = "9, 2000-02-29T00:00:00Z, 3.8, m1, A=true\n";
+    let line = "9, 2000-02-29T00:00:00Z, 3.8, m1, A=true, m3 set A=true\n";
     assert_eq!(printed(Format::Simple, answer), line);
     let printer = Printer {
         format: Format::Table,

@@ -22,6 +22,7 @@ use super::clean_up::clean_up;
 use super::entry::Outcome;
 use super::{Applier, ApplyFaultError, Response};
 use crate::member::cluster_gates::{digest, from_message};
+use crate::member::decision_cause::version_change;
 use crate::member::membership::{DowngradeRecord, MemberRecord, ParamsDecision};
 use crate::metrics::Operation;
 
@@ -268,6 +269,19 @@ impl Applier {
         Ok((Response::Alarm(response), None))
     }
 
+    /// Why a decision was made: what the leader wrote, or the version change itself for an
+    /// entry without params.
+    fn cause_of(
+        &self,
+        set: &portunus_proto::membershippb::ClusterVersionSetRequest,
+        version: MajorMinor,
+    ) -> String {
+        if set.cluster_params.is_some() {
+            return set.cause.clone();
+        }
+        version_change(self.membership.cluster_version, version).unwrap_or_default()
+    }
+
     /// Requests about the cluster itself.
     fn apply_cluster_request(
         &mut self,
@@ -304,6 +318,7 @@ impl Applier {
                         params: None,
                         decided_unix_seconds: set.decided_unix_seconds,
                         decided_by: set.decided_by,
+                        cause: self.cause_of(set, version),
                     };
                     let is_lower = self.membership.cluster_version > Some(version);
                     self.membership

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::cluster_gates::{from_message, proposal_from_message, to_message};
+use super::decision_cause::DecisionInputs;
 
 pub(crate) const CLUSTER_VERSION: &[u8] = b"clusterVersion";
 pub(crate) const DOWNGRADE: &[u8] = b"downgrade";
@@ -138,6 +139,8 @@ pub struct Membership {
     pub params: Option<ClusterParams>,
     /// Earlier decisions and the one in force, oldest first.
     pub history: Arc<Vec<ParamsDecision>>,
+    /// What the last decision found, or what was stored when the member started.
+    pub decided_from: Arc<DecisionInputs>,
 }
 
 impl Membership {
@@ -179,6 +182,7 @@ impl Membership {
                     source,
                 })?;
         }
+        membership.decided_from = Arc::new(DecisionInputs::of(&membership));
         Ok(membership)
     }
 
@@ -400,6 +404,7 @@ impl Membership {
         let message = membershippb::ClusterParamsHistory { decisions };
         store.put_raw(Bucket::Cluster, key, message.encode_to_vec().into())?;
         self.history = Arc::new(message.decisions);
+        self.decided_from = Arc::new(DecisionInputs::of(self));
         Ok(())
     }
 
@@ -568,7 +573,10 @@ pub enum MembershipError {
 }
 
 /// Decisions with one more, and no more than are kept.
-fn with_decision(decisions: &[ParamsDecision], newest: ParamsDecision) -> Vec<ParamsDecision> {
+pub(crate) fn with_decision(
+    decisions: &[ParamsDecision],
+    newest: ParamsDecision,
+) -> Vec<ParamsDecision> {
     let excess = (decisions.len() + 1).saturating_sub(DECISIONS_KEPT);
     let kept = decisions.iter().skip(excess).cloned();
     kept.chain([newest]).collect()

@@ -15,6 +15,7 @@ mod boot;
 pub mod cluster_gates;
 pub mod configuration;
 pub mod corruption;
+pub mod decision_cause;
 pub mod downgrade;
 mod first_election;
 pub mod founding;

@@ -14,6 +14,7 @@ use portunus_proto::etcdserverpb::InternalRaftRequest;
 use portunus_proto::membershippb::ClusterVersionSetRequest;
 
 use super::cluster_gates::to_message;
+use super::decision_cause::DecisionInputs;
 use super::membership::Membership;
 use super::{Member, downgrade};
 use crate::apply::Response;
@@ -43,10 +44,11 @@ fn next_version(
 /// Runs as long as the member; does something only while it leads.
 pub async fn monitor(member: Arc<Member>) {
     let mut leadership = member.leadership.subscribe();
+    let mut last = LastDecision::default();
     loop {
         let leads = leadership.borrow_and_update().leader == member.identity.member_id;
         let pause = if leads {
-            raise_or_lower(&member).await
+            raise_or_lower(&member, &mut last).await
         } else {
             MONITOR_INTERVAL
         };
@@ -59,7 +61,25 @@ pub async fn monitor(member: Arc<Member>) {
     }
 }
 
-async fn raise_or_lower(member: &Arc<Member>) -> Duration {
+/// What the last decision that this member made as leader was made from. Members may publish
+/// between a decision and the place of its entry in the log, so what is known where the entry
+/// is applied can be more.
+#[derive(Default)]
+struct LastDecision {
+    index: u64,
+    inputs: Arc<DecisionInputs>,
+}
+
+impl LastDecision {
+    fn inputs<'a>(&'a self, membership: &'a Membership) -> &'a DecisionInputs {
+        match membership.params_since() {
+            Some(index) if index == self.index => &self.inputs,
+            _ => &membership.decided_from,
+        }
+    }
+}
+
+async fn raise_or_lower(member: &Arc<Member>, last: &mut LastDecision) -> Duration {
     // Founders write nothing about versions before they have compared theirs.
     if !member.founding.is_over() {
         return FIRST_LOOK;
@@ -95,6 +115,9 @@ async fn raise_or_lower(member: &Arc<Member>) -> Duration {
                 // Without cluster features the entry is the one that etcd writes.
                 decided_unix_seconds: params.as_ref().map_or(0, |_| unix_seconds()),
                 decided_by: params.as_ref().map_or(0, |_| member.identity.member_id),
+                cause: params.as_ref().map_or_else(String::new, |_| {
+                    last.inputs(&membership).cause(&membership, version)
+                }),
                 cluster_params: params.as_ref().map(to_message),
             }),
             ..InternalRaftRequest::default()
@@ -113,6 +136,12 @@ async fn raise_or_lower(member: &Arc<Member>) -> Duration {
         if let Err(error) = proposed {
             tracing::warn!(%error, %version, "the cluster version could not be set; it is tried again");
             return FIRST_LOOK;
+        }
+        if is_changed {
+            *last = LastDecision {
+                index: member.membership.load().params_since().unwrap_or_default(),
+                inputs: Arc::new(DecisionInputs::at(version, &membership)),
+            };
         }
     }
     MONITOR_INTERVAL

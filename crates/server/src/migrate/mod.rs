@@ -21,6 +21,7 @@ use bytes::Bytes;
 use portunus_consensus::bootstrap::{BackendPosition, Boot, RestartError, restart};
 use portunus_features::OwnFeatures;
 use portunus_features::version::{CLUSTER_PARAMS_SINCE, ETCD_VERSION};
+use portunus_gates::cluster::ClusterParams;
 use portunus_gates::{MajorMinor, RegisterError};
 use portunus_mvcc::backend::{
     Backend, BackendError, Bucket, Change, Lmdb, LmdbConfig, Snapshot, meta,
@@ -37,7 +38,7 @@ use crate::member::cluster_gates::{from_message, to_message};
 use crate::member::configuration::configuration;
 use crate::member::membership::{
     self, CLUSTER_PARAMS, CLUSTER_PARAMS_HISTORY, CLUSTER_VERSION, DOWNGRADE, MemberRecord,
-    MembershipError, STORAGE_VERSION_SINCE,
+    MembershipError, ParamsDecision, STORAGE_VERSION_SINCE,
 };
 
 /// The only version that stores no version, as far as directories can be migrated.
@@ -143,7 +144,8 @@ pub enum Refusal {
 struct Stored {
     storage: MajorMinor,
     cluster: Option<MajorMinor>,
-    params: Option<portunus_gates::cluster::ClusterParams>,
+    params: Option<ClusterParams>,
+    history: Vec<ParamsDecision>,
     members: Vec<MemberRecord>,
     position: BackendPosition,
 }
@@ -274,6 +276,13 @@ impl Stored {
                     Some(params.ok_or(MembershipError::Params)?)
                 }
             },
+            history: match snapshot.get(Bucket::Cluster, CLUSTER_PARAMS_HISTORY)? {
+                None => Vec::new(),
+                Some(bytes) => {
+                    let history = membershippb::ClusterParamsHistory::decode(bytes);
+                    history.map_err(|_| MembershipError::Params)?.decisions
+                }
+            },
             members,
             position: BackendPosition {
                 applied_index: meta_number(meta::CONSISTENT_INDEX)?,
@@ -306,6 +315,12 @@ impl Stored {
                 }
                 None => delete(Bucket::Cluster, CLUSTER_PARAMS),
             });
+            if let Some(decisions) = with_migration(&self.history, params.version, target, &pruned)
+            {
+                let history = membershippb::ClusterParamsHistory { decisions };
+                let bytes = history.encode_to_vec().into();
+                changes.push(put(Bucket::Cluster, CLUSTER_PARAMS_HISTORY, bytes));
+            }
         }
         for kept in kept_beyond(target) {
             let entries = kept.entries.iter();
@@ -329,6 +344,26 @@ impl Stored {
             removed_features,
         })
     }
+}
+
+/// The history with a last line about the migration, the same on every member. Its index is
+/// the one after the last decision: an entry there decided nothing, or is the first entry of
+/// the next leader, which decides nothing either.
+fn with_migration(
+    history: &[ParamsDecision],
+    before: MajorMinor,
+    target: MajorMinor,
+    pruned: &Option<ClusterParams>,
+) -> Option<Vec<ParamsDecision>> {
+    let last = history.last()?;
+    let migration = ParamsDecision {
+        index: last.index.saturating_add(1),
+        cluster_version: target.to_string(),
+        params: pruned.as_ref().map(to_message),
+        cause: format!("migrated offline from {before} to {target}"),
+        ..ParamsDecision::default()
+    };
+    Some(membership::with_decision(history, migration))
 }
 
 fn parse(what: &'static str, text: &[u8]) -> Result<MajorMinor, MigrateError> {
@@ -382,5 +417,38 @@ mod tests {
             check_path(version("3.8"), version("4.0")),
             Err(Refusal::Major)
         );
+    }
+
+    #[test]
+    fn history_ends_with_the_migration() {
+        let version = |text: &str| text.parse::<MajorMinor>().unwrap();
+        let params = |at: &str, names: &[&str]| ClusterParams {
+            version: version(at),
+            features: names.iter().map(|it| ((*it).to_owned(), true)).collect(),
+        };
+        let decided = params("3.8", &["LeaseCheckpoint", "LogCompression"]);
+        let stored = Stored {
+            storage: version("3.8"),
+            cluster: Some(version("3.8")),
+            history: vec![ParamsDecision {
+                index: 7,
+                params: Some(to_message(&decided)),
+                ..ParamsDecision::default()
+            }],
+            params: Some(decided),
+            members: Vec::new(),
+            position: BackendPosition::default(),
+        };
+        let lowered = stored.lowered(version("3.7")).unwrap();
+        let history = lowered.changes.iter().find_map(|change| match change {
+            Change::Put { key, value, .. } if key == CLUSTER_PARAMS_HISTORY => Some(value.clone()),
+            _ => None,
+        });
+        let history = membershippb::ClusterParamsHistory::decode(history.unwrap()).unwrap();
+        let last = history.decisions.last().unwrap();
+        assert_eq!((history.decisions.len(), last.index), (2, 8));
+        assert_eq!(last.cause, "migrated offline from 3.8 to 3.7");
+        let left = params("3.7", &["LeaseCheckpoint"]);
+        assert_eq!(last.params, Some(to_message(&left)));
     }
 }

@@ -125,6 +125,9 @@ fn decision(lines: &mut Lines, decided: &rows::Decided<'_>, names: &MemberNames)
         let changed = format!("{name}={value}");
         lines.field("Changed", quote(changed.as_bytes()));
     }
+    if !it.cause.is_empty() {
+        lines.field("Cause", quote(it.cause.as_bytes()));
+    }
     lines.blank();
 }
 

@@ -193,6 +193,7 @@ impl Ids {
             .text("decided_by_name", &names.shown(decision.decided_by))
             .raw("features", params.unwrap_or_else(|| "null".to_owned()))
             .raw("changed", array(changed))
+            .text_or_nothing("cause", &decision.cause)
             .end()
     }
 }

@@ -74,8 +74,11 @@ pub struct GateReport {
 pub struct MemberNames(pub BTreeMap<u64, String>);
 
 impl MemberNames {
-    /// The name, or the id if there is none.
+    /// The name, or the id if there is none; `-` where no member decided.
     fn shown(&self, id: u64) -> String {
+        if id == 0 {
+            return "-".to_owned();
+        }
         let name = self.0.get(&id);
         name.map_or_else(|| format!("{id:x}"), String::clone)
     }

@@ -149,7 +149,7 @@ fn values(decision: Option<&ClusterParamsDecision>) -> &[membershippb::Feature] 
 }
 
 impl Decided<'_> {
-    /// Index, time, cluster version, who decided, what changed.
+    /// Index, time, cluster version, who decided, what changed, why.
     pub fn cells(&self, names: &MemberNames) -> Vec<String> {
         let decision = self.decision;
         vec![
@@ -158,6 +158,10 @@ impl Decided<'_> {
             decision.cluster_version.clone(),
             names.shown(decision.decided_by),
             changes(&self.changed, decision.params.is_some()),
+            match decision.cause.as_str() {
+                "" => "-".to_owned(),
+                cause => cause.to_owned(),
+            },
         ]
     }
 }

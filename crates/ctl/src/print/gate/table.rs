@@ -93,7 +93,14 @@ pub fn contents(answer: GateAnswer<'_>) -> Option<Contents> {
                 .collect(),
         },
         GateAnswer::History { response, names } => Contents {
-            heading: vec!["INDEX", "TIME", "CLUSTER VERSION", "DECIDED BY", "CHANGED"],
+            heading: vec![
+                "INDEX",
+                "TIME",
+                "CLUSTER VERSION",
+                "DECIDED BY",
+                "CHANGED",
+                "CAUSE",
+            ],
             rows: rows::decisions(&response.decisions)
                 .iter()
                 .map(|decided| decided.cells(names))
