@@ -11,6 +11,7 @@ use support::{Ran, portctl, run};
 
 const WANTS_BOTH: &str = "--cluster-feature-gates=ApplyTag=true,LogCompression=true";
 const AS_3_6: &str = "--emulated-version=3.6";
+const AS_3_7: &str = "--emulated-version=3.7";
 
 fn migrate(dir: &Path, target: &str, more: &[&str]) -> Ran {
     let mut command = portctl();
@@ -102,12 +103,21 @@ fn a_stopped_cluster_goes_back_to_a_version_without_features() {
     assert!(found.starts_with(&value) && found.contains(" @"), "{found}");
     cluster.portctl(["put", "/apply-tag/b", "plain"]).ok();
 
-    // Up again; the cluster decides anew, from flags.
+    // Up again, one minor at a time; the cluster decides anew, from flags.
     cluster.stop_all();
     for at in 0..3 {
-        let raised = migrate(&cluster.data_dir(at), "3.8", &[]).ok();
-        assert_eq!(raised, "storage version 3.6 -> 3.8\ncluster version 3.6\n");
+        let raised = migrate(&cluster.data_dir(at), "3.7", &[]).ok();
+        assert_eq!(raised, "storage version 3.6 -> 3.7\ncluster version 3.6\n");
     }
+    let skipped = cluster.refusal(0, &flags);
+    assert!(
+        !skipped.success && skipped.err.contains("--emulated-version=3.7"),
+        "{skipped:?}"
+    );
+    let as_3_7 = [MECHANISM, AS_3_7];
+    cluster.start_all(&[&as_3_7, &as_3_7, &as_3_7]);
+    cluster.until(&["gate", "history"], |ran| ran.out.contains(", 3.7, "));
+    cluster.stop_all();
     cluster.start_all(&[&flags, &flags, &flags]);
     until_on(&cluster, "ApplyTag");
     let found = cluster
