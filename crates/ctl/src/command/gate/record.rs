@@ -40,7 +40,14 @@ pub async fn history(args: HistoryArgs, globals: &Globals) -> Result<(), Failure
         response = client.gate_history(request).await;
     }
     let response = &response.map_err(refused)?;
-    let names = &member_names(&client).await;
+    let mut names = member_names(&client).await;
+    // Another endpoint may have answered, one that does not belong to that cluster.
+    let is_named = |id: u64| id == 0 || names.0.contains_key(&id);
+    let all_named = response.decisions.iter().all(|it| is_named(it.decided_by));
+    if !all_named && globals.client.endpoints.len() > 1 {
+        names = member_names(&client_of_those_that_know(globals).await?).await;
+    }
+    let names = &names;
     let answer = GateAnswer::History { response, names };
     globals.printer.print(&Answer::Gate(answer))
 }
