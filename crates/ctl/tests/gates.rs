@@ -321,14 +321,17 @@ fn a_watch_tells_what_holds_then_what_changes_and_survives_its_server() {
     until_on(&cluster, "LeaseCheckpoint", true);
     let mut watching = Following::start(&cluster, &["gate", "watch"]);
     let now = watching.line();
-    assert!(now.ends_with(", 3.8, m1, LeaseCheckpoint=true"), "{now}");
+    let row = ", 3.8, m1, LeaseCheckpoint=true, first decision";
+    assert!(now.ends_with(row), "{now}");
     // The only member goes and comes back; the watch waits for it.
     cluster.restart(0, &[MECHANISM]);
     let off = watching.line();
-    assert!(off.ends_with(", 3.8, m1, LeaseCheckpoint=false"), "{off}");
+    let row = ", 3.8, m1, LeaseCheckpoint=false, m1 dropped LeaseCheckpoint";
+    assert!(off.ends_with(row), "{off}");
     cluster.restart(0, &[MECHANISM, WANTS_IT]);
     let on = watching.line();
-    assert!(on.ends_with(", 3.8, m1, LeaseCheckpoint=true"), "{on}");
+    let row = ", 3.8, m1, LeaseCheckpoint=true, m1 set LeaseCheckpoint=true";
+    assert!(on.ends_with(row), "{on}");
 
     // From an index on, the same again.
     let (index, _) = now.split_once(',').unwrap();

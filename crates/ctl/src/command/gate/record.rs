@@ -41,9 +41,10 @@ pub async fn history(args: HistoryArgs, globals: &Globals) -> Result<(), Failure
     }
     let response = &response.map_err(refused)?;
     let mut names = member_names(&client).await;
-    let has_name = |id: u64| names.0.contains_key(&id);
-    if !response.decisions.iter().all(|it| has_name(it.decided_by)) {
-        // The list came from an endpoint that knows less than the one that answered.
+    // Another endpoint may have answered, one that does not belong to that cluster.
+    let is_named = |id: u64| id == 0 || names.0.contains_key(&id);
+    let all_named = response.decisions.iter().all(|it| is_named(it.decided_by));
+    if !all_named && globals.client.endpoints.len() > 1 {
         names = member_names(&client_of_those_that_know(globals).await?).await;
     }
     let names = &names;
