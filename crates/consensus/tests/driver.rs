@@ -279,6 +279,24 @@ fn every_acknowledged_write_survives_a_crash_at_any_moment() {
     }
 }
 
+/// The commit index of the last entries is not in the log yet when a process is killed.
+#[test]
+fn forced_new_cluster_keeps_every_acknowledged_entry() {
+    let (_dir, path) = temp();
+    let mut member = Member::found(&path).lead();
+    for number in 0..5 {
+        member.handle.propose(value(number)).unwrap();
+    }
+    member.apply_until(7);
+    let (_copy, path) = copy_of(&path);
+    let mut boot = bootstrap::restart(&path, SMALL, &BackendPosition::default()).unwrap();
+    assert!(boot.initial.hard_state.commit < 7, "the test needs a tail");
+    bootstrap::force_new_cluster(&mut boot).unwrap();
+    let mut again = Member::start(boot.initial, boot.wal, Config::default());
+    again.apply_until(7);
+    assert_eq!(again.applied[..7], member.applied[..7]);
+}
+
 #[test]
 fn after_a_restart_only_what_the_backend_lacks_comes_again() {
     let (_dir, path) = temp();

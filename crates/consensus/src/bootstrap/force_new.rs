@@ -1,7 +1,9 @@
 //! A cluster of one out of what a member of a larger one left.
 //!
-//! For the day when a quorum is lost for good. What was not committed is dropped, and the
-//! log is continued with the removal of everybody else, as if they had agreed.
+//! For the day when a quorum is lost for good. The log is continued with the removal of all
+//! other members, as if they had agreed. Entries behind the last recorded commit index are
+//! kept: a commit index is written only with the next entries, so they may have been
+//! acknowledged.
 
 use std::collections::BTreeSet;
 
@@ -18,10 +20,6 @@ use super::Boot;
 pub fn force_new_cluster(boot: &mut Boot) -> Result<(), WriteError> {
     let own = boot.identity.member_id;
     let state = &mut boot.initial;
-    let committed = state.hard_state.commit.saturating_sub(state.base_index);
-    state
-        .entries
-        .truncate(usize::try_from(committed).unwrap_or(usize::MAX));
     let mut voters: BTreeSet<u64> = state.conf_state.voters.iter().copied().collect();
     let mut all: BTreeSet<u64> = voters.clone();
     all.extend(&state.conf_state.learners);

@@ -20,10 +20,13 @@ use super::membership::{MemberRecord, Membership, hex};
 use crate::config::Config;
 use crate::peers::ask::{Asked, Versions, all_at_once};
 
-/// Between two questions to all other founders.
-const ASK_INTERVAL: Duration = Duration::from_millis(50);
+/// Between the first two questions to all other founders; doubled with each question, so that
+/// many founders that wait for long do not occupy the machine.
+const ASK_INTERVAL_MIN: Duration = Duration::from_millis(50);
+/// Between two later questions.
+const ASK_INTERVAL_MAX: Duration = Duration::from_millis(500);
 /// Longest wait for the answer of one founder.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(3);
 /// How long a founder that stops answers others that have not seen it yet.
 const LINGER_TIME_MAX: Duration = Duration::from_secs(10);
 /// Between two log lines of a founder that waits for others.
@@ -88,6 +91,7 @@ pub async fn compare_versions(member: &Arc<Member>) -> Result<(), MixedFounders>
         () = member.stop.stopped() => return Ok(()),
     }
     let mut logged = Instant::now();
+    let mut pause = ASK_INTERVAL_MIN;
     loop {
         if member.stop.is_stopping() {
             return Ok(());
@@ -111,7 +115,8 @@ pub async fn compare_versions(member: &Arc<Member>) -> Result<(), MixedFounders>
             logged = Instant::now();
             tracing::info!(%own, phase = next.text(), "waiting for a quorum of members of this new cluster");
         }
-        tokio::time::sleep(ASK_INTERVAL).await;
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(ASK_INTERVAL_MAX);
     }
 }
 
@@ -153,7 +158,7 @@ async fn linger(
         if has_seen.len() >= round.others.len() || Instant::now() >= deadline {
             return Err(why);
         }
-        tokio::time::sleep(ASK_INTERVAL).await;
+        tokio::time::sleep(ASK_INTERVAL_MIN).await;
         let membership = member.membership.load_full();
         if let Some(newer) = ask_others(member, &membership).await {
             round = newer;
