@@ -429,11 +429,11 @@ async fn member_with_other_settings_is_refused_or_warned_about() {
             cluster.nodes[2].flags = flags;
         }
     }
-    // Cut off, it can ask nobody.
+    // Cut off, it can ask nobody. It listens once the settings were compared.
     cluster.network.part(&[2], &[0, 1]);
     cluster.launch(2);
     let process = cluster.nodes[2].process.as_ref().unwrap();
-    process.find_line("the log is not applied yet");
+    process.find_line("listening for peers");
     cluster.network.heal();
     cluster.ready(2).await;
     let leader = cluster.leader().await;
