@@ -247,7 +247,7 @@ async fn sleep_until_some(at: Option<Instant>) {
     }
 }
 
-/// The innermost cause is the one that tells a person something.
+/// Returns the innermost cause of an error, such as the one of the operating system.
 fn innermost_cause(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(source) = cause.source() {

@@ -67,7 +67,7 @@ impl Handle {
         Ok(ProposalTicket::new(member, number, progress))
     }
 
-    /// Queues an entry that nobody waits for. Without a leader it waits for one.
+    /// Queues an entry without a waiter. Without a leader the entry stays queued until there is one.
     ///
     /// # Errors
     /// If it was not even queued.

@@ -127,7 +127,7 @@ impl Inbox {
             return;
         }
         for (number, proposal) in proposals {
-            // Under the lock: whoever withdraws it later finds it in the queue.
+            // Under the lock: a ticket that withdraws it later finds it in the queue.
             if proposal.undo() {
                 state.proposal_bytes += proposal.bytes();
                 state.proposals.insert(number, proposal);

@@ -24,7 +24,7 @@ use crate::core::{Leadership, Role};
 /// What a membership change counts for in the queue, in bytes.
 const CONF_CHANGE_BYTES: usize = 1024;
 
-/// Set once nobody wants the proposal any more; the other bits are the term.
+/// Set once the proposal is withdrawn; the other bits are the term.
 const WITHDRAWN: u64 = 1 << 63;
 
 /// How far a proposal is: queued, or proposed in a term.
@@ -133,7 +133,7 @@ impl Proposal {
         is_allowed && self.progress.begin(leadership.term)
     }
 
-    /// The engine could not propose it. False if nobody wants it any more.
+    /// The engine could not propose it. False if it was withdrawn meanwhile.
     pub(super) fn undo(&self) -> bool {
         self.progress.undo()
     }
