@@ -8,8 +8,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Cursor;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
-use common::{Server, data_dir, launch};
+use common::{PATIENCE, Server, data_dir, launch};
 use portunus_bolt::{BulkOptions, FileWriter};
 use portunus_proto::etcdserverpb::{PutRequest, RangeRequest};
 use portunus_wal::{LocatedRecord, Record, read_records};
@@ -160,17 +161,27 @@ async fn a_changed_byte_in_the_last_record_stops_the_start() {
     assert_refused(&dir, &last.file, Some(last.offset));
 }
 
-/// A crash leaves zeros behind the log, never anything else: whoever wrote this may have
-/// written over promises, too.
+/// A torn write leaves the sector behind the last record empty or whole. Other bytes in that
+/// sector are damage, and records before them may be overwritten, too.
 #[tokio::test]
 async fn garbage_behind_the_end_stops_the_start() {
-    let (_guard, dir) = killed_member().await;
-    let last = puts(&dir).pop().unwrap();
-    let bytes = fs::read(&last.file).unwrap();
-    let end = bytes.iter().rposition(|byte| *byte != 0).unwrap() as u64 + 1;
-    let file = segment(&last);
-    file.write_all_at(&[0xab; 64], end.next_multiple_of(8) + 8)
-        .unwrap();
+    const SECTOR_BYTES: u64 = 512;
+    const GARBAGE: [u8; 64] = [0xab; 64];
+    // The length of the log differs by a few bytes from run to run. It has to end far enough
+    // before the end of its sector, because bytes in the next one may come from a torn write.
+    let deadline = Instant::now() + PATIENCE;
+    let (_guard, dir, last, at) = loop {
+        let (guard, dir) = killed_member().await;
+        let last = puts(&dir).pop().unwrap();
+        let bytes = fs::read(&last.file).unwrap();
+        let end = bytes.iter().rposition(|byte| *byte != 0).unwrap() as u64 + 1;
+        let at = end.next_multiple_of(8) + 8;
+        if at + GARBAGE.len() as u64 <= end.next_multiple_of(SECTOR_BYTES) {
+            break (guard, dir, last, at);
+        }
+        assert!(Instant::now() < deadline, "no log ended early in a sector");
+    };
+    segment(&last).write_all_at(&GARBAGE, at).unwrap();
     assert_refused(&dir, &last.file, None);
 }
 

@@ -124,16 +124,18 @@ async fn a_member_that_forgets_is_found_out() {
     use portunus_sim::torture::TortureError;
     for forgotten in ["member", "member/wal"] {
         let (guard, dir) = data_dir();
-        // Keeps a copy once there is something to forget, and puts it in place later.
+        // Keeps a copy once there is something to forget, and puts it in place later. A kill may
+        // end the script between two commands, while the command goes on: a copy is complete
+        // before it gets its name, and the next start repeats what is missing.
         let script = format!(
             "#!/bin/sh\n\
              cd '{dir}' 2>/dev/null && {{\n\
              \techo >> ../starts\n\
              \tstarts=$(wc -l < ../starts)\n\
              \tif [ -d ../kept ] && [ $starts -ge 8 ]; then\n\
-             \t\trm -r '{forgotten}' && cp -r ../kept '{forgotten}'\n\
+             \t\tcp -r ../kept ../copy.$$ && rm -rf '{forgotten}' && mv -T ../copy.$$ '{forgotten}'\n\
              \telif [ ! -d ../kept ] && [ $starts -ge 4 ] && [ -d '{forgotten}' ]; then\n\
-             \t\tcp -r '{forgotten}' ../kept\n\
+             \t\tcp -r '{forgotten}' ../kept.$$ && mv -T ../kept.$$ ../kept\n\
              \tfi\n\
              }}\n\
              exec '{portunus}' \"$@\"\n",
