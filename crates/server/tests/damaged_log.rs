@@ -8,9 +8,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Cursor;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
-use common::{PATIENCE, Server, data_dir, launch};
+use common::{Server, data_dir, launch};
 use portunus_bolt::{BulkOptions, FileWriter};
 use portunus_proto::etcdserverpb::{PutRequest, RangeRequest};
 use portunus_wal::{LocatedRecord, Record, read_records};
@@ -27,6 +26,11 @@ const VALUE_BYTES: usize = 3000;
 
 /// A directory with ten puts, whose member was killed.
 async fn killed_member() -> (tempfile::TempDir, PathBuf) {
+    member_killed_after_put_of(0).await
+}
+
+/// The same, with one more put of so many bytes.
+async fn member_killed_after_put_of(bytes: usize) -> (tempfile::TempDir, PathBuf) {
     let (guard, dir) = data_dir();
     let server = Server::start(&dir, LOG_ONLY);
     let mut clients = server.connect().await;
@@ -34,6 +38,14 @@ async fn killed_member() -> (tempfile::TempDir, PathBuf) {
         let request = PutRequest {
             key: format!("k{number}").into(),
             value: vec![b'v'; VALUE_BYTES].into(),
+            ..PutRequest::default()
+        };
+        clients.kv.put(request).await.unwrap();
+    }
+    if bytes > 0 {
+        let request = PutRequest {
+            key: "last".into(),
+            value: vec![b'v'; bytes].into(),
             ..PutRequest::default()
         };
         clients.kv.put(request).await.unwrap();
@@ -167,20 +179,21 @@ async fn a_changed_byte_in_the_last_record_stops_the_start() {
 async fn garbage_behind_the_end_stops_the_start() {
     const SECTOR_BYTES: u64 = 512;
     const GARBAGE: [u8; 64] = [0xab; 64];
-    // The length of the log differs by a few bytes from run to run. It has to end far enough
-    // before the end of its sector, because bytes in the next one may come from a torn write.
-    let deadline = Instant::now() + PATIENCE;
-    let (_guard, dir, last, at) = loop {
-        let (guard, dir) = killed_member().await;
+    // The log has to end far enough before the end of its sector, because bytes in the next
+    // sector may come from a torn write.
+    let mut found = None;
+    for bytes in (0..SECTOR_BYTES as usize).step_by(GARBAGE.len()) {
+        let (guard, dir) = member_killed_after_put_of(bytes).await;
         let last = puts(&dir).pop().unwrap();
-        let bytes = fs::read(&last.file).unwrap();
-        let end = bytes.iter().rposition(|byte| *byte != 0).unwrap() as u64 + 1;
+        let log = fs::read(&last.file).unwrap();
+        let end = log.iter().rposition(|byte| *byte != 0).unwrap() as u64 + 1;
         let at = end.next_multiple_of(8) + 8;
         if at + GARBAGE.len() as u64 <= end.next_multiple_of(SECTOR_BYTES) {
-            break (guard, dir, last, at);
+            found = Some((guard, dir, last, at));
+            break;
         }
-        assert!(Instant::now() < deadline, "no log ended early in a sector");
-    };
+    }
+    let (_guard, dir, last, at) = found.expect("one of the logs ends early in a sector");
     segment(&last).write_all_at(&GARBAGE, at).unwrap();
     assert_refused(&dir, &last.file, None);
 }
