@@ -20,8 +20,8 @@ use portunus_proto::mvccpb::KeyValue;
 use prost::Message;
 use thiserror::Error;
 
-use crate::auth;
-use crate::member::membership::{CLUSTER_PARAMS, CLUSTER_PARAMS_HISTORY};
+use portunus_statemachine::auth;
+use portunus_statemachine::membership::{CLUSTER_PARAMS, CLUSTER_PARAMS_HISTORY};
 
 /// Bytes copied per commit.
 const COMMIT_BYTES: usize = 8 * 1024 * 1024;

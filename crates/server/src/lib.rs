@@ -5,7 +5,6 @@
 //! of a member that is stopped.
 
 pub mod apply;
-pub mod auth;
 pub mod command;
 pub mod config;
 pub mod data_dir;

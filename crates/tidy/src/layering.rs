@@ -20,6 +20,7 @@ pub const ORDER: &[&str] = &[
     "wal",
     "mvcc",
     "consensus",
+    "statemachine",
     "rafthttp",
     "server",
     "client",

@@ -35,6 +35,7 @@ pub const PURE: &[&str] = &[
     "sim/src/cluster",
     "sim/src/linearizability",
     "sim/src/watch_events",
+    "statemachine",
 ];
 
 const BANNED_PATHS: &[&[&str]] = &[

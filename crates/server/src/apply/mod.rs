@@ -1,270 +1,138 @@
-//! The apply thread: the only place where state changes.
+//! The apply thread: feeds committed entries to the state machine and carries out the effects.
 //!
-//! For each committed entry, in log order: decode, guard, change, end the entry, tell
-//! watchers, answer the waiter. What an entry does depends only on the entry and the
-//! state before it; never on a clock, a flag or who waits. (Exceptions that etcd has, too: the
-//! minimum life of a lease comes from the election timeout, and the number of learners and
-//! the quota from flags. Members compare the first two when they start.)
+//! ```text
+//!  consensus ──committed──▶ StateMachine ──▶ effects ─▶ raft, peers, alarms, gates
+//!                                        ├─▶ events ──▶ watch hub
+//!                                        └─▶ answer ──▶ waiter
+//! ```
+//! What an entry does is decided by [`portunus_statemachine`]; this thread never changes state
+//! in another way.
 
-pub mod alarms;
-pub(crate) mod clean_up;
-mod entry;
-mod gated;
+mod compaction;
+mod effects;
 mod install;
-mod request;
-#[cfg(feature = "test-features")]
-mod tag;
-mod v2_request;
-
-pub use request::LEASE_COST_BYTES;
 
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-use portunus_consensus::CommittedReceiver;
-use portunus_consensus::RecvTimeoutError;
-use portunus_mvcc::{
-    ApplyError, CompactionStep, Event, EventKind, RevisionEvents, Store, StoreFault,
+use portunus_consensus::{CommittedReceiver, RecvTimeoutError};
+use portunus_mvcc::{ApplyError, Event, EventKind, RevisionEvents};
+use portunus_proto::raftpb::Entry;
+use portunus_statemachine::{
+    EntryError, LoadError, Local, Operation, SnapshotRequest, StateMachine,
 };
-use portunus_proto::etcdserverpb::{
-    AlarmResponse, CompactionResponse, DeleteRangeResponse, LeaseGrantResponse,
-    LeaseRevokeResponse, PutResponse, TxnResponse,
-};
-use portunus_proto::raftpb;
 use thiserror::Error;
-use tokio::sync::oneshot;
 
-use crate::error_chain::chain;
 use crate::member::Member;
-use crate::member::cluster_gates::View;
-use crate::member::membership::{Membership, MembershipError};
 use crate::member::waiters::Answers;
 use crate::member::watches::StoreHistory;
-use alarms::Alarms;
-use gated::GatedEntries;
+use compaction::Compactions;
 
-pub(crate) use v2_request::read as read_request;
+pub use compaction::CompactionProgress;
 
-/// What an applied request answers. Headers hold only the revision.
-#[derive(Debug)]
-pub enum Response {
-    /// To a put.
-    Put(PutResponse),
-    /// To a delete.
-    DeleteRange(DeleteRangeResponse),
-    /// To a transaction.
-    Txn(TxnResponse),
-    /// To a compaction, with its end if somebody wants to wait for it.
-    Compaction(CompactionResponse, Option<CompactionDone>),
-    /// To a grant.
-    LeaseGrant(LeaseGrantResponse),
-    /// To a revocation.
-    LeaseRevoke(LeaseRevokeResponse),
-    /// To a question about alarms, or a change of one.
-    Alarm(AlarmResponse),
-    /// To a change of membership.
-    Members,
-    /// Nothing but "done".
-    Done,
-}
+/// The longest wait for entries. Long enough to cost nothing, short enough that a lost wake-up
+/// does not stop the member for good.
+const WAIT_MAX: Duration = Duration::from_secs(3600);
 
-/// Resolves when a compaction has removed what it must, on disk as well.
-pub type CompactionDone = oneshot::Receiver<()>;
-
-/// Everything the apply thread owns.
-pub struct Applier {
+/// Everything that the apply thread owns.
+pub struct ApplyThread {
     member: Arc<Member>,
-    store: Store,
+    machine: StateMachine,
     committed: CommittedReceiver,
     answers: Answers,
-    membership: Membership,
-    alarms: Alarms,
-    conf_state: raftpb::ConfState,
-    /// The cluster's features for the entry being applied: what entries before it decided.
-    view: Arc<View>,
-    /// Whether one of them is on.
-    has_feature: bool,
-    gated: GatedEntries,
-    /// Whether compaction work may be left.
-    is_compacting: bool,
-    /// When the present one began, for the metrics.
-    compaction_began: Instant,
-    /// Who waits for a compaction to be finished, by its revision.
-    compactions: Vec<(i64, oneshot::Sender<()>)>,
-    /// Where the log was last compacted to.
-    snapshot_index: u64,
-    snapshots: std::sync::mpsc::Sender<SnapshotOrder>,
+    compactions: Compactions,
+    snapshots: Sender<SnapshotRequest>,
 }
 
-/// What the store and the log hold when the member starts.
-pub struct Found {
-    /// Members, versions and cluster features.
-    pub membership: Membership,
-    /// Alarms in force.
-    pub alarms: Alarms,
-    /// Raft's configuration.
-    pub conf_state: raftpb::ConfState,
-    /// The last wrapped entry of the log; 0 if there is none.
-    pub last_wrapped: u64,
-}
-
-/// "The log up to here may be forgotten once the backend has it."
-#[derive(Debug, Clone)]
-pub struct SnapshotOrder {
-    /// Up to where.
-    pub index: u64,
-    /// The configuration there.
-    pub conf_state: raftpb::ConfState,
-    /// Nobody may be sent an entry up to there any more.
-    pub keeps_nothing: bool,
-}
-
-/// What goes wrong so badly that the member stops.
+/// Why the apply thread stops the member.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 #[allow(missing_docs)] // the fields are the ones the messages print
-pub enum ApplyFaultError {
-    /// The store cannot go on.
-    #[error("entry {index} of the log could not be applied")]
-    Store { index: u64, source: ApplyError },
-    /// Membership records are damaged.
-    #[error("entry {index} of the log could not be applied")]
-    Membership { index: u64, source: MembershipError },
-    /// An entry that is no request.
-    #[error(
-        "entry {index} of the log cannot be decoded: the log is damaged or from a newer version"
-    )]
-    Decode {
-        index: u64,
-        source: prost::DecodeError,
-    },
-    /// A wrapped request that does not open.
-    #[error(
-        "entry {index} of the log cannot be opened: the log is damaged or from a newer version"
-    )]
-    Unwrap {
-        index: u64,
-        source: crate::member::wrap::UnwrapError,
-    },
-    /// An entry this version does not know.
-    #[error(
-        "entry {index} of the log asks for {what}, which this version does not support: use the version that wrote it"
-    )]
-    Unsupported { index: u64, what: &'static str },
-    /// The cluster is ahead of this binary.
-    #[error(
-        "the cluster version {cluster} is above the version this member behaves as, {own}: raise --emulated-version or start a newer binary"
-    )]
-    ClusterVersionTooHigh { cluster: String, own: String },
-    /// Members that must not run together.
-    #[error("entry {index} of the log brings a member that does not fit")]
-    MixedVersions {
-        index: u64,
-        source: portunus_gates::cluster::MixedVersions,
-    },
-    /// A change of membership that raft refuses.
+pub enum ApplyThreadError {
+    /// The state machine could not apply an entry.
+    #[error(transparent)]
+    Entry(#[from] EntryError),
+    /// Raft refused a change of membership.
     #[error("entry {index} of the log changes membership in a way raft refuses")]
     ConfChange {
         index: u64,
         source: portunus_consensus::core::ConfChangeError,
     },
+    /// Raft and the state machine disagree on the members.
+    #[error(
+        "entry {index} of the log left raft with {raft} and the store with {stored}: this is a defect of this program; report it, and replace this member"
+    )]
+    ConfState {
+        index: u64,
+        raft: String,
+        stored: String,
+    },
     /// Watchers would miss a revision.
-    #[error("revision {revision} could not be told to watchers: revisions have a gap")]
+    #[error("revision {revision} could not be sent to watchers: revisions have a gap")]
     Publish { revision: i64 },
-    /// A snapshot of the leader.
+    /// The snapshot of the leader could not be renamed.
     #[error("the leader's snapshot of index {index} could not be put in place")]
     Install { index: u64, source: std::io::Error },
-    /// Its backend.
+    /// The backend of the snapshot cannot be opened.
     #[error("the leader's snapshot of index {index} could not be opened")]
     InstalledBackend {
         index: u64,
         source: portunus_mvcc::backend::BackendError,
     },
-    /// Its records.
+    /// The records of the snapshot cannot be read.
     #[error("the leader's snapshot of index {index} could not be opened")]
     InstalledStore {
         index: u64,
         source: portunus_mvcc::OpenError,
     },
-    /// Its leases.
-    #[error("the leader's snapshot of index {index} holds a lease that cannot be read")]
-    InstalledLease {
-        index: u64,
-        source: portunus_mvcc::lease::RecordError,
-    },
-    /// Data that this version must not serve. It is refused when it is received, so this is
-    /// a second look.
-    #[error(
-        "authentication is enabled in the leader's snapshot of index {index}, and this version cannot enforce it: disable it with `etcdctl auth disable` and start again, or remove this member"
-    )]
-    InstalledAuth { index: u64 },
+    /// The state of the snapshot cannot be served. One with authentication is refused when it
+    /// is received, so this is a second check.
+    #[error("the leader's snapshot of index {index} cannot be served")]
+    InstalledState { index: u64, source: LoadError },
     /// Compaction work failed.
     #[error("compaction could not go on")]
     Compaction { source: ApplyError },
 }
 
-impl Applier {
-    /// Takes over the store.
+impl ApplyThread {
+    /// Takes over the state machine.
     pub fn new(
         member: Arc<Member>,
-        store: Store,
+        machine: StateMachine,
         committed: CommittedReceiver,
-        found: Found,
-        snapshots: std::sync::mpsc::Sender<SnapshotOrder>,
-    ) -> Applier {
-        let Found {
-            membership,
-            alarms,
-            conf_state,
-            last_wrapped,
-        } = found;
-        let view = member.cluster_gates.view(membership.params.as_ref());
-        let gated = GatedEntries::found(&membership, last_wrapped);
-        let snapshot_index = store.applied().map_or(0, |applied| applied.index);
-        let mut applier = Applier {
+        snapshots: Sender<SnapshotRequest>,
+    ) -> ApplyThread {
+        member.peers.strangers().review(machine.membership());
+        ApplyThread {
             answers: Answers::new(Arc::clone(&member.waiters)),
             member,
-            store,
+            machine,
             committed,
-            membership,
-            alarms,
-            conf_state,
-            view,
-            has_feature: false,
-            gated,
-            // An earlier process may have left some.
-            is_compacting: true,
-            compaction_began: Instant::now(),
-            compactions: Vec::new(),
-            snapshot_index,
+            // A process before this one may have left work.
+            compactions: Compactions::with_work(),
             snapshots,
-        };
-        applier.review_gated();
-        applier.member.peers.strangers().review(&applier.membership);
-        applier
+        }
     }
 
-    /// Applies until the log ends or something is fatally wrong. Closes the store.
+    /// Applies entries until the log is closed or a fault stops the member. Closes the store.
     pub fn run(mut self) {
         let member = Arc::clone(&self.member);
         if let Err(fault) = self.run_until_closed() {
             member.stop.fatal(&fault);
             return;
         }
-        if let Err(fault) = self.store.close() {
+        if let Err(fault) = self.machine.close() {
             member.stop.fatal(&fault);
         }
     }
 
-    fn run_until_closed(&mut self) -> Result<(), ApplyFaultError> {
+    fn run_until_closed(&mut self) -> Result<(), ApplyThreadError> {
         let pause = self.member.config.compaction_sleep;
         let mut next_step: Option<Instant> = Some(Instant::now());
         loop {
-            let wait = match next_step {
-                // Long enough not to matter, short enough to be no bug if a wake-up is lost.
-                None => Duration::from_secs(3600),
-                Some(at) => at.saturating_duration_since(Instant::now()),
-            };
+            let wait =
+                next_step.map_or(WAIT_MAX, |at| at.saturating_duration_since(Instant::now()));
             match self.committed.recv_timeout(wait) {
                 Ok(batch) => {
                     if let Some(snapshot) = &batch.snapshot {
@@ -273,7 +141,7 @@ impl Applier {
                         self.answers.hand_out();
                     }
                     self.apply_batch(batch.entries)?;
-                    if next_step.is_none() && self.is_compacting {
+                    if next_step.is_none() && self.compactions.has_work() {
                         next_step = Some(Instant::now());
                     }
                 }
@@ -286,27 +154,26 @@ impl Applier {
         }
     }
 
-    fn apply_batch(&mut self, entries: Vec<raftpb::Entry>) -> Result<(), ApplyFaultError> {
+    fn apply_batch(&mut self, entries: Vec<Entry>) -> Result<(), ApplyThreadError> {
         let started = Instant::now();
         let mut last = None;
         let count = entries.len();
         for entry in entries {
-            let position = (entry.index, entry.term);
-            let begins_term = entry.term > self.member.applied.term();
+            let (index, term) = (entry.index, entry.term);
+            let begins_term = term > self.member.applied.term();
             self.apply_entry(entry)?;
             if begins_term {
-                self.answers.fail_proposed_before(position.1);
+                self.answers.fail_proposed_before(term);
             }
-            last = Some(position);
+            last = Some(index);
             // Readers may wait for an index in the middle of a batch.
-            self.member.applied.advance(position.0, position.1);
+            self.member.applied.advance(index, term);
         }
-        if let Some((index, _)) = last {
-            // Before anybody is answered: raft refuses a second change of membership until
-            // it knows that the first is applied.
+        if let Some(index) = last {
+            // Before clients are answered: raft refuses a second change of membership until it
+            // knows that the first is applied.
             self.member.consensus.applied(index);
-            self.forget_gated_if_unwelcome();
-            self.order_snapshot(index);
+            self.end_batch(index);
         }
         self.answers.hand_out();
         let took = started.elapsed();
@@ -321,108 +188,66 @@ impl Applier {
         Ok(())
     }
 
-    fn order_snapshot(&mut self, index: u64) {
-        let forget_to = self.gated.take_forget_order();
-        let is_due = index.saturating_sub(self.snapshot_index) > self.member.config.snapshot_count;
-        if !is_due && forget_to.is_none() {
-            return;
-        }
-        self.snapshot_index = index;
-        let order = SnapshotOrder {
-            index,
-            conf_state: self.conf_state.clone(),
-            keeps_nothing: forget_to.is_some(),
-        };
-        // The thread ends only with the member; then the log is not needed shorter.
-        let _ = self.snapshots.send(order);
-    }
-
-    /// One slice of compaction work; true if there is more.
-    fn compaction_step(&mut self) -> Result<bool, ApplyFaultError> {
+    fn apply_entry(&mut self, entry: Entry) -> Result<(), ApplyThreadError> {
         let started = Instant::now();
-        let step = self
-            .store
-            .compaction_step()
-            .map_err(|source| ApplyFaultError::Compaction { source })?;
-        let metrics = &self.member.metrics.compaction;
-        if let CompactionStep::Working | CompactionStep::Finished { .. } = step {
-            metrics.slice(self.store.take_compacted_records(), started.elapsed());
+        let (index, member) = (entry.index, &self.member);
+        let local = Local {
+            now_ms: member.leases.now_ms(),
+            is_waiting: &|request_id| member.waiters.is_waiting(request_id),
+        };
+        let applied = self.machine.apply(entry, &local)?;
+        if let Some(operation) = applied.operation {
+            self.count(operation, &applied.answer, started.elapsed());
         }
-        match step {
-            CompactionStep::Idle => {
-                self.is_compacting = false;
-                metrics.pending.set(0);
-                return Ok(false);
-            }
-            CompactionStep::Waiting | CompactionStep::Working => {}
-            CompactionStep::Hash(job) => {
-                let member = Arc::clone(&self.member);
-                let spawned = std::thread::Builder::new()
-                    .name("compaction-hash".to_owned())
-                    .spawn(move || match job.run() {
-                        Ok(_) => {}
-                        Err(error) if error.is_damage() => member.stop.fatal(&error),
-                        Err(error) => tracing::warn!(
-                            reason = chain(&error),
-                            "the hash of a compaction could not be computed"
-                        ),
-                    });
-                if let Err(error) = spawned {
-                    tracing::warn!(%error, "no thread for the hash of a compaction; it will not be known");
-                }
-            }
-            CompactionStep::Finished { revision } => {
-                metrics.finished(self.compaction_began.elapsed());
-                // The next of the queue, if there is one, begins now.
-                self.compaction_began = Instant::now();
-                tracing::info!(revision, "compaction finished");
-                let done: Vec<_> = self
-                    .compactions
-                    .extract_if(.., |(at, _)| *at <= revision)
-                    .collect();
-                if !done.is_empty() {
-                    let reader = self.member.reader().clone();
-                    let stop = Arc::clone(&self.member.stop);
-                    // Flushing waits for the disk; applying does not.
-                    let spawned = std::thread::Builder::new()
-                        .name("compaction-flush".to_owned())
-                        .spawn(move || {
-                            match reader.flush() {
-                                Ok(()) => {}
-                                // A snapshot of the leader has replaced the store. Those who
-                                // wait ask again.
-                                Err(StoreFault::Closed) => return,
-                                Err(fault) => return stop.fatal(&fault),
-                            }
-                            for (_, waiter) in done {
-                                // The client may have gone away meanwhile.
-                                let _ = waiter.send(());
-                            }
-                        });
-                    if let Err(error) = spawned {
-                        // Those who wait are told that the server stopped, and ask again.
-                        tracing::warn!(%error, "no thread to wait for the end of a compaction");
-                    }
-                }
-            }
+        for effect in applied.effects {
+            self.carry_out(index, effect)?;
         }
-        Ok(true)
+        if let Some(events) = &applied.events {
+            self.publish(events)?;
+        }
+        if applied.request_id != 0 {
+            self.answers.add(applied.request_id, applied.answer);
+        }
+        Ok(())
     }
 
-    /// Tells watchers, after the change is visible.
-    fn publish(&mut self, events: &Arc<RevisionEvents>) -> Result<(), ApplyFaultError> {
+    fn count(&self, operation: Operation, answer: &portunus_statemachine::Answer, took: Duration) {
+        use portunus_statemachine::Response;
+        let metrics = &self.member.metrics;
+        metrics.operations.applied(operation, answer.is_ok(), took);
+        match answer {
+            Ok(Response::Put(_)) => metrics.puts.inc(),
+            Ok(Response::DeleteRange(_)) => metrics.deletes.inc(),
+            Ok(Response::Txn(_)) => metrics.txns.inc(),
+            Ok(Response::LeaseGrant(granted)) => {
+                metrics.leases_granted.inc();
+                metrics.lease_ttl_seconds.observe(granted.ttl as f64);
+            }
+            Ok(Response::LeaseRevoke(_)) => metrics.leases_revoked.inc(),
+            Ok(_) | Err(_) => {}
+        }
+    }
+
+    fn end_batch(&mut self, index: u64) {
+        let hold = self.member.peers.strangers();
+        let request = self.machine.end_batch(index, &|id| hold.knows_gates(id));
+        if let Some(request) = request {
+            // The thread ends only with the member; then the log need not be shortened.
+            let _ = self.snapshots.send(request);
+        }
+    }
+
+    /// Sends events to watchers, after the change is visible to readers.
+    fn publish(&mut self, events: &Arc<RevisionEvents>) -> Result<(), ApplyThreadError> {
         let history = StoreHistory(&self.member);
-        // Only where the old value has left memory.
-        for event in events
-            .events
-            .iter()
-            .filter(|event| event.known_prev().is_none())
-        {
+        // Only where the previous value has left memory.
+        let unknown = events.events.iter().filter(|it| it.known_prev().is_none());
+        for event in unknown {
             event.look_up_prev(&history);
         }
         let lagging = {
             let mut hub = self.member.watches.lock();
-            hub.publish(events).map_err(|_| ApplyFaultError::Publish {
+            hub.publish(events).map_err(|_| ApplyThreadError::Publish {
                 revision: events.revision,
             })?;
             let stats = hub.stats();
@@ -433,7 +258,7 @@ impl Applier {
         let puts = events
             .events
             .iter()
-            .filter(|event| event.kind() == EventKind::Put);
+            .filter(|it| it.kind() == EventKind::Put);
         let bytes = |event: &Event| event.kv().key.len() + event.kv().value.len();
         metrics.put_bytes.add(puts.map(bytes).sum::<usize>() as i64);
         if lagging {

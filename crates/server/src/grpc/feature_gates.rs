@@ -10,8 +10,8 @@ use portunus_proto::etcdserverpb::{
 use tonic::{Code, Status};
 
 use super::Api;
-use crate::member::cluster_gates::members;
-use crate::member::membership::{ParamsDecision, ProposalRecord};
+use portunus_statemachine::membership::{ParamsDecision, ProposalRecord};
+use portunus_statemachine::params::members;
 
 impl Api {
     /// Answers for the names asked for, or for everything that is on. A name nobody knows is

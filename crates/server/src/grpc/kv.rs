@@ -18,8 +18,8 @@ use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 
 use super::{Api, Kind, long_answer};
-use crate::apply;
 use crate::metrics::{Operation, OperationMetrics};
+use portunus_statemachine as statemachine;
 
 const RANGE_STREAM_SINCE: MajorMinor = MajorMinor::literal("3.7");
 const KEYS_ONLY_FROM_INDEX_SINCE: MajorMinor = MajorMinor::literal("3.7");
@@ -102,7 +102,7 @@ impl Kv for Api {
             ..InternalRaftRequest::default()
         };
         match self.proposed(request, &required).await? {
-            apply::Response::Put(mut response) => {
+            statemachine::Response::Put(mut response) => {
                 self.member.complete(&mut response.header);
                 Ok(Response::new(response))
             }
@@ -122,7 +122,7 @@ impl Kv for Api {
             ..InternalRaftRequest::default()
         };
         match self.proposed(request, &required).await? {
-            apply::Response::DeleteRange(mut response) => {
+            statemachine::Response::DeleteRange(mut response) => {
                 self.member.complete(&mut response.header);
                 Ok(Response::new(response))
             }
@@ -151,7 +151,7 @@ impl Kv for Api {
             ..InternalRaftRequest::default()
         };
         match self.proposed(request, &required).await? {
-            apply::Response::Txn(mut response) => {
+            statemachine::Response::Txn(mut response) => {
                 self.member.complete(&mut response.header);
                 Ok(Response::new(response))
             }
@@ -164,14 +164,21 @@ impl Kv for Api {
         request: Request<CompactionRequest>,
     ) -> Result<Response<CompactionResponse>, Status> {
         let required = self.check_metadata(Kind::Unary, request.metadata())?;
+        let compaction = request.into_inner();
         let request = InternalRaftRequest {
-            compaction: Some(request.into_inner()),
+            compaction: Some(compaction),
             ..InternalRaftRequest::default()
         };
         match self.proposed(request, &required).await? {
-            apply::Response::Compaction(mut response, done) => {
-                if let Some(done) = done {
-                    done.await.map_err(|_| self.refuse(EtcdError::Stopped))?;
+            statemachine::Response::Compaction(mut response) => {
+                if compaction.physical {
+                    let finished = self.member.compactions.finished(compaction.revision);
+                    tokio::select! {
+                        () = finished => {}
+                        () = self.member.stop.stopped() => {
+                            return Err(self.refuse(EtcdError::Stopped));
+                        }
+                    }
                 }
                 self.member.complete(&mut response.header);
                 Ok(Response::new(response))
@@ -229,6 +236,6 @@ impl Api {
 
 /// An answer of another kind than the question: a request id was used twice. The answer is not
 /// printed: it may be long and deep.
-pub(super) fn unexpected(_: &apply::Response) -> Status {
+pub(super) fn unexpected(_: &statemachine::Response) -> Status {
     Status::internal("the response belongs to another request")
 }

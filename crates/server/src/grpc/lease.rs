@@ -15,9 +15,9 @@ use tonic::{Request, Response, Status, Streaming};
 use super::kv::unexpected;
 use super::oversized::in_words_of_go;
 use super::{Api, Kind};
-use crate::apply;
-use crate::apply::LEASE_COST_BYTES;
 use portunus_features::FastLeaseKeepAlive;
+use portunus_statemachine as statemachine;
+use portunus_statemachine::LEASE_COST_BYTES;
 
 type KeepAlives = Pin<Box<dyn Stream<Item = Result<LeaseKeepAliveResponse, Status>> + Send>>;
 
@@ -42,7 +42,7 @@ impl Lease for Api {
             ..InternalRaftRequest::default()
         };
         match self.proposed(request, &required).await? {
-            apply::Response::LeaseGrant(mut response) => {
+            statemachine::Response::LeaseGrant(mut response) => {
                 self.member.complete(&mut response.header);
                 Ok(Response::new(response))
             }
@@ -60,7 +60,7 @@ impl Lease for Api {
             ..InternalRaftRequest::default()
         };
         match self.proposed(request, &required).await? {
-            apply::Response::LeaseRevoke(mut response) => {
+            statemachine::Response::LeaseRevoke(mut response) => {
                 self.member.complete(&mut response.header);
                 Ok(Response::new(response))
             }

@@ -20,10 +20,10 @@ use tonic_health::ServingStatus;
 
 use super::kv::unexpected;
 use super::{Api, Kind};
-use crate::apply;
 use crate::member::downgrade::DowngradeError;
 use portunus_features::StopGRPCServiceOnDefrag;
 use portunus_features::version::CLUSTER_PARAMS_SINCE;
+use portunus_statemachine as statemachine;
 
 type Blobs = Pin<Box<dyn Stream<Item = Result<SnapshotResponse, Status>> + Send>>;
 
@@ -39,7 +39,7 @@ impl Maintenance for Api {
             ..InternalRaftRequest::default()
         };
         match self.proposed(request, &required).await? {
-            apply::Response::Alarm(mut response) => {
+            statemachine::Response::Alarm(mut response) => {
                 self.member.complete(&mut response.header);
                 Ok(Response::new(response))
             }

@@ -15,7 +15,7 @@ use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
 
 use super::Api;
-use crate::apply;
+use portunus_statemachine as statemachine;
 
 /// The names a request gave; mostly none.
 #[derive(Debug, Clone, Default)]
@@ -91,7 +91,7 @@ impl Api {
         &self,
         request: InternalRaftRequest,
         required: &Required,
-    ) -> Result<apply::Response, Status> {
+    ) -> Result<statemachine::Response, Status> {
         let proposed = self.member.propose_requiring(request, &required.names);
         proposed.await.map_err(|error| match error {
             EtcdError::RequiredFeatureOff => Status::new(

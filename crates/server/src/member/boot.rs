@@ -11,9 +11,9 @@ use portunus_wal::{WalOptions, WriteError};
 use thiserror::Error;
 use tokio::runtime::Runtime;
 
-use super::membership::MemberRecord;
 use crate::config::Config;
 use crate::peers::join::{self, JoinError};
+use portunus_statemachine::membership::MemberRecord;
 
 /// A member that can start.
 pub struct Booted {

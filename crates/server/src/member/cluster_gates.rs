@@ -9,31 +9,24 @@
 //! ```
 //! The rules are in the crate `portunus-gates`; here is only where their inputs come from.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use portunus_gates::cluster::{
-    self, ClusterParams, ClusterSpecs, ClusterView, Decision, InForce, Member, MemberId, Outcome,
-    Previous, Proposal, Publication,
+    self, ClusterParams, ClusterSpecs, Decision, InForce, Outcome, Previous,
 };
-use portunus_gates::{Assignments, Features, MajorMinor};
-use portunus_proto::membershippb;
-use prost::Message as _;
+use portunus_gates::{Assignments, MajorMinor};
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::membership::{MemberRecord, Membership, ProposalRecord};
-use portunus_features::{ClusterFeatures, OwnFeatures};
-
-/// One log index's values, by handle.
-pub type View = ClusterView<ClusterFeatures>;
+use portunus_features::OwnFeatures;
+use portunus_statemachine::membership::{Membership, ProposalRecord};
+use portunus_statemachine::params::{View, members};
 
 /// What a member needs to take part in deciding, and to obey.
 pub struct ClusterGates {
     specs: ClusterSpecs,
-    features: Features<ClusterFeatures>,
     /// The server gate `ClusterFeatureGate`. Off, this member publishes no proposal; it still
     /// applies what the log decided, and as leader decides from what others published.
     proposes: bool,
@@ -60,7 +53,6 @@ impl ClusterGates {
         is_founder: bool,
         params: Option<&ClusterParams>,
     ) -> ClusterGates {
-        let features = own.cluster.clone();
         let flags = flags
             .iter()
             .map(|(name, value, _)| (name.to_owned(), value));
@@ -76,9 +68,8 @@ impl ClusterGates {
             // an earlier proposal here and not elsewhere, so the absence of one is published
             // at every start, as etcd publishes its attributes.
             needs_republish: AtomicBool::new(!proposes),
-            newest: ArcSwap::from_pointee(features.view(params)),
+            newest: ArcSwap::from_pointee(own.cluster.view(params)),
             since: watch::Sender::new(None),
-            features,
         }
     }
 
@@ -90,11 +81,6 @@ impl ClusterGates {
     /// The values after the newest applied entry: one atomic load.
     pub fn newest(&self) -> Guard<Arc<View>> {
         self.newest.load()
-    }
-
-    /// The values for these params; the apply thread binds them to the entries that follow.
-    pub fn view(&self, params: Option<&ClusterParams>) -> Arc<View> {
-        Arc::new(self.features.view(params))
     }
 
     /// From now on these are the newest; `since` is the entry that decided them.
@@ -186,25 +172,6 @@ impl ClusterGates {
         }
     }
 
-    /// Refuses a member whose version does not fit, at the entry that says so.
-    pub fn check_member(
-        &self,
-        membership: &Membership,
-        record: &MemberRecord,
-        own_version: MajorMinor,
-    ) -> Result<(), cluster::MixedVersions> {
-        let target = membership.downgrade.enabled.then(|| {
-            let target = &membership.downgrade.target_version;
-            target.parse::<MajorMinor>().ok()
-        });
-        self.specs.check_member_version(
-            own_version,
-            membership.cluster_version,
-            target.flatten(),
-            &member(record),
-        )
-    }
-
     /// What holds now, for explanations.
     pub fn in_force<'a>(&self, membership: &'a Membership) -> InForce<'a> {
         InForce {
@@ -213,85 +180,4 @@ impl ClusterGates {
             since_index: membership.params_since(),
         }
     }
-}
-
-/// Everybody's word.
-pub fn members(membership: &Membership) -> Vec<Member> {
-    membership.iter().map(member).collect()
-}
-
-fn member(record: &MemberRecord) -> Member {
-    let has_started = !record.name.is_empty();
-    let publication = match &record.proposal {
-        Some(proposal) => match proposal.version.parse() {
-            Ok(version) => Publication::Proposal(Proposal {
-                version,
-                flags: proposal.flags.clone(),
-            }),
-            // Whatever wrote this knows cluster features in another way than we do.
-            Err(_) => Publication::Foreign,
-        },
-        None if has_started => Publication::Foreign,
-        None => Publication::Nothing,
-    };
-    Member {
-        id: MemberId(record.id),
-        name: record.name.clone(),
-        voter: !record.is_learner,
-        started: has_started,
-        publication,
-    }
-}
-
-/// A short form of the params to compare members by.
-pub fn digest(params: Option<&ClusterParams>) -> u32 {
-    let bytes = params.map(|params| to_message(params).encode_to_vec());
-    crc32c::crc32c(&bytes.unwrap_or_default())
-}
-
-/// Params as the log carries them.
-pub fn to_message(params: &ClusterParams) -> membershippb::ClusterParams {
-    message(params.version.to_string(), &params.features)
-}
-
-/// A proposal as the log carries it.
-pub fn proposal_to_message(proposal: &ProposalRecord) -> membershippb::ClusterParams {
-    message(proposal.version.clone(), &proposal.flags)
-}
-
-fn message(version: String, features: &BTreeMap<String, bool>) -> membershippb::ClusterParams {
-    membershippb::ClusterParams {
-        version,
-        feature_gates: features
-            .iter()
-            .map(|(name, enabled)| membershippb::Feature {
-                name: name.clone(),
-                enabled: *enabled,
-            })
-            .collect(),
-    }
-}
-
-/// Params from the log or the backend; `None` if their version is none.
-pub fn from_message(message: &membershippb::ClusterParams) -> Option<ClusterParams> {
-    Some(ClusterParams {
-        version: message.version.parse().ok()?,
-        features: features_of(message),
-    })
-}
-
-/// A proposal from the log.
-pub fn proposal_from_message(message: &membershippb::ClusterParams) -> ProposalRecord {
-    ProposalRecord {
-        version: message.version.clone(),
-        flags: features_of(message),
-    }
-}
-
-fn features_of(message: &membershippb::ClusterParams) -> BTreeMap<String, bool> {
-    message
-        .feature_gates
-        .iter()
-        .map(|feature| (feature.name.clone(), feature.enabled))
-        .collect()
 }

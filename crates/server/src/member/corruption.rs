@@ -19,11 +19,11 @@ use thiserror::Error;
 use tokio::task::JoinSet;
 
 use super::Member;
-use super::membership::{MemberRecord, Membership, hex};
 use crate::error_chain::chain;
 use crate::peers::Peers;
 use crate::peers::ask::{Asked, HashedMember, PeerHash};
 use portunus_features::CompactHashCheck;
+use portunus_statemachine::membership::{MemberRecord, Membership, hex};
 
 /// Longest wait for one member's hash; it reads all of its data for it.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);

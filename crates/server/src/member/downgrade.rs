@@ -15,9 +15,9 @@ use portunus_rafthttp::PeerClient;
 use thiserror::Error;
 
 use super::Member;
-use super::membership::{DowngradeRecord, MemberRecord, Membership, hex};
-use crate::apply::read_request;
 use crate::peers::ask::{Asked, Versions, all_at_once};
+use portunus_statemachine::membership::{DowngradeRecord, MemberRecord, Membership, hex};
+use portunus_statemachine::v2_request::read as read_request;
 
 /// Longest wait for the cluster version to be lowered; below the usual timeout of clients.
 const LOWERING_TIME_MAX: Duration = Duration::from_secs(4);

@@ -16,9 +16,9 @@ use portunus_gates::cluster::{
 use tokio::sync::watch;
 
 use super::Member;
-use super::membership::{MemberRecord, Membership, hex};
 use crate::config::Config;
 use crate::peers::ask::{Asked, Versions, all_at_once};
+use portunus_statemachine::membership::{MemberRecord, Membership, hex};
 
 /// Between the first two questions to all other founders; doubled with each question, so that
 /// many founders that wait for long do not occupy the machine.

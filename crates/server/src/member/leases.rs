@@ -1,6 +1,6 @@
 //! The lessor, its clock, and the loop that has expired leases revoked.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use portunus_consensus::{Leadership, Role};
@@ -14,6 +14,7 @@ use portunus_proto::etcdserverpb::{
 use super::{Member, patience, request_timeout};
 use crate::peers::ask::Asked;
 use portunus_features::LeaseCheckpoint;
+use portunus_statemachine::SharedLessor;
 
 /// Between two attempts to reach a leader, or looks whether a lease is revoked.
 const LEADER_RETRY: Duration = Duration::from_millis(50);
@@ -26,18 +27,17 @@ const ACTIVE_INTERVALS: u32 = 3;
 /// Leases revoked per look.
 const EXPIRED_PER_LOOK_MAX: usize = 500;
 
-/// The lessor. Locked for moments only: by apply for a lookup or a change, by services
-/// for a renewal or a question.
+/// The lessor and its clock.
 pub struct Leases {
-    lessor: Mutex<Lessor>,
+    lessor: SharedLessor,
     started: Instant,
 }
 
 impl Leases {
-    /// With its clock at zero.
-    pub fn new(lessor: Lessor) -> Leases {
+    /// Starts the clock at zero.
+    pub fn new(lessor: SharedLessor) -> Leases {
         Leases {
-            lessor: Mutex::new(lessor),
+            lessor,
             started: Instant::now(),
         }
     }
@@ -47,13 +47,24 @@ impl Leases {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// The lessor itself.
+    /// Locks the lessor, for one operation.
     pub fn lock(&self) -> MutexGuard<'_, Lessor> {
-        self.lessor.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lessor.lock()
     }
 }
 
 impl Member {
+    /// Starts the clocks of all leases if this member leads the term whose first entry was
+    /// applied, for that term only.
+    pub fn start_lease_clocks(&self, term: u64) {
+        if self.consensus.led_term() == Some(term) {
+            let extend_ms = self.config.election_timeout.as_millis();
+            let extend_ms = u64::try_from(extend_ms).unwrap_or(0);
+            let now_ms = self.leases.now_ms();
+            self.leases.lock().promote(term, now_ms, extend_ms);
+        }
+    }
+
     /// Whether this member leads, as far as it knows.
     pub fn leads(&self) -> bool {
         self.consensus.status().leader == self.identity.member_id

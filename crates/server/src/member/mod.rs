@@ -13,16 +13,13 @@
 pub mod applied;
 mod boot;
 pub mod cluster_gates;
-pub mod configuration;
 pub mod corruption;
-pub mod decision_cause;
 pub mod downgrade;
 mod first_election;
 pub mod founding;
 mod hand_over;
 pub mod leadership;
 pub mod leases;
-pub mod membership;
 pub mod patience;
 pub mod propose;
 pub mod reconfigure;
@@ -32,11 +29,9 @@ mod start;
 mod start_line;
 pub mod stop;
 pub mod upkeep;
-pub mod v2_store;
 pub mod versions;
 pub mod waiters;
 pub mod watches;
-pub mod wrap;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -52,7 +47,7 @@ use portunus_proto::etcdserverpb::ResponseHeader;
 use tonic::Status;
 use tonic_health::server::HealthReporter;
 
-use crate::apply::alarms::Alarms;
+use crate::apply::CompactionProgress;
 use crate::config::Config;
 use crate::data_dir::DataDir;
 use crate::grpc::SnapshotSlots;
@@ -63,9 +58,10 @@ use cluster_gates::ClusterGates;
 use founding::Founding;
 use leadership::Leaders;
 use leases::Leases;
-use membership::Membership;
 use portunus_features::ServerFeatures;
-pub use start::{Running, StartError, lessor, start, store_config, store_hooks};
+use portunus_statemachine::alarms::Alarms;
+use portunus_statemachine::membership::Membership;
+pub use start::{Running, StartError, start, store_config, store_hooks};
 use stop::{StopReason, StopSwitch};
 use tokio::sync::Notify;
 use waiters::Waiters;
@@ -99,6 +95,8 @@ pub struct Member {
     pub leases: Leases,
     /// Watches.
     pub watches: Arc<Watches>,
+    /// How far compactions are finished.
+    pub compactions: CompactionProgress,
     /// Alarms in force, as applied.
     pub alarms: ArcSwap<Alarms>,
     /// The revision of users and roles. Changes only with the store: entries that would change

@@ -11,11 +11,11 @@ use portunus_proto::etcdserverpb::{
 };
 use prost::Message;
 
-use super::wrap::{self, Wrapping};
 use super::{Member, patience, request_timeout};
-use crate::apply::Response;
 use crate::metrics::Operation;
 use portunus_features::{LogCompression, PriorityRequest};
+use portunus_statemachine::Response;
+use portunus_statemachine::wrap::{self, Wrapping};
 
 /// Committed entries that may wait to be applied before new requests are refused.
 pub const APPLY_BACKLOG_MAX: u64 = 5000;

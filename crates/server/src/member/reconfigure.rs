@@ -13,9 +13,9 @@ use portunus_proto::EtcdError;
 use portunus_proto::raftpb::{ConfChange, ConfChangeType};
 use serde::Serialize;
 
-use super::membership::{MemberRecord, Membership};
 use super::{Member, patience, request_timeout};
 use crate::peers::ask::Asked;
+use portunus_statemachine::membership::{MemberRecord, Membership};
 
 /// A member counts as healthy if it is connected for this long.
 const HEALTHY_AFTER: Duration = Duration::from_secs(5);

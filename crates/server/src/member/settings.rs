@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::Member;
-use super::membership::{MemberRecord, hex};
 use crate::config::Config;
 use crate::peers::ask::{Asked, all_at_once};
+use portunus_statemachine::membership::{MemberRecord, hex};
 
 /// Longest wait for one member's settings.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);

@@ -8,8 +8,8 @@ use portunus_proto::raftpb::{Entry, EntryType};
 use portunus_rafthttp::PeerClient;
 use thiserror::Error;
 
-use crate::apply::read_request;
 use crate::peers::ask::{Asked, all_at_once};
+use portunus_statemachine::v2_request::read as read_request;
 
 /// Longest wait for one member's version.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);

@@ -11,8 +11,7 @@ use portunus_consensus::bootstrap::Identity;
 use portunus_consensus::core::Role;
 use portunus_consensus::{FatalError, Hooks, Leadership, PeerSink, RequestIds};
 use portunus_gates::{Feature, RegisterError, SetErrors};
-use portunus_mvcc::backend::{BackendError, Bucket, Lmdb, LmdbConfig};
-use portunus_mvcc::lease::{Lessor, LessorConfig, RecordError, decode_record};
+use portunus_mvcc::backend::{BackendError, Lmdb, LmdbConfig};
 use portunus_mvcc::watch::Limits;
 use portunus_mvcc::{OpenError, Store};
 use thiserror::Error;
@@ -21,21 +20,17 @@ use tonic_health::server::HealthReporter;
 use super::applied::Applied;
 use super::boot::{BootError, Booted, boot, snapshots_in_log};
 use super::cluster_gates::ClusterGates;
-use super::configuration::configuration;
 use super::downgrade::{self, ClusterVersionAbove};
 use super::founding::{self, Founding};
 use super::leadership::Leaders;
 use super::leases::Leases;
-use super::membership::{Membership, MembershipError, conf_state};
 use super::settings::{self, ApplySettings};
 use super::skew::{self, SkewTooLarge};
 use super::stop::{StopReason, StopSwitch};
 use super::waiters::Waiters;
 use super::watches::{StoreHistory, Watches};
-use super::{Member, corruption, first_election, leases, start_line, upkeep, versions, wrap};
-use crate::apply::alarms::Alarms;
-use crate::apply::{Applier, Found};
-use crate::auth;
+use super::{Member, corruption, first_election, leases, start_line, upkeep, versions};
+use crate::apply::{ApplyThread, CompactionProgress};
 use crate::config::{Config, QUOTA_BYTES_ADVISED_MAX};
 use crate::data_dir::{DataDir, DataDirError};
 use crate::grpc::SnapshotSlots;
@@ -43,9 +38,8 @@ use crate::metrics::{Metrics, MetricsError};
 use crate::peers::{self, Heartbeats, Peers, PeersError};
 use crate::serve::{self, ListenError, MetricsServers, Servers};
 use portunus_features::{ClusterFeatureGate, InitialCorruptCheck, LogCompression, OwnFeatures};
-
-/// Between two checkpoints of a lease, as in etcd.
-const CHECKPOINT_INTERVAL_S: u32 = 300;
+use portunus_statemachine::membership::Membership;
+use portunus_statemachine::{LoadError, Settings, State, StateMachine, wrap};
 
 /// A member that runs.
 pub struct Running {
@@ -94,26 +88,15 @@ pub enum StartError {
     /// The store.
     #[error("the store cannot be opened")]
     Store(#[from] OpenError),
-    /// Membership.
+    /// What the store holds besides keys.
     #[error(transparent)]
-    Membership(#[from] MembershipError),
+    State(#[from] LoadError),
     /// The member would be too far ahead of the others.
     #[error(transparent)]
     Skew(#[from] SkewTooLarge),
     /// The data belongs to a later version than the one to behave as.
     #[error(transparent)]
     ClusterVersionAbove(#[from] ClusterVersionAbove),
-    /// The data may only be shown to those who may see it.
-    #[error(
-        "authentication is enabled in this data, and this version cannot enforce it: disable it with the server that wrote the data (`etcdctl auth disable`), or use that server"
-    )]
-    AuthEnabled,
-    /// Alarms.
-    #[error("a stored alarm cannot be read: restore this member from a snapshot")]
-    Alarm(#[from] prost::DecodeError),
-    /// Leases.
-    #[error("a stored lease cannot be read")]
-    Lease(#[from] RecordError),
     /// The log.
     #[error(transparent)]
     Boot(#[from] BootError),
@@ -185,12 +168,9 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         took_ms = started.elapsed().as_millis() as u64,
         "store opened"
     );
-    let membership = Membership::load(&store)?;
-    if auth::is_enabled(&store) {
-        return Err(StartError::AuthEnabled);
-    }
-    let alarms = Alarms::load(&store)?;
-    let conf_state = configuration(conf_state(&store)?, membership.iter());
+    let apply_settings = ApplySettings::of(&config);
+    let state = State::load(&store, apply_settings.lease_ttl_s_min)?;
+    let membership = state.membership.clone();
     let specs = own.cluster_specs();
     let warnings = specs
         .check_flags(
@@ -221,7 +201,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
             "--cluster-feature-gates has no effect and every cluster feature stays off: this member publishes no proposal; set --feature-gates=ClusterFeatureGate=true, the default from 3.8 on"
         );
     }
-    let Booted { boot, remotes } = match boot(&config, &store, conf_state.clone(), &runtime) {
+    let Booted { boot, remotes } = match boot(&config, &store, state.conf_state.clone(), &runtime) {
         Ok(booted) => booted,
         Err(error) => {
             if matches!(error, BootError::Join(_)) {
@@ -233,7 +213,6 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     };
     check_cluster_version(&config, &membership, &boot, &runtime)?;
     check_skew(&config, &membership, &boot, &runtime)?;
-    let lessor = lessor(&config, &store)?;
     let peers = Peers::new(&config, boot.identity, metrics.registry(), runtime)?;
     let others = settings::others(
         &config,
@@ -265,18 +244,30 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         !config.cluster.is_existing,
         membership.params.as_ref(),
     );
+    let auth_revision = state.auth_revision;
+    let settings = Settings {
+        member_id: boot.identity.member_id,
+        version: emulation,
+        max_learners: config.cluster.max_learners,
+        lease_ttl_s_min: apply_settings.lease_ttl_s_min,
+        quota_bytes: config.quota_bytes,
+        snapshot_count: config.snapshot_count,
+    };
+    let (reader, revision) = (store.reader(), store.revision());
+    let machine = StateMachine::new(settings, &own, store, state, last_wrapped);
     let member = Arc::new(Member {
         identity: boot.identity,
         cluster_gates,
         gates,
-        store_reader: ArcSwap::from_pointee(store.reader()),
+        store_reader: ArcSwap::from_pointee(reader),
         waiters: Arc::new(Waiters::new(serve::threads())),
         applied: Applied::new(applied.index, applied.term),
-        leases: Leases::new(lessor),
-        watches: Arc::new(Watches::new(store.revision(), watch_limits(&config))),
-        alarms: ArcSwap::from_pointee(alarms.clone()),
-        auth_revision: AtomicU64::new(auth::revision(&store)),
-        membership: ArcSwap::from_pointee(membership.clone()),
+        leases: Leases::new(machine.lessor().clone()),
+        watches: Arc::new(Watches::new(revision, watch_limits(&config))),
+        compactions: CompactionProgress::default(),
+        alarms: ArcSwap::from_pointee(machine.alarms().clone()),
+        auth_revision: AtomicU64::new(auth_revision),
+        membership: ArcSwap::from_pointee(membership),
         request_ids: RequestIds::new(boot.identity.member_id, unix_ms()),
         started,
         metrics,
@@ -292,17 +283,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         consensus: handle,
         config,
     });
-    let threads = start_threads(
-        &member,
-        store,
-        committed,
-        Found {
-            membership,
-            alarms,
-            conf_state: conf_state.unwrap_or_default(),
-            last_wrapped,
-        },
-    )?;
+    let threads = start_threads(&member, machine, committed)?;
     let peer_addresses = member.peers.attach(&member, peer_listeners)?;
     member.peers.add_remotes(&remotes);
     tracing::info!(addresses = joined(&peer_addresses), "listening for peers");
@@ -489,20 +470,6 @@ fn check_corruption(
     Ok(peers.runtime().block_on(checked)?)
 }
 
-/// The leases of a store, with their clocks not started.
-pub fn lessor(config: &Config, store: &Store) -> Result<Lessor, RecordError> {
-    let mut lessor = Lessor::new(LessorConfig {
-        min_ttl_s: ApplySettings::of(config).lease_ttl_s_min,
-        checkpoint_interval_s: Some(CHECKPOINT_INTERVAL_S),
-        ..LessorConfig::default()
-    });
-    let records = store
-        .iter_raw(Bucket::Lease)
-        .map(|(_, value)| decode_record(value));
-    lessor.recover(records.collect::<Result<Vec<_>, _>>()?);
-    Ok(lessor)
-}
-
 /// How the store is kept.
 pub fn store_config(config: &Config) -> portunus_mvcc::Config {
     portunus_mvcc::Config {
@@ -592,12 +559,10 @@ fn watch_limits(config: &Config) -> Limits {
     }
 }
 
-#[allow(clippy::too_many_arguments)]
 fn start_threads(
     member: &Arc<Member>,
-    store: Store,
+    machine: StateMachine,
     committed: portunus_consensus::CommittedReceiver,
-    found: Found,
 ) -> Result<Vec<JoinHandle<()>>, StartError> {
     let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
         std::thread::Builder::new()
@@ -606,7 +571,7 @@ fn start_threads(
             .map_err(StartError::Thread)
     };
     let (orders, order_receiver) = std::sync::mpsc::channel();
-    let applier = Applier::new(Arc::clone(member), store, committed, found, orders);
+    let apply_thread = ApplyThread::new(Arc::clone(member), machine, committed, orders);
     let upkeep_runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -615,7 +580,7 @@ fn start_threads(
     let for_watches = Arc::clone(member);
     let for_upkeep = Arc::clone(member);
     Ok(vec![
-        spawn("apply", Box::new(move || applier.run()))?,
+        spawn("apply", Box::new(move || apply_thread.run()))?,
         spawn(
             "log-snapshots",
             Box::new(move || upkeep::run_snapshots(&for_snapshots, &order_receiver)),

@@ -11,12 +11,12 @@ use portunus_proto::etcdserverpb::{CompactionRequest, InternalRaftRequest};
 use portunus_proto::membershippb::{Attributes, ClusterMemberAttrSetRequest};
 
 use super::Member;
-use super::cluster_gates::proposal_to_message;
 use super::downgrade::{self, ClusterVersionAbove};
-use super::membership::{MemberRecord, Membership};
-use crate::apply::SnapshotOrder;
 use crate::config::AutoCompaction;
 use crate::peers::ask::Asked;
+use portunus_statemachine::SnapshotRequest;
+use portunus_statemachine::membership::{MemberRecord, Membership};
+use portunus_statemachine::params::proposal_to_message;
 
 /// Between two attempts at what has to be said once.
 const ANNOUNCE_INTERVAL: Duration = Duration::from_millis(500);
@@ -171,7 +171,7 @@ pub async fn meet_strangers(member: Arc<Member>) {
 }
 
 /// Shortens the log whenever apply says so, once the backend holds what goes.
-pub fn run_snapshots(member: &Arc<Member>, orders: &Receiver<SnapshotOrder>) {
+pub fn run_snapshots(member: &Arc<Member>, orders: &Receiver<SnapshotRequest>) {
     while let Ok(order) = orders.recv() {
         if member.stop.is_stopping() {
             return;
@@ -185,7 +185,7 @@ pub fn run_snapshots(member: &Arc<Member>, orders: &Receiver<SnapshotOrder>) {
                 return;
             }
         }
-        let shortened = match order.keeps_nothing {
+        let shortened = match order.keeps_no_entries {
             true => member.consensus.forget_log(order.index, order.conf_state),
             false => member.consensus.compact_log(order.index, order.conf_state),
         };
@@ -197,7 +197,7 @@ pub fn run_snapshots(member: &Arc<Member>, orders: &Receiver<SnapshotOrder>) {
             ),
             Err(CompactError::Stopped) => return,
             // Nothing was written since the last one; what memory held is forgotten.
-            Err(CompactError::AlreadyCompacted { .. }) if order.keeps_nothing => {}
+            Err(CompactError::AlreadyCompacted { .. }) if order.keeps_no_entries => {}
             Err(error) => tracing::warn!(%error, index = order.index, "the log was not shortened"),
         }
     }

@@ -13,11 +13,11 @@ use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::InternalRaftRequest;
 use portunus_proto::membershippb::ClusterVersionSetRequest;
 
-use super::cluster_gates::to_message;
-use super::decision_cause::DecisionInputs;
-use super::membership::Membership;
 use super::{Member, downgrade};
-use crate::apply::Response;
+use portunus_statemachine::Response;
+use portunus_statemachine::decision_cause::DecisionInputs;
+use portunus_statemachine::membership::Membership;
+use portunus_statemachine::params::to_message;
 
 /// Between two looks at all versions.
 const MONITOR_INTERVAL: Duration = Duration::from_secs(4);
@@ -208,7 +208,7 @@ impl Member {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::member::membership::DowngradeRecord;
+    use portunus_statemachine::membership::DowngradeRecord;
 
     fn version(text: &str) -> MajorMinor {
         text.parse().unwrap()

@@ -15,10 +15,7 @@ use portunus_consensus::ProposalProgress;
 use portunus_proto::EtcdError;
 use tokio::sync::{Notify, oneshot};
 
-use crate::apply::Response;
-
-/// What the apply thread answers.
-pub type Answer = Result<Response, EtcdError>;
+use portunus_statemachine::Answer;
 
 /// Enough that the threads of a machine seldom meet.
 const SHARDS: usize = 32;
@@ -222,7 +219,7 @@ mod tests {
     fn done(waiters: &Arc<Waiters>, ids: impl IntoIterator<Item = u64>) -> Answers {
         let mut answers = Answers::new(Arc::clone(waiters));
         for id in ids {
-            answers.add(id, Ok(Response::Done));
+            answers.add(id, Ok(portunus_statemachine::Response::Done));
         }
         answers
     }

@@ -6,7 +6,7 @@ use prometheus::{IntCounterVec, IntGaugeVec, Registry};
 
 use super::{MetricsError, counters, gauges};
 use crate::member::Member;
-use crate::member::cluster_gates::members;
+use portunus_statemachine::params::members;
 
 /// The series.
 pub struct ClusterGateMetrics {

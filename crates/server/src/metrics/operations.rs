@@ -7,116 +7,21 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use portunus_proto::etcdserverpb::InternalRaftRequest;
 use prometheus::{Histogram, HistogramOpts, HistogramVec, Registry, exponential_buckets};
 
 use super::MetricsError;
 
+pub use portunus_statemachine::Operation;
+
 /// The version of the API, which etcd has as a label of what it applies.
 const API_VERSION: &str = "v3";
-
-/// What a request asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operation {
-    /// A range.
-    Range,
-    /// A transaction that changes nothing.
-    ReadonlyTxn,
-    /// A put.
-    Put,
-    /// A delete.
-    DeleteRange,
-    /// A transaction.
-    Txn,
-    /// A compaction.
-    Compaction,
-    /// A lease.
-    LeaseGrant,
-    /// The end of a lease.
-    LeaseRevoke,
-    /// How long leases have left.
-    LeaseCheckpoint,
-    /// An alarm.
-    Alarm,
-    /// The cluster version.
-    ClusterVersionSet,
-    /// What a member says of itself.
-    ClusterMemberAttrSet,
-    /// A downgrade.
-    DowngradeInfoSet,
-    /// Anything else.
-    Unknown,
-}
-
-/// In the order of [`Operation`], as etcd's labels have them.
-const NAMES: [&str; 14] = [
-    "Range",
-    "ReadonlyTxn",
-    "Put",
-    "DeleteRange",
-    "Txn",
-    "Compaction",
-    "LeaseGrant",
-    "LeaseRevoke",
-    "LeaseCheckpoint",
-    "Alarm",
-    "ClusterVersionSet",
-    "ClusterMemberAttrSet",
-    "DowngradeInfoSet",
-    "unknown",
-];
-
-impl Operation {
-    /// What a request for the log asks for.
-    pub fn of(request: &InternalRaftRequest) -> Operation {
-        match request {
-            InternalRaftRequest { put: Some(_), .. } => Operation::Put,
-            InternalRaftRequest { txn: Some(_), .. } => Operation::Txn,
-            InternalRaftRequest {
-                delete_range: Some(_),
-                ..
-            } => Operation::DeleteRange,
-            InternalRaftRequest { range: Some(_), .. } => Operation::Range,
-            InternalRaftRequest {
-                compaction: Some(_),
-                ..
-            } => Operation::Compaction,
-            InternalRaftRequest {
-                lease_grant: Some(_),
-                ..
-            } => Operation::LeaseGrant,
-            InternalRaftRequest {
-                lease_revoke: Some(_),
-                ..
-            } => Operation::LeaseRevoke,
-            InternalRaftRequest {
-                lease_checkpoint: Some(_),
-                ..
-            } => Operation::LeaseCheckpoint,
-            InternalRaftRequest { alarm: Some(_), .. } => Operation::Alarm,
-            InternalRaftRequest {
-                cluster_version_set: Some(_),
-                ..
-            } => Operation::ClusterVersionSet,
-            InternalRaftRequest {
-                cluster_member_attr_set: Some(_),
-                ..
-            } => Operation::ClusterMemberAttrSet,
-            InternalRaftRequest {
-                downgrade_info_set: Some(_),
-                ..
-            } => Operation::DowngradeInfoSet,
-            _ => Operation::Unknown,
-        }
-    }
-}
 
 /// One family, and its series by operation and success.
 struct Durations {
     family: HistogramVec,
     /// The first label, if the family has one besides operation and success.
     version: Option<&'static str>,
-    series: [[OnceLock<Histogram>; 2]; NAMES.len()],
+    series: [[OnceLock<Histogram>; 2]; Operation::COUNT],
 }
 
 impl Durations {
@@ -145,7 +50,7 @@ impl Durations {
         let series = series.get_or_init(|| {
             let success = if is_success { "true" } else { "false" };
             let labels = self.version.into_iter();
-            let labels: Vec<&str> = labels.chain([NAMES[operation as usize], success]).collect();
+            let labels: Vec<&str> = labels.chain([operation.name(), success]).collect();
             self.family.with_label_values(&labels)
         });
         series.observe(took.as_secs_f64());
@@ -216,20 +121,7 @@ impl OperationMetrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use portunus_proto::etcdserverpb::{PutRequest, TxnRequest};
-
-    #[test]
-    fn names_are_in_the_order_of_the_operations() {
-        for (operation, name) in [
-            (Operation::Range, "Range"),
-            (Operation::LeaseCheckpoint, "LeaseCheckpoint"),
-            (Operation::DowngradeInfoSet, "DowngradeInfoSet"),
-            (Operation::Unknown, "unknown"),
-        ] {
-            assert_eq!(NAMES[operation as usize], name);
-        }
-        assert_eq!(Operation::Unknown as usize + 1, NAMES.len());
-    }
+    use portunus_proto::etcdserverpb::{InternalRaftRequest, PutRequest, TxnRequest};
 
     #[test]
     fn a_request_is_measured_under_its_own_name_and_only_then_has_a_series() {

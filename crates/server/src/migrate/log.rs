@@ -8,8 +8,8 @@ use portunus_proto::etcdserverpb::wrapped_request::Packing;
 use portunus_proto::raftpb::EntryType;
 
 use super::MigrateError;
-use crate::apply::read_request;
-use crate::member::wrap::PACKED_SINCE;
+use portunus_statemachine::v2_request::read as read_request;
+use portunus_statemachine::wrap::PACKED_SINCE;
 
 /// The lowest version that can apply what is left to apply; `None` if any can.
 pub fn version_needed(initial: &InitialState) -> Result<Option<MajorMinor>, MigrateError> {

@@ -31,15 +31,15 @@ use portunus_wal::{ReleaseError, WalOptions, WriteError};
 use prost::Message as _;
 use thiserror::Error;
 
-use crate::apply::ApplyFaultError;
-use crate::apply::clean_up::kept_beyond;
 use crate::data_dir::{DataDir, DataDirError};
-use crate::member::cluster_gates::{from_message, to_message};
-use crate::member::configuration::configuration;
-use crate::member::membership::{
+use portunus_statemachine::EntryError;
+use portunus_statemachine::conf_state::{configuration, decode_conf_state};
+use portunus_statemachine::feature_data::stored_beyond;
+use portunus_statemachine::membership::{
     self, CLUSTER_PARAMS, CLUSTER_PARAMS_HISTORY, CLUSTER_VERSION, DOWNGRADE, MemberRecord,
     MembershipError, ParamsDecision, STORAGE_VERSION_SINCE,
 };
+use portunus_statemachine::params::{from_message, to_message};
 
 /// The only version that stores no version, as far as directories can be migrated.
 const WITHOUT_MARK: MajorMinor = MajorMinor::literal("3.5");
@@ -103,10 +103,7 @@ pub enum MigrateError {
     Log(#[from] RestartError),
     /// The log again.
     #[error("failed to read wal: entry {index} is no request")]
-    Entry {
-        index: u64,
-        source: Box<ApplyFaultError>,
-    },
+    Entry { index: u64, source: Box<EntryError> },
     /// The log could not be shortened.
     #[error("the log cannot be shortened")]
     Shorten(#[from] WriteError),
@@ -260,7 +257,7 @@ impl Stored {
         let cluster = snapshot.get(Bucket::Cluster, CLUSTER_VERSION)?;
         let params = snapshot.get(Bucket::Cluster, CLUSTER_PARAMS)?;
         let conf_state = snapshot.get(Bucket::Meta, meta::CONF_STATE.as_bytes())?;
-        let conf_state = conf_state.map(|json| membership::conf_state_of(&json));
+        let conf_state = conf_state.map(|json| decode_conf_state(&json));
         let members = membership::member_records(snapshot)?;
         let conf_state = configuration(conf_state.transpose()?, members.iter());
         Ok(Stored {
@@ -322,7 +319,7 @@ impl Stored {
                 changes.push(put(Bucket::Cluster, CLUSTER_PARAMS_HISTORY, bytes));
             }
         }
-        for kept in kept_beyond(target) {
+        for kept in stored_beyond(target) {
             let entries = kept.entries.iter();
             changes.extend(entries.map(|(bucket, key)| delete(*bucket, key)));
         }

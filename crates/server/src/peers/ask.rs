@@ -14,8 +14,8 @@ use portunus_rafthttp::PeerClient;
 use prost::Message;
 use serde::{Deserialize, Serialize};
 
-use crate::member::membership::MemberRecord;
 use crate::member::settings::ApplySettings;
+use portunus_statemachine::membership::MemberRecord;
 
 /// Longest answer to a question.
 const ANSWER_BYTES_MAX: usize = 4 << 20;

@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use super::ask::{Asked, all_at_once};
 use crate::config::{ClusterConfig, Config};
-use crate::member::membership::MemberRecord;
+use portunus_statemachine::membership::MemberRecord;
 
 /// Longest wait for one peer's answer.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);

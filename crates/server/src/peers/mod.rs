@@ -35,9 +35,9 @@ use strangers::Strangers;
 
 use crate::config::Config;
 use crate::member::Member;
-use crate::member::membership::{MemberRecord, Membership, PlannedChange};
 use crate::serve::Reserved;
 use portunus_features::version::version_text;
+use portunus_statemachine::membership::{MemberRecord, Membership, PlannedChange};
 
 /// The oldest cluster version a peer may be fit for; the same in every version of etcd.
 pub const MIN_CLUSTER_VERSION: &str = "3.0.0";

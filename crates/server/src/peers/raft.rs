@@ -11,7 +11,7 @@ use portunus_rafthttp::{
 
 use super::{incoming, snapshot};
 use crate::member::Member;
-use crate::member::wrap::is_wrapped;
+use portunus_statemachine::wrap::is_wrapped;
 
 /// A member, as its transport sees it.
 pub struct PeerRaft {

@@ -22,9 +22,9 @@ use tokio::net::TcpListener;
 use super::ask::{CLUSTER_ID, CLUSTER_ID_MISMATCH, PeerHash, PeerHashHeader, SETTINGS_PATH};
 use crate::http;
 use crate::member::Member;
-use crate::member::membership::MemberRecord;
 use crate::member::patience;
 use crate::member::settings::ApplySettings;
+use portunus_statemachine::membership::MemberRecord;
 
 /// Longest question.
 const BODY_BYTES_MAX: usize = 64 * 1024;

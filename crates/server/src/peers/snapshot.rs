@@ -18,9 +18,10 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use crate::export::{Export, Pieces};
 use crate::member::Member;
-use crate::member::configuration::configuration;
-use crate::member::membership::{conf_state_of, member_records};
-use crate::member::v2_store;
+use portunus_statemachine::conf_state::configuration;
+use portunus_statemachine::conf_state::decode_conf_state;
+use portunus_statemachine::membership::member_records;
+use portunus_statemachine::v2_store;
 
 const PIECE_BYTES: usize = 64 * 1024;
 /// Pieces that wait for a slow peer.
@@ -100,7 +101,7 @@ fn members(snapshot: &dyn Snapshot) -> io::Result<raftpb::ConfState> {
     let json = snapshot
         .get(Bucket::Meta, meta::CONF_STATE.as_bytes())
         .map_err(io::Error::other)?;
-    let stored = json.map(|json| conf_state_of(&json)).transpose();
+    let stored = json.map(|json| decode_conf_state(&json)).transpose();
     let members = member_records(snapshot).map_err(io::Error::other)?;
     configuration(stored.map_err(io::Error::other)?, members.iter())
         .ok_or_else(|| io::Error::other("the backend does not know the members"))

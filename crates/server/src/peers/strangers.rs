@@ -6,7 +6,7 @@
 //! member without a proposal. If the member's `/version` says that it knows cluster features,
 //! whether it proposes any or not, it is sent everything. Otherwise it publishes attributes
 //! without a proposal, which turns all features off (see `portunus_gates::cluster::decide`),
-//! and is sent a snapshot from after that (`apply/gated.rs`).
+//! and is sent a snapshot from after that (`gated.rs` of the state machine).
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -15,7 +15,7 @@ use arc_swap::ArcSwap;
 use portunus_proto::raftpb::{Message, MessageType};
 use tokio::sync::Notify;
 
-use crate::member::membership::Membership;
+use portunus_statemachine::membership::Membership;
 
 /// Whom to hold entries back from.
 #[derive(Debug, Default)]
@@ -90,8 +90,11 @@ impl Strangers {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use portunus_gates::cluster::ClusterParams;
+    use portunus_statemachine::membership::{MemberRecord, ProposalRecord};
 
     fn to(id: u64, kind: MessageType) -> Message {
         Message {
@@ -103,7 +106,19 @@ mod tests {
 
     #[test]
     fn only_the_log_is_held_back_only_while_a_feature_is_on() {
-        let mut membership: Membership = Membership::of_test(&[(1, true), (2, false), (3, false)]);
+        let record = |id, proposes: bool| MemberRecord {
+            id,
+            peer_urls: None,
+            is_learner: false,
+            name: String::new(),
+            client_urls: Vec::new(),
+            proposal: proposes.then(|| ProposalRecord {
+                version: "3.8".to_owned(),
+                flags: BTreeMap::new(),
+            }),
+        };
+        let members = [record(1, true), record(2, false), record(3, false)];
+        let mut membership = Membership::of_members(members);
         let strangers = Strangers::default();
         strangers.review(&membership);
         assert!(!strangers.holds_back(&to(2, MessageType::MsgApp)));

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use portunus_gates::MajorMinor;
 
-use super::membership::{MemberRecord, Membership, ProposalRecord};
+use crate::membership::{MemberRecord, Membership, ProposalRecord};
 
 /// The longest cause that is written into an entry, in characters.
 const MAX_CHARS: usize = 400;
@@ -144,7 +144,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::member::membership::ParamsDecision;
+    use crate::membership::ParamsDecision;
 
     fn version(text: &str) -> MajorMinor {
         text.parse().unwrap()
@@ -175,7 +175,18 @@ mod tests {
 
     /// Two members that propose and set no flags, with one decision made.
     fn membership() -> Membership {
-        let mut membership = Membership::of_test(&[(1, true), (2, true)]);
+        let record = |id| MemberRecord {
+            id,
+            peer_urls: None,
+            is_learner: false,
+            name: String::new(),
+            client_urls: Vec::new(),
+            proposal: Some(ProposalRecord {
+                version: "3.8".to_owned(),
+                flags: BTreeMap::new(),
+            }),
+        };
+        let mut membership = Membership::of_members([record(1), record(2)]);
         membership.cluster_version = Some(version("3.8"));
         membership.history = Arc::new(vec![ParamsDecision::default()]);
         membership

@@ -1,51 +1,50 @@
 //! The feature `ApplyTag`: a change to what apply writes, for tests of cluster features.
 //!
 //! It stands for any feature that would make members differ if they did not agree on its
-//! value entry by entry; no released program has it. As a real one might, it keeps something of its own in the backend:
-//! where it last acted.
+//! value entry by entry; no released program has it. As a real one might, it stores data of its
+//! own: the index at which it last acted.
 
 use bytes::Bytes;
 use portunus_features::ApplyTag;
 use portunus_mvcc::backend::Bucket;
 use portunus_proto::etcdserverpb::request_op::Request;
-use portunus_proto::etcdserverpb::{InternalRaftRequest, PutRequest, RequestOp, TxnRequest};
+use portunus_proto::etcdserverpb::{PutRequest, RequestOp, TxnRequest};
 
-use super::{Applier, ApplyFaultError};
+use super::StateMachine;
+use crate::command::DataCommand;
+use crate::entry_error::EntryError;
 
 /// Only these keys are touched.
 const PREFIX: &[u8] = b"/apply-tag/";
 
 /// The index of the last request that was tagged, in the bucket `cluster`.
-pub(super) const MARK: &[u8] = b"applyTag";
+pub(crate) const MARK: &[u8] = b"applyTag";
 
-impl Applier {
-    /// The request as the feature changes it; where it last did is written down.
+impl StateMachine {
+    /// Returns the request as the feature changes it, and stores the index if it did.
     pub(super) fn tagged(
         &mut self,
         index: u64,
-        mut request: InternalRaftRequest,
-    ) -> Result<InternalRaftRequest, ApplyFaultError> {
-        if self.view.enabled(ApplyTag) && tag(&mut request, index) {
+        mut command: DataCommand,
+    ) -> Result<DataCommand, EntryError> {
+        if self.view.enabled(ApplyTag) && tag(&mut command, index) {
             let value = Bytes::from(index.to_string());
             self.store
                 .put_raw(Bucket::Cluster, Bytes::from_static(MARK), value)
-                .map_err(|source| ApplyFaultError::Store { index, source })?;
+                .map_err(|source| EntryError::Store { index, source })?;
         }
-        Ok(request)
+        Ok(command)
     }
 }
 
 /// Appends the log index to the values a request writes below the prefix. Returns whether
 /// there was one.
-fn tag(request: &mut InternalRaftRequest, index: u64) -> bool {
-    let mut is_tagged = false;
-    if let Some(put) = &mut request.put {
-        is_tagged |= tag_put(put, index);
+fn tag(command: &mut DataCommand, index: u64) -> bool {
+    match command {
+        DataCommand::Put(put) => tag_put(put, index),
+        DataCommand::Txn(txn) => tag_txn(txn, index),
+        _ => false,
     }
-    if let Some(txn) = &mut request.txn {
-        is_tagged |= tag_txn(txn, index);
-    }
-    is_tagged
 }
 
 fn tag_put(put: &mut PutRequest, index: u64) -> bool {
@@ -97,20 +96,19 @@ mod tests {
             failure: vec![op(Request::RequestPut(put("/apply-tag/b")))],
             ..TxnRequest::default()
         };
-        let mut request = InternalRaftRequest {
-            put: Some(put("/apply-tag/a")),
-            txn: Some(TxnRequest {
-                success: vec![
-                    op(Request::RequestPut(put("/other"))),
-                    op(Request::RequestTxn(inner)),
-                ],
-                ..TxnRequest::default()
-            }),
-            ..InternalRaftRequest::default()
-        };
-        assert!(tag(&mut request, 17));
-        assert_eq!(request.put.unwrap().value.as_ref(), b"v@17");
-        let text = format!("{:?}", request.txn.unwrap());
+        let mut command = DataCommand::Put(put("/apply-tag/a"));
+        assert!(tag(&mut command, 17));
+        let text = format!("{command:?}");
+        assert!(text.contains("v@17"), "{text}");
+        let mut command = DataCommand::Txn(TxnRequest {
+            success: vec![
+                op(Request::RequestPut(put("/other"))),
+                op(Request::RequestTxn(inner)),
+            ],
+            ..TxnRequest::default()
+        });
+        assert!(tag(&mut command, 17));
+        let text = format!("{command:?}");
         assert_eq!(text.matches("v@17").count(), 1, "{text}");
     }
 }

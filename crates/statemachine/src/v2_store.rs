@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::membership::{MemberRecord, Membership, hex};
+use crate::membership::{MemberRecord, Membership, hex};
 
 /// Length of the event history that belongs to the form.
 const EVENTS_KEPT: usize = 1000;

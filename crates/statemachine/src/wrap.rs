@@ -4,7 +4,7 @@
 //! instead of doing something else than the others, and it is never asked to: entries are
 //! wrapped only while every member has published a proposal for cluster features
 //! ([`Membership::all_propose`]), and when that ends the log before is forgotten
-//! (`apply/gated.rs`).
+//! (`gated.rs`).
 
 use bytes::Bytes;
 use portunus_gates::MajorMinor;
@@ -15,7 +15,7 @@ use prost::encoding::{WireType, decode_key, decode_varint};
 use thiserror::Error;
 
 #[cfg(doc)]
-use super::membership::Membership;
+use crate::membership::Membership;
 
 /// The first version that unpacks requests: that of the feature `LogCompression`.
 pub const PACKED_SINCE: MajorMinor = MajorMinor::literal("3.8");

@@ -1,9 +1,9 @@
 //! Requests of the v2 store in the log.
 //!
-//! A member of etcd 3.5 tells its name and client URLs, and the leader of such members the
+//! A member of etcd 3.5 publishes its name and client URLs, and the leader of such members the
 //! cluster version, with a request of the v2 store, bare where others have an
 //! [`InternalRaftRequest`]. These two are translated here; there is no v2 store, so
-//! everything else stops the member. Nothing like it is ever written.
+//! everything else stops the member. This program writes no such request.
 
 use bytes::Bytes;
 use portunus_proto::etcdserverpb::{InternalRaftRequest, Request, RequestHeader};
@@ -14,7 +14,7 @@ use portunus_proto::membershippb::{
 use prost::Message;
 use serde::Deserialize;
 
-use super::ApplyFaultError;
+use crate::entry_error::EntryError;
 
 const PUT: &str = "PUT";
 const VERSION_PATH: &str = "/0/version";
@@ -27,14 +27,12 @@ const HEX_DIGITS_MAX: usize = 16;
 ///
 /// A v2 request never passes for the other: its text sits where messages are expected, and
 /// is none.
-pub(crate) fn read(index: u64, data: Bytes) -> Result<InternalRaftRequest, ApplyFaultError> {
+pub fn read(index: u64, data: Bytes) -> Result<InternalRaftRequest, EntryError> {
     let request = match InternalRaftRequest::decode(data.clone()) {
         Ok(request) => request,
         Err(source) => match Request::decode(data.clone()) {
             Ok(v2) if !v2.method.is_empty() => return translated(index, &v2),
-            _ => {
-                decode_raft_request(data).map_err(|_| ApplyFaultError::Decode { index, source })?
-            }
+            _ => decode_raft_request(data).map_err(|_| EntryError::Decode { index, source })?,
         },
     };
     match &request.v2 {
@@ -53,8 +51,8 @@ struct StoredAttributes {
     client_urls: Option<Vec<String>>,
 }
 
-fn translated(index: u64, v2: &Request) -> Result<InternalRaftRequest, ApplyFaultError> {
-    let unsupported = |what| ApplyFaultError::Unsupported { index, what };
+fn translated(index: u64, v2: &Request) -> Result<InternalRaftRequest, EntryError> {
+    let unsupported = |what| EntryError::Unsupported { index, what };
     let request = InternalRaftRequest {
         header: Some(RequestHeader {
             id: v2.id,

@@ -1,0 +1,201 @@
+//! Compaction work between entries, and the clients that wait for its end.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use portunus_mvcc::{CompactionHashJob, CompactionStep, StoreFault};
+use tokio::sync::watch;
+
+use super::{ApplyThread, ApplyThreadError};
+use crate::error_chain::chain;
+
+/// The compactions that the apply thread works on.
+pub(super) struct Compactions {
+    has_work: bool,
+    /// When the present one began, for the metrics.
+    began: Instant,
+    /// The revisions of compactions whose clients wait for the end.
+    awaited: Vec<i64>,
+}
+
+impl Compactions {
+    /// With work to look for.
+    pub(super) fn with_work() -> Compactions {
+        Compactions {
+            has_work: true,
+            began: Instant::now(),
+            awaited: Vec::new(),
+        }
+    }
+
+    /// Whether work may be left.
+    pub(super) fn has_work(&self) -> bool {
+        self.has_work
+    }
+
+    /// Looks for work in another store; clients go on waiting.
+    pub(super) fn restart(&mut self) {
+        self.has_work = true;
+        self.began = Instant::now();
+    }
+
+    /// Notes that a compaction began, and whether its client waits for the end.
+    pub(super) fn began(&mut self, revision: i64, is_physical: bool) {
+        if is_physical {
+            self.awaited.push(revision);
+        }
+        let another_is_unfinished = std::mem::replace(&mut self.has_work, true);
+        if !another_is_unfinished {
+            self.began = Instant::now();
+        }
+    }
+
+    /// Whether a client waits for a compaction up to `revision`; true once for each.
+    fn take_awaited(&mut self, revision: i64) -> bool {
+        let count = self.awaited.len();
+        self.awaited.retain(|awaited| *awaited > revision);
+        self.awaited.len() < count
+    }
+}
+
+/// How far compactions are finished, on disk as well.
+pub struct CompactionProgress {
+    finished: watch::Sender<i64>,
+}
+
+impl Default for CompactionProgress {
+    fn default() -> CompactionProgress {
+        CompactionProgress {
+            finished: watch::Sender::new(0),
+        }
+    }
+}
+
+impl CompactionProgress {
+    /// Returns when everything that a compaction to `revision` removes is removed, on disk as
+    /// well.
+    pub async fn finished(&self, revision: i64) {
+        let mut finished = self.finished.subscribe();
+        // The sender lives as long as `self`.
+        let _ = finished.wait_for(|it| *it >= revision).await;
+    }
+
+    fn advance(&self, revision: i64) {
+        self.finished.send_if_modified(|finished| {
+            let is_later = revision > *finished;
+            *finished = revision.max(*finished);
+            is_later
+        });
+    }
+}
+
+impl ApplyThread {
+    /// Does one slice of compaction work. Returns whether there is more.
+    pub(super) fn compaction_step(&mut self) -> Result<bool, ApplyThreadError> {
+        let started = Instant::now();
+        let step = self
+            .machine
+            .compaction_step()
+            .map_err(|source| ApplyThreadError::Compaction { source })?;
+        let metrics = &self.member.metrics.compaction;
+        if let CompactionStep::Working | CompactionStep::Finished { .. } = step {
+            metrics.slice(self.machine.take_compacted_records(), started.elapsed());
+        }
+        match step {
+            CompactionStep::Idle => {
+                self.compactions.has_work = false;
+                metrics.pending.set(0);
+                // A snapshot of the leader may have come with its compactions finished.
+                let revision = self.machine.reader().compact_revision();
+                self.report_finished(revision);
+                return Ok(false);
+            }
+            CompactionStep::Waiting | CompactionStep::Working => {}
+            CompactionStep::Hash(job) => self.hash(job),
+            CompactionStep::Finished { revision } => {
+                metrics.finished(self.compactions.began.elapsed());
+                // The next of the queue, if there is one, begins now.
+                self.compactions.began = Instant::now();
+                tracing::info!(revision, "compaction finished");
+                self.report_finished(revision);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Computes the hash of a compaction on a thread of its own.
+    fn hash(&self, job: CompactionHashJob) {
+        let stop = Arc::clone(&self.member.stop);
+        let spawned = std::thread::Builder::new()
+            .name("compaction-hash".to_owned())
+            .spawn(move || match job.run() {
+                Ok(_) => {}
+                Err(error) if error.is_damage() => stop.fatal(&error),
+                Err(error) => tracing::warn!(
+                    reason = chain(&error),
+                    "the hash of a compaction could not be computed"
+                ),
+            });
+        if let Err(error) = spawned {
+            tracing::warn!(%error, "no thread for the hash of a compaction; it will not be known");
+        }
+    }
+
+    /// Reports the end of a compaction once it is durable, if a client waits for it. Flushing
+    /// waits for the disk, so another thread does it.
+    fn report_finished(&mut self, revision: i64) {
+        if !self.compactions.take_awaited(revision) {
+            return;
+        }
+        let member = Arc::clone(&self.member);
+        let reader = self.machine.reader();
+        let spawned = std::thread::Builder::new()
+            .name("compaction-flush".to_owned())
+            .spawn(move || match reader.flush() {
+                Ok(()) => member.compactions.advance(revision),
+                // A snapshot of the leader has replaced the store; that store reports its own.
+                Err(StoreFault::Closed) => {}
+                Err(fault) => member.stop.fatal(&fault),
+            });
+        if let Err(error) = spawned {
+            tracing::warn!(%error, "no thread to wait for the end of a compaction; clients that wait for it time out");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_compaction_is_reported_if_its_client_waits() {
+        let mut compactions = Compactions::with_work();
+        compactions.began(5, true);
+        compactions.began(7, false);
+        compactions.began(9, true);
+        assert!(!compactions.take_awaited(4));
+        assert!(compactions.take_awaited(7));
+        assert!(!compactions.take_awaited(7), "5 is reported once");
+        assert!(compactions.take_awaited(12));
+    }
+
+    /// The handler begins to wait after the compaction is applied, perhaps after its end.
+    #[tokio::test]
+    async fn waiting_ends_whether_it_began_before_or_after_the_end() {
+        let progress = CompactionProgress::default();
+        progress.advance(7);
+        progress.advance(5);
+        progress.finished(6).await;
+        let short = Duration::from_millis(20);
+        assert!(
+            tokio::time::timeout(short, progress.finished(8))
+                .await
+                .is_err()
+        );
+        let waiting = progress.finished(8);
+        progress.advance(8);
+        waiting.await;
+    }
+}
