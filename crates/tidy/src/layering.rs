@@ -22,6 +22,7 @@ pub const ORDER: &[&str] = &[
     "consensus",
     "statemachine",
     "rafthttp",
+    "datadir",
     "server",
     "client",
     "ctl",

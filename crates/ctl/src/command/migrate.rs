@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
+use portunus_datadir::migrate::{MigrateOptions, migrate};
 use portunus_features::version::EMULATION_FLOOR;
 use portunus_gates::MajorMinor;
-use portunus_server::migrate::{MigrateOptions, migrate};
 
 use crate::globals::Globals;
 use crate::outcome::{ExitWith, Failure, with_causes};

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use portunus_bolt::snapshot;
+use portunus_datadir::migrate::Migrated;
 use portunus_gates::cluster::DowngradeState;
 use portunus_proto::etcdserverpb::{
     AlarmResponse, DeleteRangeResponse, DowngradeResponse, HashKvResponse, LeaseGrantResponse,
@@ -11,7 +12,6 @@ use portunus_proto::etcdserverpb::{
     MemberUpdateResponse, MoveLeaderResponse, PutResponse, RangeResponse, StatusResponse,
     TxnResponse, WatchResponse,
 };
-use portunus_server::migrate::Migrated;
 
 use super::gate::GateAnswer;
 

@@ -2,12 +2,12 @@
 
 use std::io::Write;
 
+use portunus_datadir::migrate::Migrated;
 use portunus_proto::etcdserverpb::{
     AlarmMember, AlarmType, DeleteRangeResponse, LeaseTimeToLiveResponse, MemberAddResponse,
     PutResponse, RangeResponse, ResponseHeader, TxnResponse, response_op,
 };
 use portunus_proto::mvccpb::KeyValue;
-use portunus_server::migrate::Migrated;
 
 use super::fields::event_type;
 use super::{Answer, Printed, Printer, gate, table};

@@ -20,7 +20,7 @@ use tokio_stream::Stream;
 use tonic::Status;
 
 use super::Api;
-use crate::export::{Export, ExportError, Pieces};
+use portunus_datadir::export::{Export, ExportError, Pieces};
 
 /// As etcd cuts it.
 const BLOB_BYTES: usize = 32 * 1024;

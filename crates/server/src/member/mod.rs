@@ -49,7 +49,6 @@ use tonic_health::server::HealthReporter;
 
 use crate::apply::CompactionProgress;
 use crate::config::Config;
-use crate::data_dir::DataDir;
 use crate::grpc::SnapshotSlots;
 use crate::metrics::Metrics;
 use crate::peers::Peers;
@@ -58,6 +57,7 @@ use cluster_gates::ClusterGates;
 use founding::Founding;
 use leadership::Leaders;
 use leases::Leases;
+use portunus_datadir::DataDir;
 use portunus_features::ServerFeatures;
 use portunus_statemachine::alarms::Alarms;
 use portunus_statemachine::membership::Membership;

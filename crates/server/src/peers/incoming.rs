@@ -20,9 +20,9 @@ use portunus_proto::raftpb::Message;
 use portunus_rafthttp::{BoxStream, SnapshotRefused};
 use tokio_stream::StreamExt;
 
-use crate::import::{self, ImportError};
 use crate::member::Member;
 use crate::metrics::DiskMetrics;
+use portunus_datadir::import::{self, ImportError};
 
 /// Written at once of a file that has to be stored.
 const STORE_BUFFER_BYTES: usize = 1 << 20;

@@ -16,8 +16,8 @@ use portunus_rafthttp::OutgoingSnapshot;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::export::{Export, Pieces};
 use crate::member::Member;
+use portunus_datadir::export::{Export, Pieces};
 use portunus_statemachine::conf_state::configuration;
 use portunus_statemachine::conf_state::decode_conf_state;
 use portunus_statemachine::membership::member_records;

@@ -16,8 +16,16 @@ use std::path::{Path, PathBuf};
 
 use portunus_proto::walpb;
 
-use super::{DataDir, DataDirError, FIRST_BACKEND, INCOMING, INSTALLED, OBSOLETE, RECEIVING};
+use crate::data_dir::{DataDir, DataDirError};
 use crate::import;
+
+/// The backend of a member that never installed a snapshot.
+pub(crate) const FIRST_BACKEND: &str = "portunus";
+/// The prefix of a backend that was a snapshot.
+pub(crate) const INSTALLED: &str = "portunus-";
+const INCOMING: &str = "incoming-";
+const RECEIVING: &str = "receiving-";
+const OBSOLETE: &str = "obsolete-";
 
 impl DataDir {
     /// Where a snapshot of the leader is written while it arrives.
@@ -135,7 +143,7 @@ impl DataDir {
     }
 
     /// Directories with this prefix and the index that follows it.
-    pub(super) fn numbered(&self, prefix: &str) -> io::Result<Vec<(u64, PathBuf)>> {
+    pub(crate) fn numbered(&self, prefix: &str) -> io::Result<Vec<(u64, PathBuf)>> {
         let mut found = Vec::new();
         for file in fs::read_dir(self.member())? {
             let path = file?.path();

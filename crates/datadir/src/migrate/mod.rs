@@ -31,7 +31,7 @@ use portunus_wal::{ReleaseError, WalOptions, WriteError};
 use prost::Message as _;
 use thiserror::Error;
 
-use crate::data_dir::{DataDir, DataDirError};
+use crate::{DataDir, DataDirError};
 use portunus_statemachine::EntryError;
 use portunus_statemachine::conf_state::{configuration, decode_conf_state};
 use portunus_statemachine::feature_data::stored_beyond;
