@@ -1,7 +1,7 @@
 //! Changing who is in the cluster: checks before a change is proposed, as etcd makes them.
 //!
 //! They keep an operator from losing the quorum by accident. What must hold in any case is
-//! judged again by every member when the change is applied ([`super::membership`]).
+//! checked again by every member when the change is applied ([`portunus_statemachine::membership`]).
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
