@@ -7,7 +7,7 @@
 //! to a lower version removes it, too. Turning a feature off removes nothing, because members that
 //! know the feature can handle its data.
 //!
-//! A feature that stores data of its own gets a row in [`STORED`]; a test checks that.
+//! A feature that stores data of its own gets a row in `STORED`; a test checks that.
 
 use portunus_gates::{Declaration, MajorMinor};
 use portunus_mvcc::backend::Bucket;
