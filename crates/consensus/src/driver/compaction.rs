@@ -4,15 +4,10 @@
 //! order matters: commit index, then snapshot record, then the old segments go;
 //! a crash in between leaves a log that opens.
 
-use portunus_proto::walpb::Snapshot;
 use portunus_wal::ReleaseError;
 
-use super::{
-    config::LogWriter,
-    errors::{CompactError, FatalError},
-    inbox::CompactionRequest,
-    member::Member,
-};
+use super::{config::LogWriter, errors::FatalError, inbox::CompactionRequest, member::Member};
+use crate::engine::CompactionRefused;
 
 /// What a compaction did.
 #[derive(Debug)]
@@ -46,57 +41,35 @@ pub(super) fn compact(
         Keep::CatchUpEntries => member.config.catch_up_entries,
         Keep::Nothing => 0,
     };
-    let planned = member.with_engine(|engine| {
-        let applied_index = engine.core.applied_index();
-        if index > applied_index {
-            return Err(CompactError::NotApplied {
-                index,
-                applied_index,
-            });
+    let begun = member.with_engine(|engine| {
+        let begun = engine.begin_compaction(index, &request.conf_state);
+        let is_short = matches!(begun, Err(CompactionRefused::AlreadyCompacted { .. }));
+        if is_short && request.keep == Keep::Nothing {
+            // The log is short enough on disk. In memory it may be longer.
+            engine.forget_in_memory(index);
         }
-        let term = engine
-            .core
-            .term_of(index)
-            .filter(|_| index > engine.snapshot_index);
-        let Some(term) = term else {
-            // The log is short enough on disk. In memory it may still be longer.
-            if request.keep == Keep::Nothing {
-                engine.core.compact(index);
-            }
-            return Err(CompactError::AlreadyCompacted { index });
-        };
-        let disk = engine.claim_idle_disk();
-        if disk.is_some() {
-            engine.snapshot_index = index;
-        }
-        Ok(disk.map(|disk| (term, disk)))
+        begun
     });
-    let (term, disk) = match planned {
-        Ok(Some(planned)) => planned,
+    let write = match begun {
+        Ok(Some(write)) => write,
         Ok(None) => {
-            // Something came in between; it goes first.
+            // A batch came in between; it goes first.
             member.inbox.put_back_compaction(request);
             return Ok(());
         }
         Err(refusal) => {
-            // Whoever asked may have gone.
-            let _ = request.reply.send(Err(refusal));
+            // The caller may have given up.
+            let _ = request.reply.send(Err(refusal.into()));
             return Ok(());
         }
     };
 
     // A snapshot beyond the recorded commit index would be ignored at start.
-    log.append(disk.unwritten_commit.as_ref(), &[])?;
-    log.save_snapshot(&Snapshot {
-        index,
-        term,
-        conf_state: Some(request.conf_state),
-    })?;
+    log.append(write.hard_state.as_ref(), &[])?;
+    log.save_snapshot(&write.snapshot)?;
     let released = log.release_to(index);
-    let memory_starts_after = member.with_engine(|engine| {
-        engine.write_in_flight = false;
-        engine.core.compact(index.saturating_sub(keep))
-    });
+    let forget_to = index.saturating_sub(keep);
+    let memory_starts_after = member.with_engine(|engine| engine.finish_compaction(forget_to));
     let compacted = match released {
         Ok(segments_released) => Compacted {
             segments_released,

@@ -5,7 +5,10 @@ use std::io;
 use portunus_wal::WriteError;
 use thiserror::Error;
 
-use crate::core::{self, AppliedBeyondCommit};
+use crate::{
+    core::{self, AppliedBeyondCommit},
+    engine::CompactionRefused,
+};
 
 /// Why the driver did not start.
 #[derive(Debug, Error)]
@@ -69,6 +72,23 @@ pub enum CompactError {
     /// The member is going down.
     #[error("this member's consensus has stopped")]
     Stopped,
+}
+
+impl From<CompactionRefused> for CompactError {
+    fn from(refused: CompactionRefused) -> CompactError {
+        match refused {
+            CompactionRefused::NotApplied {
+                index,
+                applied_index,
+            } => CompactError::NotApplied {
+                index,
+                applied_index,
+            },
+            CompactionRefused::AlreadyCompacted { index } => {
+                CompactError::AlreadyCompacted { index }
+            }
+        }
+    }
 }
 
 /// Why the member cannot go on. The process must end: what the disk holds is

@@ -113,12 +113,11 @@ impl Handle {
     /// Lets time pass at once, unless a leader is known: an election comes so much sooner.
     pub fn skip_ticks_without_leader(&self, ticks: usize) {
         self.member.with_engine(|engine| {
-            let core = &mut engine.core;
             for _ in 0..ticks {
-                if core.current_leadership().leader != 0 {
+                if engine.core().current_leadership().leader != 0 {
                     break;
                 }
-                core.tick();
+                engine.tick();
             }
         });
     }
@@ -149,9 +148,8 @@ impl Handle {
     /// If the change is impossible; the members stay as they were.
     pub fn apply_conf_change(&self, change: &ConfChange) -> Result<ConfState, ConfChangeError> {
         self.member.with_engine(|engine| {
-            let result = engine.core.apply_conf_change(change);
-            engine.conf_change_applying = true;
-            self.member.status.publish_membership(&engine.core);
+            let result = engine.apply_conf_change(change);
+            self.member.status.publish_membership(engine.core());
             result
         })
     }
@@ -197,8 +195,7 @@ impl Handle {
 
     /// Hands leadership to another voter, if this member leads.
     pub fn transfer_leader(&self, to: u64) {
-        self.member
-            .with_engine(|engine| engine.core.transfer_leader(to));
+        self.member.with_engine(|engine| engine.transfer_leader(to));
     }
 
     /// Takes a message from a peer.
@@ -209,31 +206,31 @@ impl Handle {
         if self.member.inbox.phase() != Phase::Running {
             return Err(StepError::Stopped);
         }
-        self.member.with_engine(|engine| engine.core.step(message))
+        self.member.with_engine(|engine| engine.step(message))
     }
 
     /// Indexes of the snapshots given to [`Self::step`] that are still to be installed.
     #[must_use]
     pub fn pending_snapshots(&self) -> Vec<u64> {
-        self.member.lock_engine().core.pending_snapshots()
+        self.member.lock_engine().core().pending_snapshots()
     }
 
     /// How much of the log a member has. Only the leader knows.
     #[must_use]
     pub fn matched(&self, id: u64) -> Option<u64> {
-        self.member.lock_engine().core.matched(id)
+        self.member.lock_engine().core().matched(id)
     }
 
     /// A peer could not be reached.
     pub fn report_unreachable(&self, id: u64) {
         self.member
-            .with_engine(|engine| engine.core.report_unreachable(id));
+            .with_engine(|engine| engine.report_unreachable(id));
     }
 
     /// A snapshot has or has not arrived at a peer.
     pub fn report_snapshot(&self, id: u64, delivered: bool) {
         self.member
-            .with_engine(|engine| engine.core.report_snapshot(id, delivered));
+            .with_engine(|engine| engine.report_snapshot(id, delivered));
     }
 
     /// Writes what was taken, refuses everything new, and waits for the threads.

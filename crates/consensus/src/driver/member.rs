@@ -12,13 +12,13 @@ use std::sync::{
 use super::{
     apply_queue::ApplyQueue,
     config::{Config, PeerSink},
-    engine::{Effects, Engine},
     errors::FatalError,
     inbox::{Inbox, Phase},
     reads::{Answered, Reads},
     status::StatusCell,
+    turn::AfterTurn,
 };
-use crate::core::Leadership;
+use crate::{core::Leadership, engine::Engine};
 
 type OnFatal = Box<dyn FnOnce(FatalError) + Send>;
 
@@ -55,22 +55,22 @@ impl Member {
     /// seen all that was applied before `act` runs.
     pub(super) fn with_engine<R>(&self, act: impl FnOnce(&mut Engine) -> R) -> R {
         let mut engine = self.lock_engine();
-        let before = engine.turn(self);
+        let before = self.turn(&mut engine);
         let result = act(&mut engine);
-        let after = engine.turn(self);
+        let after = self.turn(&mut engine);
         drop(engine);
         self.settle(before);
         self.settle(after);
         result
     }
 
-    /// Carries out what a turn left. Without the lock.
-    pub(super) fn settle(&self, effects: Effects) {
-        effects.answered.into_iter().for_each(Answered::deliver);
-        if effects.disk_has_work {
+    /// Does what a turn left. Without the lock.
+    pub(super) fn settle(&self, after: AfterTurn) {
+        after.answered.into_iter().for_each(Answered::deliver);
+        if after.disk_has_work {
             self.inbox.call_disk();
         }
-        if let Some(error) = effects.fatal {
+        if let Some(error) = after.fatal {
             self.fail(error);
         }
     }

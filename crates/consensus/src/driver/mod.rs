@@ -13,7 +13,6 @@
 mod apply_queue;
 mod compaction;
 mod config;
-mod engine;
 mod errors;
 mod handle;
 mod inbox;
@@ -22,6 +21,7 @@ mod proposal;
 mod reads;
 mod status;
 mod threads;
+mod turn;
 
 use std::{
     sync::{Arc, Mutex, atomic::AtomicBool},
@@ -30,7 +30,6 @@ use std::{
 
 use self::{
     apply_queue::ApplyQueue,
-    engine::Engine,
     inbox::Inbox,
     member::{LockedHooks, Member},
     reads::Reads,
@@ -46,7 +45,10 @@ pub use self::{
     reads::ReadIndexFuture,
     status::Status,
 };
-use crate::core::{Core, CoreConfig, InitialState};
+use crate::{
+    core::{Core, CoreConfig, InitialState},
+    engine::Engine,
+};
 
 /// Starts a member. `log` must be the one that `initial` came from.
 ///
@@ -73,6 +75,7 @@ pub fn start(
     status.publish_membership(&core);
     // Contexts must differ between members and between starts.
     let first_read_context = (config.seed ^ id.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let engine = Engine::new(core, base_index, config.leads_at_once_if_alone);
     let member = Arc::new(Member {
         config,
         hooks: LockedHooks {
@@ -80,7 +83,7 @@ pub fn start(
             on_leadership: hooks.on_leadership,
         },
         on_fatal: Mutex::new(Some(hooks.on_fatal)),
-        engine: Mutex::new(Engine::new(core, base_index)),
+        engine: Mutex::new(engine),
         inbox: Inbox::default(),
         reads: Mutex::new(Reads::new(first_read_context)),
         apply,

@@ -18,11 +18,12 @@ use portunus_proto::walpb;
 use super::{
     compaction::compact,
     config::LogWriter,
-    engine::Batch,
     errors::FatalError,
     inbox::Phase,
     member::{FailOnPanic, Member},
+    turn::AfterTurn,
 };
+use crate::engine::Batch;
 
 pub(super) fn run_disk(member: Arc<Member>, mut log: impl LogWriter) {
     let _guard = FailOnPanic(Arc::clone(&member));
@@ -38,13 +39,16 @@ fn write_until_ended(member: &Member, log: &mut dyn LogWriter) -> Result<(), Fat
         // One lock for both: what the last batch committed goes out, and what
         // gathered meanwhile becomes the next.
         let mut engine = member.lock_engine();
+        let mut finished = AfterTurn::default();
         if let Some(batch) = written.take() {
-            engine.finish_batch(batch, member);
+            let effects = engine.finish_write(batch);
+            member.carry_out(&engine, effects, &mut finished);
         }
-        let effects = engine.turn(member);
+        let after = member.turn(&mut engine);
         let batch = engine.take_batch();
         drop(engine);
-        member.settle(effects);
+        member.settle(finished);
+        member.settle(after);
 
         if let Some(batch) = batch {
             member
@@ -67,11 +71,11 @@ fn write_until_ended(member: &Member, log: &mut dyn LogWriter) -> Result<(), Fat
             }
             Phase::Draining => {
                 // Everything is written; the last commit index is not.
-                let Some(disk) = member.lock_engine().claim_idle_disk() else {
+                let Some(commit) = member.lock_engine().take_last_commit() else {
                     continue;
                 };
-                if disk.unwritten_commit.is_some() {
-                    log.append(disk.unwritten_commit.as_ref(), &[])?;
+                if commit.is_some() {
+                    log.append(commit.as_ref(), &[])?;
                     log.sync()?;
                 }
                 return Ok(());
@@ -124,11 +128,10 @@ pub(super) fn run_clock(member: Arc<Member>) {
         }
         member.with_engine(|engine| {
             if is_due {
-                engine.core.tick();
-                let core = &mut engine.core;
+                engine.tick();
                 member
                     .lock_reads()
-                    .tick(|context| core.read_index(context).is_ok());
+                    .tick(|context| engine.read_index(context).is_ok());
             }
         });
         if is_due {
