@@ -1,13 +1,11 @@
-//! One simulated member: the core, its real log, and the simplest driver that keeps the
-//! rules of [`portunus_consensus::core`].
+//! One simulated member: the engine of the server ([`portunus_consensus::engine`]) over its real
+//! log.
 //!
-//! It mirrors the driver of the server: readies become jobs, jobs that gather become one
-//! batch, a commit index alone waits for the next write, a snapshot goes to the log before it
-//! is installed. Who decides when a batch is written, when it counts as written and when an
-//! entry is applied is the world around it.
+//! As the server's threads do, it feeds the engine, writes its batches and carries out its
+//! effects. The world around it decides when a batch is written, when it counts as written and
+//! when an entry is applied.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::mem;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,11 +13,12 @@ use portunus_consensus::Role;
 use portunus_consensus::bootstrap::{
     self, BackendPosition, Boot, Identity, InitialMember, RestartError,
 };
-use portunus_consensus::core::{Core, CoreConfig, Ready};
+use portunus_consensus::core::{Core, CoreConfig};
+use portunus_consensus::engine::{Batch, Effects, Engine};
 use portunus_gates::cluster::ClusterParams;
 use portunus_gates::cluster::ClusterSpecs;
 use portunus_proto::raftpb::{
-    ConfChange, Entry, EntryType, HardState, Message, MessageType, SnapshotMetadata,
+    ConfChange, Entry, EntryType, Message, MessageType, SnapshotMetadata,
 };
 use portunus_proto::walpb;
 use portunus_wal::{LogDir, Wal, WalOptions, WriteError, valid_snapshots};
@@ -62,14 +61,11 @@ pub(super) struct Member {
     pub(super) is_outgrown: bool,
 }
 
-struct Job {
-    number: u64,
-    snapshot: Option<SnapshotMetadata>,
-    hard_state: Option<HardState>,
-    entries: Vec<Entry>,
-    /// Term of the entry before them, if the log has it.
-    previous_term: Option<u64>,
-    messages: Vec<Message>,
+/// A write that was made and is not yet reported to the engine.
+enum WriteInFlight {
+    Batch(Batch),
+    /// A planted bug has reported it before it was made.
+    Reported,
 }
 
 enum ToApply {
@@ -79,18 +75,14 @@ enum ToApply {
 
 /// A member that runs.
 pub(super) struct Running {
-    pub(super) core: Core,
+    engine: Engine,
     wal: Wal,
-    jobs: VecDeque<Job>,
-    /// Being written, or written and not yet reported.
-    in_flight: Option<VecDeque<Job>>,
-    unwritten_commit: Option<HardState>,
-    snapshot_index: u64,
+    /// For a planted bug: a batch whose messages were sent before it is written.
+    taken_early: Option<Batch>,
+    in_flight: Option<WriteInFlight>,
     to_apply: VecDeque<ToApply>,
     pub(super) image: Image,
     seen_commit: u64,
-    conf_change_applying: bool,
-    campaigned: bool,
     /// Proposals of clients of this member.
     pub(super) waiting: BTreeSet<u64>,
     pub(super) outbox: Vec<Message>,
@@ -193,17 +185,13 @@ impl Member {
         };
         let core = Core::new(&config, initial).map_err(|source| Violation::Core { id, source })?;
         let mut running = Running {
-            unwritten_commit: Some(core.hard_state()),
-            core,
+            engine: Engine::new(core, snapshot_index, true),
             wal,
-            jobs: VecDeque::new(),
+            taken_early: None,
             in_flight: None,
-            snapshot_index,
             to_apply: VecDeque::new(),
             image: self.backend.clone(),
             seen_commit: snapshot_index,
-            conf_change_applying: false,
-            campaigned: false,
             waiting: BTreeSet::new(),
             outbox: Vec::new(),
             newest_params: None,
@@ -262,45 +250,47 @@ impl Member {
         let Some(running) = &mut self.running else {
             return Ok(false);
         };
-        if running.in_flight.is_some() || running.jobs.is_empty() {
+        if running.in_flight.is_some() {
             return Ok(false);
         }
-        let batch = mem::take(&mut running.jobs);
+        let taken = running.taken_early.take();
+        let Some(batch) = taken.or_else(|| running.engine.take_batch()) else {
+            return Ok(false);
+        };
         let bug = around.bug;
-        let write = |running: &mut Running, shadow: &mut Shadow, batch: &VecDeque<Job>| {
+        let previous_terms = previous_terms(&batch, running.core());
+        let write = |running: &mut Running, shadow: &mut Shadow, batch: &Batch| {
             running
                 .write_batch(batch, shadow, bug)
                 .map_err(|source| Violation::Write { id, source })
         };
-        let durable: Vec<_> = batch
-            .iter()
-            .map(|job| (job.entries.clone(), job.previous_term))
-            .collect();
         if bug == Some(PlantedBug::AcknowledgesBeforeWriting) {
-            // Written only after everybody has been told.
-            let copy = batch.iter().map(Job::without_messages).collect();
-            let messages = running.finish(batch);
-            running.outbox.extend(messages);
+            let effects = running.engine.finish_write(batch.clone());
+            running.outbox.extend(effects.messages);
+            let snapshots = effects.snapshots.into_iter();
+            running.to_apply.extend(snapshots.map(ToApply::Snapshot));
             running.turn(&self.shadow, around)?;
-            let result = write(running, &mut self.shadow, &copy);
-            running.in_flight = Some(VecDeque::new());
+            let result = write(running, &mut self.shadow, &batch);
+            running.in_flight = Some(WriteInFlight::Reported);
             return result.map(|()| true);
         }
         write(running, &mut self.shadow, &batch)?;
-        for (entries, previous_term) in &durable {
-            around.witness.in_log(id, entries, *previous_term)?;
+        for (write, previous_term) in batch.writes().zip(previous_terms) {
+            around.witness.in_log(id, write.entries, previous_term)?;
         }
-        running.in_flight = Some(batch);
+        running.in_flight = Some(WriteInFlight::Batch(batch));
         Ok(true)
     }
 
     /// The batch counts as written.
     pub(super) fn finish_write(&mut self, around: &mut Surroundings<'_>) -> Result<(), Violation> {
         if let Some(running) = &mut self.running
-            && let Some(batch) = running.in_flight.take()
+            && let Some(in_flight) = running.in_flight.take()
         {
-            let messages = running.finish(batch);
-            running.send(messages, &self.shadow, around)?;
+            if let WriteInFlight::Batch(batch) = in_flight {
+                let effects = running.engine.finish_write(batch);
+                running.carry_out(effects, &self.shadow, around)?;
+            }
             running.turn(&self.shadow, around)?;
         }
         Ok(())
@@ -341,7 +331,7 @@ impl Member {
                     }
                     self.incoming.retain(|received, _| *received > index);
                     around.witness.applies(id, &running.image)?;
-                    let raft = running.core.conf_state();
+                    let raft = running.core().conf_state();
                     if raft != running.image.conf_state {
                         return Err(Violation::RaftMembersDiffer {
                             id,
@@ -353,7 +343,7 @@ impl Member {
                 }
             }
         }
-        if running.conf_change_applying || running.core.current_leadership().leader == 0 {
+        if running.engine.applied_is_urgent() {
             running.turn(&self.shadow, around)?;
         }
         Ok(true)
@@ -370,25 +360,16 @@ impl Member {
             upto = &running.image;
         }
         let index = upto.applied_index;
-        let is_idle = running.jobs.is_empty() && running.in_flight.is_none();
-        let is_applied = index <= running.core.applied_index();
-        if !is_idle || !is_applied || index <= running.snapshot_index {
+        if running.in_flight.is_some() || running.taken_early.is_some() {
             return Ok(false);
         }
-        let Some(term) = running.core.term_of(index) else {
+        let Ok(Some(write)) = running.engine.begin_compaction(index, &upto.conf_state) else {
             return Ok(false);
-        };
-        running.snapshot_index = index;
-        let commit = running.unwritten_commit.take();
-        let snapshot = walpb::Snapshot {
-            index,
-            term,
-            conf_state: Some(upto.conf_state.clone()),
         };
         let written = running
             .wal
-            .append(commit.as_ref(), &[])
-            .and_then(|_| running.wal.save_snapshot(&snapshot));
+            .append(write.hard_state.as_ref(), &[])
+            .and_then(|_| running.wal.save_snapshot(&write.snapshot));
         written.map_err(|source| Violation::Write { id, source })?;
         self.shadow
             .synced(running.wal.hard_state(), running.wal.last_index());
@@ -397,21 +378,21 @@ impl Member {
             return Ok(true);
         }
         let keep = around.scenario.catch_up_entries;
-        running.core.compact(index.saturating_sub(keep));
+        running.engine.finish_compaction(index.saturating_sub(keep));
         Ok(true)
     }
 
-    /// Does something to the core, then what the core wants.
+    /// Gives the engine an input and carries out the effects.
     pub(super) fn act<R>(
         &mut self,
         around: &mut Surroundings<'_>,
-        act: impl FnOnce(&mut Core) -> R,
+        act: impl FnOnce(&mut Engine) -> R,
     ) -> Result<Option<R>, Violation> {
         let Some(running) = &mut self.running else {
             return Ok(None);
         };
         running.turn(&self.shadow, around)?;
-        let result = act(&mut running.core);
+        let result = act(&mut running.engine);
         running.turn(&self.shadow, around)?;
         Ok(Some(result))
     }
@@ -424,95 +405,82 @@ impl Member {
     ) -> Result<(), Violation> {
         around.witness.begins_read(context);
         if around.bug == Some(PlantedBug::AnswersReadsAlone) {
-            let commit = self.running.as_ref().map(|it| it.core.hard_state().commit);
+            let commit = self
+                .running
+                .as_ref()
+                .map(|it| it.core().hard_state().commit);
             return around
                 .witness
                 .answers(self.id, context, commit.unwrap_or(u64::MAX));
         }
-        self.act(around, |core| core.read_index(context)).map(drop)
-    }
-}
-
-impl Job {
-    fn without_messages(&self) -> Job {
-        Job {
-            number: self.number,
-            snapshot: self.snapshot.clone(),
-            hard_state: self.hard_state,
-            entries: self.entries.clone(),
-            previous_term: self.previous_term,
-            messages: Vec::new(),
-        }
+        self.act(around, |engine| engine.read_index(context))
+            .map(drop)
     }
 }
 
 impl Running {
+    pub(super) fn core(&self) -> &Core {
+        self.engine.core()
+    }
+
     pub(super) fn is_leader(&self) -> bool {
-        self.core.current_leadership().role == Role::Leader
+        self.core().current_leadership().role == Role::Leader
     }
 
     pub(super) fn disk_has_work(&self) -> bool {
-        !self.jobs.is_empty() && self.in_flight.is_none()
+        self.taken_early.is_some() || self.engine.has_batch()
     }
 
     pub(super) fn has_to_apply(&self) -> bool {
         !self.to_apply.is_empty()
     }
 
-    /// Feeds the core and does what it wants, until it wants nothing.
+    /// Feeds the engine and carries out its effects, until there are none.
     fn turn(&mut self, shadow: &Shadow, around: &mut Surroundings<'_>) -> Result<(), Violation> {
-        let id = self.core.id();
+        let id = self.core().id();
         loop {
-            let applied = self.image.applied_index;
-            if applied > self.core.applied_index() {
-                self.core
-                    .applied(applied)
-                    .map_err(|source| Violation::Applied { id, source })?;
-                self.conf_change_applying = false;
-            }
-            self.campaign_if_alone();
+            self.engine
+                .applied(self.image.applied_index)
+                .map_err(|source| Violation::Applied { id, source })?;
+            self.engine.campaign_if_alone();
             let mut progressed = false;
-            while let Some(ready) = self.core.ready() {
+            while let Some(effects) = self.engine.advance() {
                 progressed = true;
-                self.carry_out(ready, shadow, around)?;
+                self.carry_out(effects, shadow, around)?;
             }
             if !progressed {
                 break;
             }
         }
-        let state = self.core.hard_state();
+        let is_bug = around.bug == Some(PlantedBug::SendsBeforePersisting);
+        if is_bug && self.engine.has_batch() {
+            self.taken_early = self.engine.take_batch();
+            let messages = self.taken_early.iter().flat_map(Batch::messages);
+            self.outbox.extend(messages.cloned());
+        }
+        let state = self.core().hard_state();
         if state.commit > self.seen_commit {
             let known = self.seen_commit + 1..=state.commit;
+            let core = self.engine.core();
             around
                 .witness
-                .commits(id, known, state.term, |index| self.core.term_of(index))?;
+                .commits(id, known, state.term, |index| core.term_of(index))?;
             self.seen_commit = state.commit;
         }
         Ok(())
     }
 
-    fn campaign_if_alone(&mut self) {
-        let core = &mut self.core;
-        if core.current_leadership().role == Role::Leader || !core.is_sole_voter() {
-            return;
-        }
-        let has_caught_up = core.applied_index() == core.hard_state().commit;
-        if has_caught_up || !mem::replace(&mut self.campaigned, true) {
-            core.campaign_if_alone();
-        }
-    }
-
     fn carry_out(
         &mut self,
-        ready: Ready,
+        effects: Effects,
         shadow: &Shadow,
         around: &mut Surroundings<'_>,
     ) -> Result<(), Violation> {
-        let id = self.core.id();
-        if let Some(leadership) = ready.leadership
+        let core = self.engine.core();
+        let id = core.id();
+        if let Some(leadership) = effects.leadership
             && leadership.role == Role::Leader
         {
-            let core = &self.core;
             // Compacted entries were committed and applied here.
             let starts_after = (0..=core.applied_index())
                 .rev()
@@ -525,40 +493,15 @@ impl Running {
                 starts_after,
             )?;
         }
-        for read in &ready.reads {
+        for read in &effects.reads {
             around.witness.answers(id, read.context, read.index)?;
         }
-        self.send(ready.messages, shadow, around)?;
-        let newest = ready.committed.iter().rev().find_map(params_of);
+        self.send(effects.messages, shadow, around)?;
+        let newest = effects.committed.iter().rev().find_map(params_of);
         self.newest_params = newest.or(self.newest_params.take());
-        self.to_apply
-            .extend(ready.committed.into_iter().map(ToApply::Entry));
-
-        let mut job = Job {
-            number: ready.number,
-            snapshot: ready.snapshot,
-            hard_state: None,
-            previous_term: ready
-                .entries
-                .first()
-                .and_then(|first| self.core.term_of(first.index - 1)),
-            entries: ready.entries,
-            messages: ready.messages_after_persist,
-        };
-        if around.bug == Some(PlantedBug::SendsBeforePersisting) {
-            let messages = mem::take(&mut job.messages);
-            self.outbox.extend(messages);
-        }
-        if ready.hard_state.is_some() {
-            self.unwritten_commit = ready.hard_state;
-        }
-        if ready.must_sync {
-            job.hard_state = self.unwritten_commit.take();
-        } else if self.jobs.is_empty() && self.in_flight.is_none() {
-            let messages = self.finish([job].into());
-            return self.send(messages, shadow, around);
-        }
-        self.jobs.push_back(job);
+        let committed = effects.committed.into_iter().map(ToApply::Entry);
+        let snapshots = effects.snapshots.into_iter().map(ToApply::Snapshot);
+        self.to_apply.extend(committed.chain(snapshots));
         Ok(())
     }
 
@@ -594,27 +537,15 @@ impl Running {
         Ok(())
     }
 
-    /// The jobs are on disk. What may be sent now is for the caller.
-    fn finish(&mut self, mut jobs: VecDeque<Job>) -> Vec<Message> {
-        for snapshot in jobs.iter_mut().filter_map(|job| job.snapshot.take()) {
-            self.snapshot_index = snapshot.index;
-            self.to_apply.push_back(ToApply::Snapshot(snapshot));
-        }
-        if let Some(last) = jobs.back() {
-            self.core.persisted(last.number);
-        }
-        jobs.into_iter().flat_map(|job| job.messages).collect()
-    }
-
     fn write_batch(
         &mut self,
-        batch: &VecDeque<Job>,
+        batch: &Batch,
         shadow: &mut Shadow,
         bug: Option<PlantedBug>,
     ) -> Result<(), WriteError> {
         let mut is_empty = true;
-        for job in batch {
-            if let Some(snapshot) = &job.snapshot {
+        for write in batch.writes() {
+            if let Some(snapshot) = write.snapshot {
                 self.wal.sync()?;
                 shadow.synced(self.wal.hard_state(), self.wal.last_index());
                 shadow.wrote_snapshot();
@@ -625,13 +556,13 @@ impl Running {
                 })?;
                 shadow.synced(self.wal.hard_state(), self.wal.last_index());
             }
-            let mut hard_state = job.hard_state.as_ref();
-            if bug == Some(PlantedBug::SkipsHardState) && job.entries.is_empty() {
+            let mut hard_state = write.hard_state;
+            if bug == Some(PlantedBug::SkipsHardState) && write.entries.is_empty() {
                 hard_state = None;
             }
-            shadow.wrote_entries(&job.entries);
-            self.wal.append(hard_state, &job.entries)?;
-            is_empty &= hard_state.is_none() && job.entries.is_empty();
+            shadow.wrote_entries(write.entries);
+            self.wal.append(hard_state, write.entries)?;
+            is_empty &= hard_state.is_none() && write.entries.is_empty();
         }
         if !is_empty {
             self.wal.sync()?;
@@ -646,7 +577,7 @@ impl Running {
         shadow: &Shadow,
         around: &mut Surroundings<'_>,
     ) -> Result<(), Violation> {
-        let id = self.core.id();
+        let id = self.core().id();
         let index = entry.index;
         if index != self.image.applied_index + 1 {
             return Err(Violation::AppliedWithGap {
@@ -664,11 +595,10 @@ impl Running {
             // As the handle does: the engine is turned before and after.
             self.turn(shadow, around)?;
             if !is_skipped {
-                let changed = self.core.apply_conf_change(&change);
+                let changed = self.engine.apply_conf_change(&change);
                 conf_state =
                     changed.map_err(|source| Violation::ConfChange { id, index, source })?;
             }
-            self.conf_change_applying = true;
             self.turn(shadow, around)?;
         }
         let mut instead = self.newest_params.as_ref();
@@ -684,6 +614,25 @@ impl Running {
         }
         Ok(())
     }
+}
+
+/// For each write of a batch, the term of the entry before its first one when it entered the log;
+/// `None` if it is not known. `core` has the log after the whole batch.
+fn previous_terms(batch: &Batch, core: &Core) -> Vec<Option<u64>> {
+    let writes: Vec<_> = batch.writes().collect();
+    let term_at = |number: usize| {
+        let index = writes[number].entries.first()?.index - 1;
+        let entries = |range: std::ops::Range<usize>| {
+            let written = writes[range].iter().flat_map(|write| write.entries);
+            written.filter(|entry| entry.index == index)
+        };
+        match entries(0..number).last() {
+            Some(entry) => Some(entry.term),
+            None if entries(number + 1..writes.len()).next().is_some() => None,
+            None => core.term_of(index),
+        }
+    };
+    (0..writes.len()).map(term_at).collect()
 }
 
 /// The client's number at the start of an entry.

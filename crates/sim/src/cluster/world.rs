@@ -305,7 +305,7 @@ impl<'a> World<'a> {
         let outbox = std::mem::take(&mut running.outbox);
         let (has_work, has_to_apply) = (running.disk_has_work(), running.has_to_apply());
         let image = &running.image;
-        let leadership = running.core.current_leadership();
+        let leadership = running.core().current_leadership();
         let is_new_leader = running.is_leader() && leadership.term > self.last_leader_term;
         let newcomers: Vec<u64> = image
             .members()
@@ -420,7 +420,7 @@ impl<'a> World<'a> {
                 let interval = self.members.get(&id).map_or(TICK, |it| it.tick_interval);
                 self.after(interval, Event::Tick { id, incarnation });
                 self.with_member(id, |member, around| {
-                    member.act(around, |core| core.tick()).map(drop)
+                    member.act(around, |engine| engine.tick()).map(drop)
                 })
             }
             Event::Deliver(packet) => self.deliver(*packet),
@@ -456,11 +456,11 @@ impl<'a> World<'a> {
                 about,
                 delivered,
             } => self.with_member(id, |member, around| {
-                let report = member.act(around, |core| core.report_snapshot(about, delivered));
+                let report = member.act(around, |engine| engine.report_snapshot(about, delivered));
                 report.map(drop)
             }),
             Event::Unreachable { id, about } => self.with_member(id, |member, around| {
-                let report = member.act(around, |core| core.report_unreachable(about));
+                let report = member.act(around, |engine| engine.report_unreachable(about));
                 report.map(drop)
             }),
             Event::Start { id } => self.start(id),
@@ -512,7 +512,7 @@ impl<'a> World<'a> {
             };
             // Refusals are part of the game: proposals without a leader, answers from
             // members that were removed.
-            member.act(around, |core| core.step(message)).map(drop)
+            member.act(around, |engine| engine.step(message)).map(drop)
         })
     }
 
@@ -675,7 +675,7 @@ impl<'a> World<'a> {
                 let payload = gates::payload(self.number(), &request);
                 self.note(|| format!("{id:x} proposes {request:?}"));
                 self.with_member(id, |member, around| {
-                    let proposed = member.act(around, |core| core.propose([payload]));
+                    let proposed = member.act(around, |engine| engine.propose(vec![payload]));
                     proposed.map(drop)
                 })?;
             }
@@ -740,7 +740,7 @@ impl<'a> World<'a> {
         payload.resize(usize::try_from(bytes).unwrap_or(8), filling);
         self.note(|| format!("proposal {proposal} at {id:x}"));
         self.with_member(id, |member, around| {
-            let proposed = member.act(around, |core| core.propose([payload.into()]))?;
+            let proposed = member.act(around, |engine| engine.propose(vec![payload.into()]))?;
             if proposed.is_some_and(|it| it.is_ok())
                 && let Some(running) = &mut member.running
             {
@@ -790,7 +790,7 @@ impl<'a> World<'a> {
         self.note(|| format!("{change_type:?} {about:x} at {id:x}"));
         self.with_member(id, |member, around| {
             member
-                .act(around, |core| core.propose_conf_change(&change))
+                .act(around, |engine| engine.propose_conf_change(&change))
                 .map(drop)
         })
     }
@@ -806,8 +806,8 @@ impl<'a> World<'a> {
     fn leader(&self) -> Option<u64> {
         let running = self.members.values().filter_map(|it| it.running.as_ref());
         let leaders = running.filter(|it| it.is_leader());
-        let newest = leaders.max_by_key(|it| it.core.current_leadership().term);
-        newest.map(|it| it.core.id())
+        let newest = leaders.max_by_key(|it| it.core().current_leadership().term);
+        newest.map(|it| it.core().id())
     }
 
     fn transfer(&mut self) -> Result<(), Violation> {
@@ -819,7 +819,7 @@ impl<'a> World<'a> {
         self.note(|| format!("{leader:x} hands over to {to:x}"));
         self.with_member(leader, |member, around| {
             member
-                .act(around, |core| core.transfer_leader(to))
+                .act(around, |engine| engine.transfer_leader(to))
                 .map(drop)
         })
     }
@@ -941,7 +941,7 @@ impl<'a> World<'a> {
         for id in newest.members() {
             let running = self.members.get(&id).and_then(|it| it.running.as_ref());
             let running = running.ok_or_else(|| format!("{id:x} does not run"))?;
-            let follows = running.core.current_leadership().leader;
+            let follows = running.core().current_leadership().leader;
             let applied = running.image.applied_index;
             if follows != leader || applied != commit {
                 return Err(format!(
