@@ -62,9 +62,9 @@ pub fn init(config: &LogConfig) {
     }
 }
 
-/// Tells a person why the process ends, if there is anywhere to tell it.
-pub fn say_last_words(words: &str) {
+/// Prints why the process ends to stderr, if there is one.
+pub fn print_fatal(message: &str) {
     let mut stderr = io::stderr().lock();
     HAS_SAID_WHY.store(true, Ordering::Relaxed);
-    let _ = writeln!(stderr, "{words}");
+    let _ = writeln!(stderr, "{message}");
 }

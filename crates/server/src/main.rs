@@ -88,7 +88,7 @@ fn serve(config: Config) -> ExitCode {
     // What must not go on ends here and now: waiting for threads could wait forever, and none
     // of them may touch the data any more. The log has everything that was acknowledged.
     if let Some(StopReason::Fatal(reason)) = member.stop.reason() {
-        logging::say_last_words(&format!("portunus: {reason}"));
+        logging::print_fatal(&format!("portunus: {reason}"));
         std::process::exit(1);
     }
     drop(member);
@@ -98,7 +98,7 @@ fn serve(config: Config) -> ExitCode {
             ExitCode::SUCCESS
         }
         StopReason::Fatal(reason) => {
-            logging::say_last_words(&format!("portunus: {reason}"));
+            logging::print_fatal(&format!("portunus: {reason}"));
             ExitCode::FAILURE
         }
     }
@@ -137,6 +137,6 @@ fn fail(error: &(dyn Error + 'static)) -> ExitCode {
     }
     // Some errors are several, one per line.
     let message = message.lines().collect::<Vec<_>>().join("; ");
-    logging::say_last_words(&message);
+    logging::print_fatal(&message);
     ExitCode::FAILURE
 }

@@ -24,7 +24,7 @@ impl ApplyThread {
                     member.stop_as_removed();
                 }
             }
-            Effect::MemberStarted { id } => member.peers.strangers().started_anew(id),
+            Effect::MemberStarted { id } => member.peers.replication_hold().started_anew(id),
             Effect::RepublishProposal => member.cluster_gates.republish_proposal(),
             Effect::ParamsDecided => self.show_params(),
             Effect::AlarmsChanged => member.alarms.store(Arc::new(self.machine.alarms().clone())),
@@ -45,7 +45,7 @@ impl ApplyThread {
     pub(super) fn show_membership(&self) {
         let (member, membership) = (&self.member, self.machine.membership());
         // Before a message is sent because of the change.
-        member.peers.strangers().review(membership);
+        member.peers.replication_hold().review(membership);
         member.membership.store(Arc::new(membership.clone()));
         member.versions_changed.notify_one();
     }

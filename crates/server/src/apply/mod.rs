@@ -103,7 +103,7 @@ impl ApplyThread {
         committed: CommittedReceiver,
         snapshots: Sender<SnapshotRequest>,
     ) -> ApplyThread {
-        member.peers.strangers().review(machine.membership());
+        member.peers.replication_hold().review(machine.membership());
         ApplyThread {
             answers: Answers::new(Arc::clone(&member.waiters)),
             member,
@@ -229,7 +229,7 @@ impl ApplyThread {
     }
 
     fn end_batch(&mut self, index: u64) {
-        let hold = self.member.peers.strangers();
+        let hold = self.member.peers.replication_hold();
         let request = self.machine.end_batch(index, &|id| hold.knows_gates(id));
         if let Some(request) = request {
             // The thread ends only with the member; then the log need not be shortened.

@@ -30,7 +30,7 @@ impl Api {
     ) -> Result<Response<Responses>, Status> {
         let required = self.check_metadata(Kind::Stream, request.metadata())?;
         let member = Arc::clone(&self.member);
-        let bells = Arc::new(Bells {
+        let waker = Arc::new(StreamWaker {
             readable: Notify::new(),
             drained: Notify::new(),
             watches: Arc::clone(&member.watches),
@@ -39,9 +39,9 @@ impl Api {
             now: member.watches.now(),
             progress_interval: member.config.watch_progress_interval,
         };
-        let wake: Arc<dyn Wake> = Arc::<Bells>::clone(&bells);
+        let wake: Arc<dyn Wake> = Arc::<StreamWaker>::clone(&waker);
         let (id, outlet) = member.watches.lock().open_stream(options, wake);
-        let mut way_out = WayOut {
+        let mut stream = ResponseStream {
             gates_changed: member.cluster_gates.subscribe(),
             api: self.clone(),
             required,
@@ -51,14 +51,14 @@ impl Api {
             requests: Some(tokio::spawn(read_requests(
                 member,
                 id,
-                Arc::clone(&bells),
+                Arc::clone(&waker),
                 request.into_inner(),
             ))),
-            bells,
+            waker,
         };
         let responses = async_stream::stream! {
             loop {
-                let item = way_out.next().await;
+                let item = stream.next().await;
                 let is_last = item.is_err();
                 yield item;
                 if is_last {
@@ -70,14 +70,14 @@ impl Api {
     }
 }
 
-/// Tells a stream's tasks that they have something to do.
-struct Bells {
+/// Wakes the tasks of one stream.
+struct StreamWaker {
     readable: Notify,
     drained: Notify,
     watches: Arc<Watches>,
 }
 
-impl Wake for Bells {
+impl Wake for StreamWaker {
     fn readable(&self) {
         self.readable.notify_one();
     }
@@ -88,11 +88,11 @@ impl Wake for Bells {
     }
 }
 
-/// Hands requests to the hub until the client has no more, or says something wrong.
+/// Passes requests to the hub until the client sends no more, or one that is invalid.
 async fn read_requests(
     member: Arc<Member>,
     id: StreamId,
-    bells: Arc<Bells>,
+    waker: Arc<StreamWaker>,
     mut requests: Streaming<WatchRequest>,
 ) -> Result<(), Status> {
     while let Some(request) = requests.next().await {
@@ -116,7 +116,7 @@ async fn read_requests(
             match result {
                 Ok(()) => break,
                 // The client does not read its answers; it gets no more until it does.
-                Err(RequestError::Backpressure) => bells.drained.notified().await,
+                Err(RequestError::Backpressure) => waker.drained.notified().await,
                 Err(_) => return Ok(()),
             }
         }
@@ -125,12 +125,13 @@ async fn read_requests(
     Ok(())
 }
 
-/// The way out of one stream. Dropped when the client is gone; then the hub forgets it.
-struct WayOut {
+/// The responses of one stream. Dropping it, when the client has gone, closes the stream in the
+/// hub.
+struct ResponseStream {
     member: Arc<Member>,
     id: StreamId,
     outlet: Outlet,
-    bells: Arc<Bells>,
+    waker: Arc<StreamWaker>,
     /// Without these features the stream ends.
     required: Required,
     gates_changed: watch::Receiver<Option<u64>>,
@@ -139,7 +140,7 @@ struct WayOut {
     requests: Option<JoinHandle<Result<(), Status>>>,
 }
 
-impl Drop for WayOut {
+impl Drop for ResponseStream {
     fn drop(&mut self) {
         if let Some(requests) = &self.requests {
             requests.abort();
@@ -148,7 +149,7 @@ impl Drop for WayOut {
     }
 }
 
-impl WayOut {
+impl ResponseStream {
     /// The next response; an error ends the stream.
     async fn next(&mut self) -> Result<Outgoing, Status> {
         loop {
@@ -160,7 +161,7 @@ impl WayOut {
                 return Ok(Outgoing { header, response });
             }
             tokio::select! {
-                () = self.bells.readable.notified() => {}
+                () = self.waker.readable.notified() => {}
                 _ = self.gates_changed.changed(), if !self.required.is_empty() => {
                     self.api.check_required(&self.required)?;
                 }

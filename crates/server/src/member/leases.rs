@@ -11,7 +11,8 @@ use portunus_proto::etcdserverpb::{
     LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
 };
 
-use super::{Member, patience, request_timeout};
+use super::coarse_timeout::coarse_timeout;
+use super::{Member, request_timeout};
 use crate::peers::ask::Asked;
 use portunus_features::LeaseCheckpoint;
 use portunus_statemachine::SharedLessor;
@@ -91,7 +92,7 @@ impl Member {
                 }
             }
         };
-        patience::within(timeout, attempts)
+        coarse_timeout(timeout, attempts)
             .await
             .unwrap_or(Err(EtcdError::Timeout))
     }
@@ -171,7 +172,7 @@ impl Member {
                 }
             }
         };
-        patience::within(timeout, attempts)
+        coarse_timeout(timeout, attempts)
             .await
             .unwrap_or(Err(EtcdError::Timeout))
     }

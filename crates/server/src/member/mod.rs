@@ -13,6 +13,7 @@
 pub mod applied;
 mod boot;
 pub mod cluster_gates;
+pub mod coarse_timeout;
 pub mod corruption;
 pub mod downgrade;
 mod first_election;
@@ -20,7 +21,6 @@ pub mod founding;
 mod hand_over;
 pub mod leadership;
 pub mod leases;
-pub mod patience;
 pub mod propose;
 pub mod reconfigure;
 pub mod settings;
@@ -54,6 +54,7 @@ use crate::metrics::Metrics;
 use crate::peers::Peers;
 use applied::Applied;
 use cluster_gates::ClusterGates;
+use coarse_timeout::coarse_timeout;
 use founding::Founding;
 use leadership::Leaders;
 use leases::Leases;
@@ -220,7 +221,7 @@ impl Member {
             self.applied.wait_for(index).await;
             Ok(())
         };
-        let read = match patience::within(timeout, barrier).await {
+        let read = match coarse_timeout(timeout, barrier).await {
             Some(result) => result,
             None => Err(EtcdError::Timeout),
         };

@@ -11,7 +11,8 @@ use portunus_proto::etcdserverpb::{
 };
 use prost::Message;
 
-use super::{Member, patience, request_timeout};
+use super::coarse_timeout::coarse_timeout;
+use super::{Member, request_timeout};
 use crate::metrics::Operation;
 use portunus_features::{LogCompression, PriorityRequest};
 use portunus_statemachine::Response;
@@ -74,7 +75,7 @@ impl Member {
         let result = match self.consensus.submit(proposal) {
             Ok(ticket) => {
                 let timeout = request_timeout(self.config.election_timeout);
-                match patience::within(timeout, waiting.answer()).await {
+                match coarse_timeout(timeout, waiting.answer()).await {
                     Some(answer) => {
                         ticket.detach();
                         answer

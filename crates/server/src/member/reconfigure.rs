@@ -13,7 +13,8 @@ use portunus_proto::EtcdError;
 use portunus_proto::raftpb::{ConfChange, ConfChangeType};
 use serde::Serialize;
 
-use super::{Member, patience, request_timeout};
+use super::coarse_timeout::coarse_timeout;
+use super::{Member, request_timeout};
 use crate::peers::ask::Asked;
 use portunus_statemachine::membership::{MemberRecord, Membership};
 
@@ -119,7 +120,7 @@ impl Member {
                 tokio::time::sleep(LEADER_RETRY).await;
             }
         };
-        match patience::within(timeout, attempts).await {
+        match coarse_timeout(timeout, attempts).await {
             Some(outcome) => outcome,
             None if self.consensus.status().leader == 0 => Err(EtcdError::NoLeader),
             None => Err(EtcdError::Timeout),
@@ -162,7 +163,7 @@ impl Member {
         self.consensus.transfer_leader(to);
         let timeout = request_timeout(self.config.election_timeout);
         let moved = leadership.wait_for(|leadership| leadership.leader == to);
-        match patience::within(timeout, moved).await {
+        match coarse_timeout(timeout, moved).await {
             Some(_) => Ok(()),
             None => Err(EtcdError::TimeoutLeaderTransfer),
         }
@@ -190,7 +191,7 @@ impl Member {
         };
         let started = std::time::Instant::now();
         let timeout = request_timeout(self.config.election_timeout);
-        match patience::within(timeout, waiting.answer()).await {
+        match coarse_timeout(timeout, waiting.answer()).await {
             Some(answer) => answer.map(|_| self.membership.load_full()),
             None => Err(self.why_late(started)),
         }

@@ -602,7 +602,7 @@ fn start_threads(
                         leases::follow_leadership(Arc::clone(&for_upkeep)),
                         first_election::hasten(Arc::clone(&for_upkeep)),
                         upkeep::keep_announced(Arc::clone(&for_upkeep)),
-                        upkeep::meet_strangers(Arc::clone(&for_upkeep)),
+                        upkeep::probe_held_peers(Arc::clone(&for_upkeep)),
                         leases::checkpoint(Arc::clone(&for_upkeep)),
                         versions::monitor(Arc::clone(&for_upkeep)),
                         downgrade::end_downgrades(Arc::clone(&for_upkeep)),

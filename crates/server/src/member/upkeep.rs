@@ -23,7 +23,7 @@ const ANNOUNCE_INTERVAL: Duration = Duration::from_millis(500);
 /// Between two looks whether what this member said still holds.
 const ANNOUNCED_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Between two questions to members that are not known.
-const STRANGERS_INTERVAL: Duration = Duration::from_millis(500);
+const HELD_PEERS_INTERVAL: Duration = Duration::from_millis(500);
 /// Between two looks whether the version of a cluster of one is decided.
 const DECISION_INTERVAL: Duration = Duration::from_millis(5);
 /// Revision mode looks this often.
@@ -142,14 +142,14 @@ pub async fn keep_announced(member: Arc<Member>) {
 
 /// Asks members of which nothing is known whether they know cluster features, so that they
 /// can be sent the log.
-pub async fn meet_strangers(member: Arc<Member>) {
+pub async fn probe_held_peers(member: Arc<Member>) {
     loop {
         tokio::select! {
-            () = tokio::time::sleep(STRANGERS_INTERVAL) => {}
-            () = member.peers.strangers().held_changed() => {}
+            () = tokio::time::sleep(HELD_PEERS_INTERVAL) => {}
+            () = member.peers.replication_hold().held_changed() => {}
             () = member.stop.stopped() => return,
         }
-        for id in member.peers.strangers().held() {
+        for id in member.peers.replication_hold().held() {
             let membership = member.membership.load_full();
             let Some(record) = membership
                 .get(id)
@@ -160,11 +160,11 @@ pub async fn meet_strangers(member: Arc<Member>) {
             let asked = Asked {
                 client: member.peers.client(),
                 urls: record.peer_urls.as_deref().unwrap_or_default(),
-                timeout: STRANGERS_INTERVAL,
+                timeout: HELD_PEERS_INTERVAL,
             };
             if asked.versions().await.is_some_and(|it| it.knows_gates) {
                 let membership = member.membership.load();
-                member.peers.strangers().introduce(id, &membership);
+                member.peers.replication_hold().release(id, &membership);
             }
         }
     }

@@ -1,11 +1,11 @@
 //! Requests that wait for their entry to be applied, by request id.
 //!
 //! ```text
-//!  serve-0: register ─▶ shards ─▶ apply: Answers ──(once per batch and desk)──▶ desk 0 ─▶ serve-0
+//!  serve-0: register ─▶ shards ─▶ apply: Answers ──(once per batch and queue)──▶ ReplyQueue 0 ─▶ serve-0
 //! ```
-//! Waking a task of another thread costs a system call. So answers are collected while a
-//! batch is applied, laid on the *desk* of the serving thread they belong to, and that
-//! thread is woken once for all of them; it hands them out itself.
+//! Waking a task of another thread costs a system call. So the apply thread collects answers
+//! during a batch, appends them to the reply queue of the serving thread that has the request,
+//! and wakes that thread once for all of them; the thread completes the requests itself.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -24,55 +24,55 @@ const SHARDS: usize = 32;
 const ANSWERS_COLLECTED_MAX: usize = 256;
 
 thread_local! {
-    /// The desk of this thread, if it has one.
-    static DESK: Cell<Option<usize>> = const { Cell::new(None) };
+    /// The reply queue of this thread, if it has one.
+    static REPLY_QUEUE: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
 struct Waiter {
     sender: oneshot::Sender<Answer>,
-    desk: Option<usize>,
+    queue: Option<usize>,
     /// In which term the request was proposed, once it was.
     progress: ProposalProgress,
 }
 
-type Letter = (oneshot::Sender<Answer>, Answer);
+type Reply = (oneshot::Sender<Answer>, Answer);
 
-/// Where answers for the requests of one thread are laid down.
+/// The answers for the requests of one thread.
 #[derive(Default)]
-struct Desk {
-    letters: Mutex<Vec<Letter>>,
-    bell: Notify,
+struct ReplyQueue {
+    replies: Mutex<Vec<Reply>>,
+    not_empty: Notify,
 }
 
 /// Waiting requests. Registered by services, answered by the apply thread; each lock is
 /// held for moments.
 pub struct Waiters {
     shards: [Mutex<HashMap<u64, Waiter>>; SHARDS],
-    desks: Vec<Desk>,
+    queues: Vec<ReplyQueue>,
 }
 
 impl Waiters {
-    /// With one desk for each serving thread.
-    pub fn new(desks: usize) -> Waiters {
+    /// With one reply queue for each serving thread.
+    pub fn new(queues: usize) -> Waiters {
         Waiters {
             shards: std::array::from_fn(|_| Mutex::default()),
-            desks: (0..desks).map(|_| Desk::default()).collect(),
+            queues: (0..queues).map(|_| ReplyQueue::default()).collect(),
         }
     }
 
-    /// Makes the calling thread the one that reads `desk`, and returns what it must run
-    /// for that, for as long as it has requests that wait.
-    pub fn sit_down(self: &Arc<Self>, desk: usize) -> impl Future<Output = ()> + use<> {
-        DESK.set((desk < self.desks.len()).then_some(desk));
+    /// Makes the calling thread the reader of reply queue `queue`. The thread has to run the
+    /// returned future as long as it has requests that wait.
+    pub fn attach_thread(self: &Arc<Self>, queue: usize) -> impl Future<Output = ()> + use<> {
+        REPLY_QUEUE.set((queue < self.queues.len()).then_some(queue));
         let waiters = Arc::clone(self);
         async move {
-            let Some(desk) = waiters.desks.get(desk) else {
+            let Some(queue) = waiters.queues.get(queue) else {
                 return;
             };
             loop {
-                desk.bell.notified().await;
-                let letters = std::mem::take(&mut *lock(&desk.letters));
-                for (sender, answer) in letters {
+                queue.not_empty.notified().await;
+                let replies = std::mem::take(&mut *lock(&queue.replies));
+                for (sender, answer) in replies {
                     // The client may have gone away meanwhile.
                     let _ = sender.send(answer);
                 }
@@ -85,7 +85,7 @@ impl Waiters {
         let (sender, receiver) = oneshot::channel();
         let waiter = Waiter {
             sender,
-            desk: DESK.get(),
+            queue: REPLY_QUEUE.get(),
             progress,
         };
         self.shard(id).insert(id, waiter);
@@ -146,7 +146,7 @@ impl Drop for Waiting<'_> {
 /// Answers of the batch that is being applied.
 pub struct Answers {
     waiters: Arc<Waiters>,
-    by_desk: Vec<Vec<Letter>>,
+    by_queue: Vec<Vec<Reply>>,
     collected: usize,
 }
 
@@ -154,7 +154,7 @@ impl Answers {
     /// For the apply thread.
     pub fn new(waiters: Arc<Waiters>) -> Answers {
         Answers {
-            by_desk: waiters.desks.iter().map(|_| Vec::new()).collect(),
+            by_queue: waiters.queues.iter().map(|_| Vec::new()).collect(),
             waiters,
             collected: 0,
         }
@@ -186,10 +186,10 @@ impl Answers {
     }
 
     fn collect(&mut self, waiter: Waiter, answer: Answer) {
-        let Waiter { sender, desk, .. } = waiter;
-        match desk.and_then(|desk| self.by_desk.get_mut(desk)) {
-            Some(letters) => letters.push((sender, answer)),
-            // No desk: the thread is woken for this one. The client may have gone away.
+        let Waiter { sender, queue, .. } = waiter;
+        match queue.and_then(|queue| self.by_queue.get_mut(queue)) {
+            Some(replies) => replies.push((sender, answer)),
+            // No queue: the thread is woken for this one. The client may have gone away.
             None => drop(sender.send(answer)),
         }
         self.collected += 1;
@@ -201,10 +201,10 @@ impl Answers {
     /// Wakes each thread that has answers, once.
     pub fn hand_out(&mut self) {
         self.collected = 0;
-        for (desk, letters) in self.waiters.desks.iter().zip(&mut self.by_desk) {
-            if !letters.is_empty() {
-                lock(&desk.letters).append(letters);
-                desk.bell.notify_one();
+        for (queue, replies) in self.waiters.queues.iter().zip(&mut self.by_queue) {
+            if !replies.is_empty() {
+                lock(&queue.replies).append(replies);
+                queue.not_empty.notify_one();
             }
         }
     }
@@ -231,10 +231,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answers_reach_requests_with_and_without_a_desk() {
+    async fn answers_reach_requests_with_and_without_a_queue() {
         let waiters = Arc::new(Waiters::new(1));
         let without = waiters.register(1, ProposalProgress::default());
-        let reader = waiters.sit_down(0);
+        let reader = waiters.attach_thread(0);
         let with = waiters.register(2, ProposalProgress::default());
         done(&waiters, [1, 2, 3]).hand_out();
         let requests = async { (answered(without).await, answered(with).await) };
@@ -247,7 +247,7 @@ mod tests {
     #[tokio::test]
     async fn a_long_batch_does_not_keep_its_first_answers() {
         let waiters = Arc::new(Waiters::new(1));
-        let reader = waiters.sit_down(0);
+        let reader = waiters.attach_thread(0);
         let count = ANSWERS_COLLECTED_MAX as u64;
         let mut waiting: Vec<_> = (0..count)
             .map(|id| waiters.register(id, ProposalProgress::default()))

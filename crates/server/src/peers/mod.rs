@@ -13,9 +13,9 @@ mod heartbeats;
 mod incoming;
 pub mod join;
 mod raft;
+pub mod replication_hold;
 pub mod routes;
 mod snapshot;
-pub mod strangers;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -31,7 +31,7 @@ use thiserror::Error;
 use tokio::runtime::Runtime;
 
 pub use heartbeats::Heartbeats;
-use strangers::Strangers;
+use replication_hold::ReplicationHold;
 
 use crate::config::Config;
 use crate::member::Member;
@@ -49,7 +49,7 @@ pub struct Peers {
     runtime: Runtime,
     own_id: u64,
     known: Mutex<BTreeSet<u64>>,
-    strangers: Arc<Strangers>,
+    replication_hold: Arc<ReplicationHold>,
 }
 
 /// The peers' side could not be set up.
@@ -107,7 +107,7 @@ impl Peers {
             runtime,
             own_id: identity.member_id,
             known: Mutex::default(),
-            strangers: Arc::default(),
+            replication_hold: Arc::default(),
         })
     }
 
@@ -115,7 +115,7 @@ impl Peers {
     pub fn sink(&self, heartbeats: Heartbeats) -> Box<dyn PeerSink> {
         struct Sink {
             transport: Arc<Transport>,
-            strangers: Arc<Strangers>,
+            replication_hold: Arc<ReplicationHold>,
             heartbeats: Heartbeats,
         }
         impl PeerSink for Sink {
@@ -123,21 +123,22 @@ impl Peers {
                 self.heartbeats.sending(&messages, Instant::now());
                 // Snapshots fail when they are opened, so that raft hears of it.
                 messages.retain(|message| {
-                    message.r#type() == MessageType::MsgSnap || !self.strangers.holds_back(message)
+                    message.r#type() == MessageType::MsgSnap
+                        || !self.replication_hold.holds_back(message)
                 });
                 self.transport.send(messages);
             }
         }
         Box::new(Sink {
             transport: Arc::clone(&self.transport),
-            strangers: Arc::clone(&self.strangers),
+            replication_hold: Arc::clone(&self.replication_hold),
             heartbeats,
         })
     }
 
     /// Members that must not be sent the log yet.
-    pub fn strangers(&self) -> &Strangers {
-        &self.strangers
+    pub fn replication_hold(&self) -> &ReplicationHold {
+        &self.replication_hold
     }
 
     /// From now on messages go and come, and peers' questions are answered.

@@ -70,7 +70,7 @@ impl Raft for PeerRaft {
     fn open_snapshot(&self, message: Message) -> BoxFuture<'static, io::Result<OutgoingSnapshot>> {
         let member = Arc::clone(&self.member);
         Box::pin(async move {
-            if member.peers.strangers().holds_back(&message) {
+            if member.peers.replication_hold().holds_back(&message) {
                 return Err(io::Error::other(
                     "it is not known yet whether the member knows cluster features",
                 ));

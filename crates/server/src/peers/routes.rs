@@ -22,7 +22,7 @@ use tokio::net::TcpListener;
 use super::ask::{CLUSTER_ID, CLUSTER_ID_MISMATCH, PeerHash, PeerHashHeader, SETTINGS_PATH};
 use crate::http;
 use crate::member::Member;
-use crate::member::patience;
+use crate::member::coarse_timeout::coarse_timeout;
 use crate::member::settings::ApplySettings;
 use portunus_statemachine::membership::MemberRecord;
 
@@ -187,7 +187,7 @@ async fn downgrade_enabled(State(member): Shared) -> Response {
 /// What the caller knows to be committed must be known here first.
 async fn caught_up(member: &Arc<Member>) -> Result<(), Response> {
     let commit = member.consensus.status().commit;
-    let waited = patience::within(LEASE_WAIT_MAX, member.applied.wait_for(commit));
+    let waited = coarse_timeout(LEASE_WAIT_MAX, member.applied.wait_for(commit));
     waited
         .await
         .ok_or_else(|| refused(StatusCode::REQUEST_TIMEOUT, EtcdError::Timeout.text()))

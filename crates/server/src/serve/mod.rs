@@ -26,7 +26,7 @@ use thiserror::Error;
 use tokio::sync::mpsc;
 
 use crate::config::ListenUrl;
-use crate::member::{Member, patience};
+use crate::member::{Member, coarse_timeout};
 use crate::{grpc, http};
 
 /// Connections that wait for a core.
@@ -119,9 +119,9 @@ pub fn serve(member: &Arc<Member>, listeners: Vec<TcpListener>) -> Result<Server
             .build()
             .map_err(ListenError::Thread)?;
         threads.push(spawn(&format!("serve-{core}"), move || {
-            let answers = member.waiters.sit_down(core);
+            let answers = member.waiters.attach_thread(core);
             runtime.spawn(answers);
-            runtime.spawn(patience::tick());
+            runtime.spawn(coarse_timeout::tick());
             runtime.block_on(serve_connections(member, receiver));
         })?);
     }

@@ -1,9 +1,9 @@
-//! Waits that end: a limit for requests that is cheap where there are many of them.
+//! A timeout for requests that is cheap where there are many of them.
 //!
-//! A timer of the runtime costs a system call each, because a shorter one than all others
-//! has to wake the thread that sleeps for them. Nobody needs a request's limit of seconds
-//! to the millisecond, so a serving thread has one slow tick, and whoever waits looks at
-//! the clock when it comes.
+//! A timer of the runtime costs a system call each, because a timer that is shorter than all
+//! others has to wake the sleeping thread. A request's limit of seconds need not be exact to the
+//! millisecond, so a serving thread has one slow tick, and every waiting request reads the clock
+//! at each tick.
 
 use std::cell::RefCell;
 use std::pin::pin;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-/// Between two ticks: how much later than its limit a wait may end.
+/// The time between two ticks, by which a wait may exceed its limit.
 const TICK: Duration = Duration::from_millis(250);
 
 thread_local! {
@@ -20,7 +20,7 @@ thread_local! {
     static TICKS: RefCell<Option<Arc<Notify>>> = const { RefCell::new(None) };
 }
 
-/// Gives the calling thread a tick, and returns what it must run for that.
+/// Gives the calling thread a tick. The thread has to run the returned future.
 pub fn tick() -> impl Future<Output = ()> {
     let ticks = Arc::new(Notify::new());
     TICKS.set(Some(Arc::clone(&ticks)));
@@ -32,8 +32,8 @@ pub fn tick() -> impl Future<Output = ()> {
     }
 }
 
-/// Waits for `wait`, but not much longer than `limit`.
-pub async fn within<T>(limit: Duration, wait: impl Future<Output = T>) -> Option<T> {
+/// Waits for `wait`, but at most one tick longer than `limit`. Returns `None` at the limit.
+pub async fn coarse_timeout<T>(limit: Duration, wait: impl Future<Output = T>) -> Option<T> {
     let Some(ticks) = TICKS.with_borrow(Option::clone) else {
         return tokio::time::timeout(limit, wait).await.ok();
     };
@@ -64,16 +64,19 @@ mod tests {
             if with_tick {
                 tokio::spawn(tick());
             }
-            assert_eq!(within(Duration::from_secs(60), async { 7 }).await, Some(7));
+            assert_eq!(
+                coarse_timeout(Duration::from_secs(60), async { 7 }).await,
+                Some(7)
+            );
             let slow = async {
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 7
             };
-            assert_eq!(within(Duration::from_secs(60), slow).await, Some(7));
+            assert_eq!(coarse_timeout(Duration::from_secs(60), slow).await, Some(7));
             let forever = std::future::pending::<()>();
             let limit = Duration::from_millis(300);
             let started = Instant::now();
-            assert_eq!(within(limit, forever).await, None);
+            assert_eq!(coarse_timeout(limit, forever).await, None);
             assert!(started.elapsed() >= limit);
         }
     }

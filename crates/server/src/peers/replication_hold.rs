@@ -1,12 +1,12 @@
-//! Members that must not be sent the log yet.
+//! Peers that must not receive log entries yet.
 //!
-//! While a cluster feature is on, the same entry may mean something else to a member of etcd,
-//! which does not know cluster features. Such a member may be added at any time, and what it
-//! is shows only when it has started. So the leader holds entries and snapshots back from every
-//! member without a proposal. If the member's `/version` says that it knows cluster features,
-//! whether it proposes any or not, it is sent everything. Otherwise it publishes attributes
-//! without a proposal, which turns all features off (see `portunus_gates::cluster::decide`),
-//! and is sent a snapshot from after that (`gated.rs` of the state machine).
+//! While a cluster feature is on, an entry may have another effect on a member of etcd, which
+//! does not know cluster features. Such a member may be added at any time, and its program is
+//! known only after it has started. So the leader holds entries and snapshots back from every
+//! member without a proposal. If the member's `/version` reports that it knows cluster features,
+//! whether it proposes any or not, replication to it starts. Otherwise it publishes attributes
+//! without a proposal, which turns all features off (see `portunus_gates::cluster::decide`), and
+//! it receives a snapshot from after that (`gated.rs` of the state machine).
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -17,31 +17,31 @@ use tokio::sync::Notify;
 
 use portunus_statemachine::membership::Membership;
 
-/// Whom to hold entries back from.
+/// The peers from which this member holds entries back while it leads.
 #[derive(Debug, Default)]
-pub struct Strangers {
+pub struct ReplicationHold {
     held: ArcSwap<BTreeSet<u64>>,
-    /// Members whose `/version` said that they know cluster features.
+    /// Members whose `/version` reported that they know cluster features.
     known: Mutex<BTreeSet<u64>>,
     /// Wakes the task that asks held members.
     held_changed: Notify,
 }
 
-impl Strangers {
-    /// Looks at the members and features as they are applied now.
+impl ReplicationHold {
+    /// Follows a change of members or features.
     pub fn review(&self, membership: &Membership) {
         let has_feature = membership.has_feature();
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let unsaid = membership
+        let unknown = membership
             .iter()
             .filter(|member| has_feature && member.proposal.is_none())
             .map(|member| member.id);
-        let held: BTreeSet<u64> = unsaid.filter(|id| !known.contains(id)).collect();
+        let held: BTreeSet<u64> = unknown.filter(|id| !known.contains(id)).collect();
         if **self.held.load() != held {
             for id in &held {
                 tracing::info!(
                     member = %format_args!("{id:x}"),
-                    "a member that may not know cluster features gets nothing until it has said what it is"
+                    "replication held: feature support of peer unknown"
                 );
             }
             self.held.store(held.into());
@@ -49,31 +49,31 @@ impl Strangers {
         }
     }
 
-    /// Returns when members are held that were not before.
+    /// Returns when the set of held members has changed.
     pub async fn held_changed(&self) {
         self.held_changed.notified().await;
     }
 
-    /// Whether a member's `/version` said that it knows cluster features.
+    /// Whether a member's `/version` reported that it knows cluster features.
     pub fn knows_gates(&self, id: u64) -> bool {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.contains(&id)
     }
 
-    /// Forgets what a member's `/version` said: it published attributes, so it was started
-    /// anew, perhaps as another program.
+    /// Forgets what a member's `/version` reported: the member has published attributes, so it
+    /// was started anew, perhaps as another program.
     pub fn started_anew(&self, id: u64) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.remove(&id);
     }
 
-    /// Members of which nothing is known.
+    /// The members that are held.
     pub fn held(&self) -> BTreeSet<u64> {
         self.held.load().as_ref().clone()
     }
 
-    /// A member has said that it knows cluster features.
-    pub fn introduce(&self, id: u64, membership: &Membership) {
+    /// Releases a member that knows cluster features.
+    pub fn release(&self, id: u64, membership: &Membership) {
         self.known
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -81,7 +81,7 @@ impl Strangers {
         self.review(membership);
     }
 
-    /// Whether a message would let a stranger apply something.
+    /// Whether a message carries log entries or a snapshot to a held member.
     pub fn holds_back(&self, message: &Message) -> bool {
         let carries_log = matches!(message.r#type(), MessageType::MsgApp | MessageType::MsgSnap);
         carries_log && self.held.load().contains(&message.to)
@@ -119,29 +119,29 @@ mod tests {
         };
         let members = [record(1, true), record(2, false), record(3, false)];
         let mut membership = Membership::of_members(members);
-        let strangers = Strangers::default();
-        strangers.review(&membership);
-        assert!(!strangers.holds_back(&to(2, MessageType::MsgApp)));
+        let hold = ReplicationHold::default();
+        hold.review(&membership);
+        assert!(!hold.holds_back(&to(2, MessageType::MsgApp)));
         let version = portunus_gates::MajorMinor::literal("3.8");
         membership.params = Some(ClusterParams {
             version,
             features: [("A".to_owned(), true), ("B".to_owned(), false)].into(),
         });
-        strangers.review(&membership);
-        assert!(!strangers.holds_back(&to(1, MessageType::MsgApp)));
-        assert!(strangers.holds_back(&to(2, MessageType::MsgApp)));
-        assert!(strangers.holds_back(&to(2, MessageType::MsgSnap)));
-        assert!(!strangers.holds_back(&to(2, MessageType::MsgHeartbeat)));
-        strangers.introduce(2, &membership);
-        assert!(!strangers.holds_back(&to(2, MessageType::MsgApp)));
-        assert!(strangers.knows_gates(2) && !strangers.knows_gates(3));
-        assert_eq!(strangers.held(), BTreeSet::from([3]));
+        hold.review(&membership);
+        assert!(!hold.holds_back(&to(1, MessageType::MsgApp)));
+        assert!(hold.holds_back(&to(2, MessageType::MsgApp)));
+        assert!(hold.holds_back(&to(2, MessageType::MsgSnap)));
+        assert!(!hold.holds_back(&to(2, MessageType::MsgHeartbeat)));
+        hold.release(2, &membership);
+        assert!(!hold.holds_back(&to(2, MessageType::MsgApp)));
+        assert!(hold.knows_gates(2) && !hold.knows_gates(3));
+        assert_eq!(hold.held(), BTreeSet::from([3]));
         // Started anew, it may be another program.
-        strangers.started_anew(2);
-        strangers.review(&membership);
-        assert_eq!(strangers.held(), BTreeSet::from([2, 3]));
+        hold.started_anew(2);
+        hold.review(&membership);
+        assert_eq!(hold.held(), BTreeSet::from([2, 3]));
         membership.params = None;
-        strangers.review(&membership);
-        assert!(strangers.held().is_empty());
+        hold.review(&membership);
+        assert!(hold.held().is_empty());
     }
 }
