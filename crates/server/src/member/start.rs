@@ -7,14 +7,15 @@ use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
-use portunus_consensus::bootstrap::Identity;
+use portunus_consensus::bootstrap::{Boot, Identity};
 use portunus_consensus::core::Role;
 use portunus_consensus::{FatalError, Hooks, Leadership, PeerSink, RequestIds};
-use portunus_gates::{Feature, RegisterError, SetErrors};
+use portunus_gates::{Feature, Gates, RegisterError, SetErrors};
 use portunus_mvcc::backend::{BackendError, Bucket, Lmdb, LmdbConfig};
 use portunus_mvcc::lease::{Lessor, LessorConfig, RecordError, decode_record};
 use portunus_mvcc::watch::Limits;
 use portunus_mvcc::{OpenError, Store};
+use portunus_proto::raftpb::ConfState;
 use thiserror::Error;
 use tonic_health::server::HealthReporter;
 
@@ -26,7 +27,7 @@ use super::downgrade::{self, ClusterVersionAbove};
 use super::founding::{self, Founding};
 use super::leadership::Leaders;
 use super::leases::Leases;
-use super::membership::{Membership, MembershipError, conf_state};
+use super::membership::{MemberRecord, Membership, MembershipError, conf_state};
 use super::settings::{self, ApplySettings};
 use super::skew::{self, SkewTooLarge};
 use super::stop::{StopReason, StopSwitch};
@@ -42,7 +43,9 @@ use crate::grpc::SnapshotSlots;
 use crate::metrics::{Metrics, MetricsError};
 use crate::peers::{self, Heartbeats, Peers, PeersError};
 use crate::serve::{self, ListenError, MetricsServers, Servers};
-use portunus_features::{ClusterFeatureGate, InitialCorruptCheck, LogCompression, OwnFeatures};
+use portunus_features::{
+    ClusterFeatureGate, InitialCorruptCheck, LogCompression, OwnFeatures, ServerFeatures,
+};
 
 /// Between two checkpoints of a lease, as in etcd.
 const CHECKPOINT_INTERVAL_S: u32 = 300;
@@ -162,88 +165,28 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let metrics_listeners = serve::bind(&config.listen_metrics_urls, "listen-metrics-urls")?;
     let peer_listeners = serve::reserve(&config.cluster.listen_peer_urls, "listen-peer-urls")?;
     let data_dir = DataDir::open(&config.data_dir)?;
-    // Before anything in the directory changes: what may be installed and what removed depends
-    // on all of the log.
-    let snapshots_in_log = snapshots_in_log(&config)?;
-    data_dir.take_over()?;
-    if let Some(in_log) = snapshots_in_log {
-        data_dir.install_pending(&in_log)?;
-    }
-    let runtime = peers::runtime()?;
-    let stop = Arc::new(StopSwitch::default());
-
-    let metrics = Metrics::new(
-        config.metrics_extensive,
-        config.warning_unary_request_duration,
-    )?;
-    let backend = Lmdb::open(&data_dir.backend(), LmdbConfig::default())?;
-    let backend = metrics.disk.measure_backend(backend);
-    let (store, restored) = Store::open(backend, store_config(&config), store_hooks(&stop))?;
-    tracing::info!(
-        records = restored.records,
-        revision = restored.revision,
-        took_ms = started.elapsed().as_millis() as u64,
-        "store opened"
-    );
-    let membership = Membership::load(&store)?;
-    if auth::is_enabled(&store) {
-        return Err(StartError::AuthEnabled);
-    }
-    let alarms = Alarms::load(&store)?;
-    let conf_state = configuration(conf_state(&store)?, membership.iter());
-    let specs = own.cluster_specs();
-    let warnings = specs
-        .check_flags(
-            emulation,
-            membership.cluster_version,
-            &config.cluster_feature_gates,
-        )
-        .map_err(StartError::ClusterGates)?;
-    for warning in warnings {
-        tracing::warn!("{warning}");
-    }
-    let proposes = gates.enabled(ClusterFeatureGate);
-    let wants_packed = config
-        .cluster_feature_gates
-        .get(LogCompression::DECLARATION.name);
-    if proposes
-        && wants_packed.is_some_and(|(wanted, _)| wanted)
-        && !config.version.may_write(wrap::PACKED_SINCE)
-    {
-        tracing::warn!(
-            min_compatibility_version = %config.version.min_compat(),
-            "this member wants LogCompression but writes nothing compressed: only {0} and later can read it, so set --min-compatibility-version={0}",
-            wrap::PACKED_SINCE
-        );
-    }
-    if !proposes && !config.cluster_feature_gates.is_empty() {
-        tracing::warn!(
-            "--cluster-feature-gates has no effect and every cluster feature stays off: this member publishes no proposal; set --feature-gates=ClusterFeatureGate=true, the default from 3.8 on"
-        );
-    }
-    let Booted { boot, remotes } = match boot(&config, &store, conf_state.clone(), &runtime) {
-        Ok(booted) => booted,
+    let wal_dir_is_new = !config.wal_dir.exists();
+    let prepared = match prepare(&config, &own, &gates, &data_dir, started) {
+        Ok(prepared) => prepared,
         Err(error) => {
-            if matches!(error, BootError::Join(_)) {
-                drop(store);
-                data_dir.remove_if_created();
-            }
-            return Err(error.into());
+            // Raft has not run, so nothing that this start has created is of use to a later one.
+            data_dir.remove_if_created(wal_dir_is_new.then_some(config.wal_dir.as_path()));
+            return Err(error);
         }
     };
-    check_cluster_version(&config, &membership, &boot, &runtime)?;
-    check_skew(&config, &membership, &boot, &runtime)?;
-    let lessor = lessor(&config, &store)?;
-    let peers = Peers::new(&config, boot.identity, metrics.registry(), runtime)?;
-    let others = settings::others(
-        &config,
-        boot.identity.member_id,
-        membership.iter().chain(&remotes),
-    );
-    check_settings(&config, &peers, boot.identity.cluster_id, others)?;
-    if gates.enabled(InitialCorruptCheck) {
-        check_corruption(&peers, &membership, boot.identity, &store)?;
-    }
+    let Prepared {
+        stop,
+        metrics,
+        store,
+        membership,
+        alarms,
+        conf_state,
+        boot,
+        remotes,
+        lessor,
+        peers,
+    } = prepared;
+    let proposes = gates.enabled(ClusterFeatureGate);
     let leadership = Arc::new(Leaders::default());
     let log = metrics.disk.measure_log(boot.wal);
     let heartbeats = Heartbeats::new(
@@ -323,6 +266,120 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     })
 }
 
+/// What a member has before raft runs.
+struct Prepared {
+    stop: Arc<StopSwitch>,
+    metrics: Metrics,
+    store: Store,
+    membership: Membership,
+    alarms: Alarms,
+    conf_state: Option<ConfState>,
+    boot: Boot,
+    remotes: Vec<MemberRecord>,
+    lessor: Lessor,
+    peers: Peers,
+}
+
+/// Opens store and log and makes every check that precedes raft.
+fn prepare(
+    config: &Config,
+    own: &OwnFeatures,
+    gates: &Gates<ServerFeatures>,
+    data_dir: &DataDir,
+    started: Instant,
+) -> Result<Prepared, StartError> {
+    let emulation = config.version.emulation();
+    // Before anything in the directory changes: what may be installed and what removed depends
+    // on all of the log.
+    let snapshots_in_log = snapshots_in_log(config)?;
+    data_dir.take_over()?;
+    if let Some(in_log) = snapshots_in_log {
+        data_dir.install_pending(&in_log)?;
+    }
+    let runtime = peers::runtime()?;
+    let stop = Arc::new(StopSwitch::default());
+
+    let metrics = Metrics::new(
+        config.metrics_extensive,
+        config.warning_unary_request_duration,
+    )?;
+    let backend = Lmdb::open(&data_dir.backend(), LmdbConfig::default())?;
+    let backend = metrics.disk.measure_backend(backend);
+    let (store, restored) = Store::open(backend, store_config(config), store_hooks(&stop))?;
+    tracing::info!(
+        records = restored.records,
+        revision = restored.revision,
+        took_ms = started.elapsed().as_millis() as u64,
+        "store opened"
+    );
+    let membership = Membership::load(&store)?;
+    if auth::is_enabled(&store) {
+        return Err(StartError::AuthEnabled);
+    }
+    let alarms = Alarms::load(&store)?;
+    let conf_state = configuration(conf_state(&store)?, membership.iter());
+    let specs = own.cluster_specs();
+    let warnings = specs
+        .check_flags(
+            emulation,
+            membership.cluster_version,
+            &config.cluster_feature_gates,
+        )
+        .map_err(StartError::ClusterGates)?;
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+    warn_about_cluster_gates(config, gates.enabled(ClusterFeatureGate));
+    let Booted { boot, remotes } = boot(config, &store, conf_state.clone(), &runtime)?;
+    check_cluster_version(config, &membership, &boot, &runtime)?;
+    check_skew(config, &membership, &boot, &runtime)?;
+    let lessor = lessor(config, &store)?;
+    let peers = Peers::new(config, boot.identity, metrics.registry(), runtime)?;
+    let others = settings::others(
+        config,
+        boot.identity.member_id,
+        membership.iter().chain(&remotes),
+    );
+    check_settings(config, &peers, boot.identity.cluster_id, others)?;
+    if gates.enabled(InitialCorruptCheck) {
+        check_corruption(&peers, &membership, boot.identity, &store)?;
+    }
+    Ok(Prepared {
+        stop,
+        metrics,
+        store,
+        membership,
+        alarms,
+        conf_state,
+        boot,
+        remotes,
+        lessor,
+        peers,
+    })
+}
+
+/// Warns about cluster gates that this member sets without effect.
+fn warn_about_cluster_gates(config: &Config, proposes: bool) {
+    let wants_packed = config
+        .cluster_feature_gates
+        .get(LogCompression::DECLARATION.name);
+    if proposes
+        && wants_packed.is_some_and(|(wanted, _)| wanted)
+        && !config.version.may_write(wrap::PACKED_SINCE)
+    {
+        tracing::warn!(
+            min_compatibility_version = %config.version.min_compat(),
+            "this member wants LogCompression but writes nothing compressed: only {0} and later can read it, so set --min-compatibility-version={0}",
+            wrap::PACKED_SINCE
+        );
+    }
+    if !proposes && !config.cluster_feature_gates.is_empty() {
+        tracing::warn!(
+            "--cluster-feature-gates has no effect and every cluster feature stays off: this member publishes no proposal; set --feature-gates=ClusterFeatureGate=true, the default from 3.8 on"
+        );
+    }
+}
+
 impl Running {
     /// Tells whoever waits for it that clients may come. Only said by somebody who from
     /// then on can be told to stop.
@@ -356,10 +413,7 @@ impl Running {
     }
 }
 
-fn check_emulation(
-    config: &Config,
-    gates: &portunus_gates::Gates<portunus_features::ServerFeatures>,
-) -> Result<(), StartError> {
+fn check_emulation(config: &Config, gates: &Gates<ServerFeatures>) -> Result<(), StartError> {
     if !config.version.is_emulating() {
         return Ok(());
     }
@@ -411,7 +465,7 @@ fn warn_about(config: &Config) {
 fn check_cluster_version(
     config: &Config,
     membership: &Membership,
-    boot: &portunus_consensus::bootstrap::Boot,
+    boot: &Boot,
     runtime: &tokio::runtime::Runtime,
 ) -> Result<(), ClusterVersionAbove> {
     let emulation = config.version.emulation();
@@ -437,7 +491,7 @@ fn check_cluster_version(
 fn check_skew(
     config: &Config,
     membership: &Membership,
-    boot: &portunus_consensus::bootstrap::Boot,
+    boot: &Boot,
     runtime: &tokio::runtime::Runtime,
 ) -> Result<(), SkewTooLarge> {
     let emulation = config.version.emulation();
