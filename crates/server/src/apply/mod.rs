@@ -411,14 +411,15 @@ impl Applier {
 
     /// Tells watchers, after the change is visible.
     fn publish(&mut self, events: &Arc<RevisionEvents>) -> Result<(), ApplyFaultError> {
-        let history = StoreHistory(&self.member);
+        let history = StoreHistory::of(&self.member);
         // Only where the old value has left memory.
         for event in events
             .events
             .iter()
             .filter(|event| event.known_prev().is_none())
         {
-            event.look_up_prev(&history);
+            // Reported by the history. Watches that want it read it on their own.
+            let _ = event.look_up_prev(&history);
         }
         let lagging = {
             let mut hub = self.member.watches.lock();

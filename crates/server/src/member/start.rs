@@ -679,7 +679,7 @@ fn start_threads(
             Box::new(move || {
                 for_watches
                     .watches
-                    .run_catch_up(&StoreHistory(&for_watches));
+                    .run_catch_up(&StoreHistory::of(&for_watches));
             }),
         )?,
         spawn(
