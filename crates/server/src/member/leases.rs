@@ -12,7 +12,7 @@ use portunus_proto::etcdserverpb::{
 };
 
 use super::{Member, patience, request_timeout};
-use crate::peers::ask::Asked;
+use crate::peers::ask::{Asked, AskedWithin};
 use portunus_features::LeaseCheckpoint;
 
 /// Between two attempts to reach a leader, or looks whether a lease is revoked.
@@ -191,12 +191,13 @@ impl Member {
         membership.get(leader)?.peer_urls.clone()
     }
 
-    fn asked<'a>(&'a self, urls: &'a [String]) -> Asked<'a> {
-        Asked {
+    fn asked<'a>(&'a self, urls: &'a [String]) -> AskedWithin<'a> {
+        let asked = Asked {
             client: self.peers.client(),
             urls,
             timeout: request_timeout(self.config.election_timeout),
-        }
+        };
+        asked.within(self.identity.cluster_id)
     }
 }
 

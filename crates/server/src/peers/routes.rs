@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -37,15 +38,17 @@ type Shared = State<Arc<Member>>;
 
 /// All paths.
 pub fn router(member: &Arc<Member>) -> Router {
+    let for_own_cluster = from_fn_with_state(Arc::clone(member), refuse_other_clusters);
     Router::new()
-        .route("/members", get(members))
         .route("/members/promote/{id}", post(promote))
         .route("/members/hashkv", get(hash_kv))
+        .route("/leases", post(keep_alive))
+        .route("/leases/internal", post(time_to_live))
+        .route_layer(for_own_cluster)
+        .route("/members", get(members))
         .route("/version", get(http::version))
         .route(SETTINGS_PATH, get(settings))
         .route("/downgrade/enabled", get(downgrade_enabled))
-        .route("/leases", post(keep_alive))
-        .route("/leases/internal", post(time_to_live))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(Arc::clone(member))
 }
@@ -107,6 +110,18 @@ fn cluster_id(member: &Member) -> (HeaderName, HeaderValue) {
     )
 }
 
+/// Refuses a request that names another cluster: a member of that cluster may have been moved to
+/// other addresses. etcd names its cluster only with `/members/hashkv`.
+async fn refuse_other_clusters(State(member): Shared, request: Request, next: Next) -> Response {
+    let (name, own) = cluster_id(&member);
+    match request.headers().get(&name) {
+        Some(named) if *named != own => {
+            refused(StatusCode::PRECONDITION_FAILED, CLUSTER_ID_MISMATCH)
+        }
+        _ => next.run(request).await,
+    }
+}
+
 async fn members(State(member): Shared) -> Response {
     let membership = member.membership.load();
     let all: Vec<&MemberRecord> = membership.iter().collect();
@@ -141,11 +156,7 @@ struct HashKvQuestion {
     revision: i64,
 }
 
-async fn hash_kv(State(member): Shared, headers: axum::http::HeaderMap, body: Bytes) -> Response {
-    let (name, own) = cluster_id(&member);
-    if headers.get(&name).is_some_and(|asked| asked != own) {
-        return refused(StatusCode::PRECONDITION_FAILED, CLUSTER_ID_MISMATCH);
-    }
+async fn hash_kv(State(member): Shared, body: Bytes) -> Response {
     let Ok(question) = serde_json::from_slice::<HashKvQuestion>(&body) else {
         return refused(StatusCode::BAD_REQUEST, "error unmarshalling request");
     };
@@ -169,7 +180,7 @@ async fn hash_kv(State(member): Shared, headers: axum::http::HeaderMap, body: By
                 compact_revision: hash.compact_revision,
                 hash_revision: hash.revision,
             });
-            ([(name, own)], answer).into_response()
+            ([cluster_id(&member)], answer).into_response()
         }
         Ok(Err(error)) => refused(StatusCode::BAD_REQUEST, &error.to_string()),
         Err(error) => refused(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
