@@ -25,6 +25,7 @@ use super::cluster_gates::ClusterGates;
 use super::configuration::configuration;
 use super::downgrade::{self, ClusterVersionAbove};
 use super::founding::{self, Founding};
+use super::hashing::HashSlots;
 use super::leadership::Leaders;
 use super::leases::Leases;
 use super::membership::{MemberRecord, Membership, MembershipError, conf_state};
@@ -208,6 +209,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         !config.cluster.is_existing,
         membership.params.as_ref(),
     );
+    let hashes_refused = metrics.hashes_refused.clone();
     let member = Arc::new(Member {
         identity: boot.identity,
         cluster_gates,
@@ -231,6 +233,8 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         versions_changed: tokio::sync::Notify::new(),
         receiving_snapshot: Arc::default(),
         snapshot_slots: SnapshotSlots::default(),
+        client_hashes: HashSlots::new(hashes_refused.clone()),
+        peer_hashes: HashSlots::new(hashes_refused),
         data_dir,
         consensus: handle,
         config,

@@ -12,7 +12,6 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use portunus_mvcc::ReadError;
 use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::{LeaseKeepAliveRequest, LeaseKeepAliveResponse};
 use portunus_proto::leasepb::{LeaseInternalRequest, LeaseInternalResponse};
@@ -23,6 +22,7 @@ use tokio::net::TcpListener;
 use super::ask::{CLUSTER_ID, CLUSTER_ID_MISMATCH, PeerHash, PeerHashHeader, SETTINGS_PATH};
 use crate::http;
 use crate::member::Member;
+use crate::member::hashing::HashError;
 use crate::member::membership::MemberRecord;
 use crate::member::patience;
 use crate::member::settings::ApplySettings;
@@ -162,14 +162,13 @@ async fn hash_kv(State(member): Shared, body: Bytes) -> Response {
     };
     let reader = member.reader().clone();
     let seconds = member.metrics.hash_revision_seconds.clone();
-    let hashed = tokio::task::spawn_blocking(move || {
+    let hashed = member.peer_hashes.run(move || {
         let hash = seconds.observe_closure_duration(|| reader.hash_kv(question.revision))?;
         // Of the same store: a snapshot of the leader may have replaced it meanwhile.
-        Ok::<_, ReadError>((hash, reader.revision()))
-    })
-    .await;
-    match hashed {
-        Ok(Ok((hash, revision))) => {
+        Ok((hash, reader.revision()))
+    });
+    match hashed.await {
+        Ok((hash, revision)) => {
             let answer = json(&PeerHash {
                 header: PeerHashHeader {
                     cluster_id: member.identity.cluster_id,
@@ -182,8 +181,14 @@ async fn hash_kv(State(member): Shared, body: Bytes) -> Response {
             });
             ([cluster_id(&member)], answer).into_response()
         }
-        Ok(Err(error)) => refused(StatusCode::BAD_REQUEST, &error.to_string()),
-        Err(error) => refused(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+        Err(error) => {
+            let status = match error {
+                HashError::Read(_) => StatusCode::BAD_REQUEST,
+                HashError::TooMany => StatusCode::TOO_MANY_REQUESTS,
+                HashError::Thread(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            };
+            refused(status, &error.to_string())
+        }
     }
 }
 
