@@ -110,9 +110,10 @@ impl DataDir {
         })
     }
 
-    /// Removes everything that this start has created, for a member that was refused before it
-    /// had a log. A directory that a member used before stays as it is.
-    pub fn remove_if_created(self) {
+    /// Removes everything that this start has created, for a member that was refused before its
+    /// raft ran; `new_wal_dir` is the directory of its log if this start has created that, too. A
+    /// directory that a member used before stays as it is.
+    pub fn remove_if_created(self, new_wal_dir: Option<&Path>) {
         let removed = match self.created {
             Created::Nothing => return,
             Created::Contents => {
@@ -121,7 +122,11 @@ impl DataDir {
             }
             Created::All => fs::remove_dir_all(&self.path),
         };
-        if let Err(error) = removed {
+        let log_removed = match new_wal_dir {
+            Some(wal_dir) if wal_dir.exists() => fs::remove_dir_all(wal_dir),
+            _ => Ok(()),
+        };
+        if let Err(error) = removed.and(log_removed) {
             tracing::warn!(path = %self.path.display(), %error, "removing the new data directory failed; remove it by hand");
         }
     }
@@ -178,18 +183,25 @@ mod tests {
     fn refused_first_start_leaves_nothing_behind() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("new.etcd");
-        DataDir::open(&path).unwrap().remove_if_created();
+        DataDir::open(&path).unwrap().remove_if_created(None);
         assert!(!path.exists());
 
         let mounted = dir.path().join("mounted");
         fs::create_dir(&mounted).unwrap();
-        DataDir::open(&mounted).unwrap().remove_if_created();
+        DataDir::open(&mounted).unwrap().remove_if_created(None);
         assert_eq!(fs::read_dir(&mounted).unwrap().count(), 0);
 
         let used = dir.path().join("used");
         drop(DataDir::open(&used).unwrap());
-        DataDir::open(&used).unwrap().remove_if_created();
+        DataDir::open(&used).unwrap().remove_if_created(None);
         assert!(used.join("member").is_dir());
+
+        let log = dir.path().join("log");
+        fs::create_dir(&log).unwrap();
+        DataDir::open(&used).unwrap().remove_if_created(Some(&log));
+        assert!(log.is_dir());
+        DataDir::open(&path).unwrap().remove_if_created(Some(&log));
+        assert!(!path.exists() && !log.exists());
     }
 
     #[test]

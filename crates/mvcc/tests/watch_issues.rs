@@ -8,7 +8,7 @@ mod support;
 use std::sync::Arc;
 
 use portunus_mvcc::watch::{
-    Compacted, History, Hub, Limits, RevisionEvents, SyncBudget, WatchState,
+    History, HistoryError, Hub, Limits, RevisionEvents, SyncBudget, WatchState,
 };
 use portunus_proto::etcdserverpb::WatchCreateRequest;
 use portunus_proto::mvccpb::KeyValue;
@@ -95,7 +95,7 @@ impl History for Stuttering {
         &self,
         from: i64,
         revisions_max: usize,
-    ) -> Result<Vec<Arc<RevisionEvents>>, Compacted> {
+    ) -> Result<Vec<Arc<RevisionEvents>>, HistoryError> {
         let once = self.0.events_since((from - 1).max(2), revisions_max)?;
         Ok(once
             .iter()
@@ -103,7 +103,7 @@ impl History for Stuttering {
             .collect())
     }
 
-    fn prev_kv(&self, key: &[u8], mod_revision: i64) -> Option<KeyValue> {
+    fn prev_kv(&self, key: &[u8], mod_revision: i64) -> Result<Option<KeyValue>, HistoryError> {
         self.0.prev_kv(key, mod_revision)
     }
 }

@@ -15,12 +15,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use common::gates::{MECHANISM, NO_MECHANISM, TAG, decisions, wants};
+use common::requests::{get, put};
 use common::{Clients, PATIENCE, free_address, portunus};
 use portunus_peers::Tool;
 use portunus_proto::etcdserverpb::{
-    FeatureGateStatusRequest, HashKvRequest, Member, MemberAddRequest, MemberListRequest,
-    MemberPromoteRequest, MemberRemoveRequest, MoveLeaderRequest, PutRequest, RangeRequest,
-    StatusRequest,
+    FeatureGateDetail, FeatureGateStatusRequest, HashKvRequest, HashKvResponse, Member,
+    MemberAddRequest, MemberListRequest, MemberPromoteRequest, MemberRemoveRequest,
+    MoveLeaderRequest, PutRequest, RangeRequest, StatusRequest,
 };
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -69,7 +71,8 @@ impl Node {
 /// A cluster of both kinds.
 struct Mixed {
     etcd: PathBuf,
-    emulated: String,
+    /// What Portunus members emulate, so that Go members can take their data back.
+    emulated: Option<String>,
     /// Further flags of Portunus members.
     flags: Vec<String>,
     dir: tempfile::TempDir,
@@ -83,7 +86,7 @@ impl Mixed {
         let emulated = format!("{}.{}", numbers.next().unwrap(), numbers.next().unwrap());
         Mixed {
             etcd,
-            emulated,
+            emulated: Some(emulated),
             flags: Vec::new(),
             dir: tempfile::tempdir().unwrap(),
             nodes: BTreeMap::new(),
@@ -131,8 +134,8 @@ impl Mixed {
             Kind::Portunus => portunus(),
         };
         if node.kind == Kind::Portunus {
-            // Data that Go members can take back.
-            command.arg(format!("--emulated-version={}", self.emulated));
+            let emulated = self.emulated.iter();
+            command.args(emulated.map(|version| format!("--emulated-version={version}")));
             command.args(&self.flags);
         }
         let log = self.dir.path().join(format!("{name}.log"));
@@ -195,6 +198,11 @@ impl Mixed {
     /// Adds a member as learner, starts it and has it promoted; all as an operator would,
     /// trying again while the cluster says that it is not ready.
     async fn join(&mut self, name: &str, kind: Kind, via: &str) {
+        self.join_as_learner(name, kind, via).await;
+        self.promote(name, via).await;
+    }
+
+    async fn join_as_learner(&mut self, name: &str, kind: Kind, via: &str) {
         self.add(name, kind);
         let url = self.nodes[name].peer_url();
         let mut clients = self.clients(via).await;
@@ -207,6 +215,9 @@ impl Mixed {
         })
         .await;
         self.start(name, "existing");
+    }
+
+    async fn promote(&self, name: &str, via: &str) {
         let id = self.id(via, name).await;
         let mut clients = self.clients(via).await;
         patiently("a learner is promoted", async || {
@@ -253,6 +264,70 @@ impl Mixed {
         })
         .await;
         assert_eq!(self.leader().await, to);
+    }
+
+    /// What a member of Portunus reports about the feature that shows in the data.
+    async fn tag(&self, name: &str) -> FeatureGateDetail {
+        let request = FeatureGateStatusRequest {
+            features: vec![TAG.to_owned()],
+            all_known: true,
+            ..FeatureGateStatusRequest::default()
+        };
+        let mut clients = self.clients(name).await;
+        let answer = clients.maintenance.feature_gate_status(request).await;
+        answer.unwrap().into_inner().details.remove(0)
+    }
+
+    /// Waits until the feature that shows in the data is on, or off, at these members.
+    async fn until_tag(&self, names: &[&str], enabled: bool) {
+        for name in names {
+            patiently("the feature changes", async || {
+                let detail = self.tag(name).await;
+                match detail.enabled == enabled {
+                    true => Ok(()),
+                    false => Err(tonic::Status::unavailable(format!(
+                        "{name} has the old value: {detail:?}\n{}",
+                        self.logs()
+                    ))),
+                }
+            })
+            .await;
+        }
+    }
+
+    /// Writes a key that the feature changes, and returns what became of its value.
+    async fn written(&self, name: &str) -> String {
+        let mut clients = self.clients(name).await;
+        let key = "/apply-tag/written";
+        patiently("a write", async || {
+            clients.kv.put(put(key, "b")).await.map(drop)
+        })
+        .await;
+        let read = clients.kv.range(get(key)).await.unwrap().into_inner();
+        String::from_utf8(read.kvs[0].value.to_vec()).unwrap()
+    }
+
+    /// The hash of a member's data up to a revision, or all of it.
+    async fn hash(&self, name: &str, revision: i64) -> HashKvResponse {
+        let mut clients = self.clients(name).await;
+        let request = HashKvRequest { revision };
+        let hash = clients.maintenance.hash_kv(request).await;
+        hash.unwrap().into_inner()
+    }
+
+    /// How far a member has applied the log.
+    async fn applied(&self, name: &str) -> u64 {
+        let mut clients = self.clients(name).await;
+        let status = clients.maintenance.status(StatusRequest {}).await;
+        status.unwrap().into_inner().raft_applied_index
+    }
+
+    /// Fails if a process has ended.
+    fn all_run(&mut self) {
+        for node in self.nodes.values_mut() {
+            let ended = node.child.as_mut().unwrap().try_wait().unwrap();
+            assert!(ended.is_none(), "{} ended: {ended:?}", node.name);
+        }
     }
 
     /// Every member comes to the same revision with the same hash.
@@ -396,6 +471,11 @@ fn etcd_for(test: &str) -> Option<PathBuf> {
     }
 }
 
+/// Whether the version of the Go members has cluster features to be off: 3.7 is the first.
+fn has_cluster_features() -> bool {
+    !std::env::var("PORTUNUS_AMONG_GO").is_ok_and(|version| version.starts_with("3.6"))
+}
+
 /// A message of one field with a length.
 fn field(number: u8, content: &[u8]) -> Vec<u8> {
     let mut message = vec![number << 3 | 2];
@@ -527,9 +607,7 @@ async fn members_of_both_kinds_make_one_cluster() {
 /// Proves: S0-A11, S0-A27, S1-17
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cluster_features_are_off_while_a_go_member_is_there() {
-    const TAG: &str = "ApplyTag";
-    if std::env::var("PORTUNUS_AMONG_GO").is_ok_and(|version| version.starts_with("3.6")) {
-        // Below 3.7 there are no cluster features to be off.
+    if !has_cluster_features() {
         return;
     }
     let Some(etcd) = etcd_for("cluster_features_are_off_while_a_go_member_is_there") else {
@@ -537,8 +615,8 @@ async fn cluster_features_are_off_while_a_go_member_is_there() {
     };
     let mut mixed = Mixed::new(etcd);
     mixed.flags = vec![
-        "--feature-gates=ClusterFeatureGate=true".to_owned(),
-        "--cluster-feature-gates=ApplyTag=true,LeaseCheckpoint=true".to_owned(),
+        MECHANISM.to_owned(),
+        wants("ApplyTag=true,LeaseCheckpoint=true"),
     ];
     for name in ["go1", "go2"] {
         mixed.add(name, Kind::Go);
@@ -561,47 +639,22 @@ async fn cluster_features_are_off_while_a_go_member_is_there() {
     mixed.move_leader("p1").await;
     load.more(50).await;
     mixed.agree("while both kinds are there").await;
-    let is_on = async |mixed: &Mixed, name: &str| {
-        let request = FeatureGateStatusRequest {
-            features: vec![TAG.to_owned()],
-            all_known: true,
-            ..FeatureGateStatusRequest::default()
-        };
-        let mut clients = mixed.clients(name).await;
-        let answer = clients.maintenance.feature_gate_status(request).await;
-        answer.unwrap().into_inner().details.remove(0)
-    };
-    let detail = is_on(&mixed, "p1").await;
+    let detail = mixed.tag("p1").await;
     assert!(!detail.enabled);
     let foreign = detail.votes.iter().filter(|vote| vote.vote == "foreign");
     assert_eq!(foreign.count(), 2, "{detail:?}");
     mixed.leave("go1", "p1").await;
     load.aim(&mixed);
     load.more(20).await;
-    assert!(!is_on(&mixed, "p2").await.enabled);
+    assert!(!mixed.tag("p2").await.enabled);
     mixed.leave("go2", "p1").await;
     load.aim(&mixed);
-    let until = async |mixed: &Mixed, names: &[&str], enabled: bool| {
-        for name in names {
-            patiently("the feature changes", async || {
-                let detail = is_on(mixed, name).await;
-                match detail.enabled == enabled {
-                    true => Ok(()),
-                    false => Err(tonic::Status::unavailable(format!(
-                        "{name} has the old value: {detail:?}\n{}",
-                        mixed.logs()
-                    ))),
-                }
-            })
-            .await;
-        }
-    };
-    until(&mixed, &["p1", "p2"], true).await;
+    mixed.until_tag(&["p1", "p2"], true).await;
     load.more(50).await;
 
     // A Go member comes as learner: off, then it gets a snapshot from after that.
     mixed.join("go3", Kind::Go, "p1").await;
-    until(&mixed, &["p1", "p2"], false).await;
+    mixed.until_tag(&["p1", "p2"], false).await;
     load.aim(&mixed);
     load.more(50).await;
     mixed.agree("after a Go member came").await;
@@ -611,7 +664,7 @@ async fn cluster_features_are_off_while_a_go_member_is_there() {
     mixed.move_leader("p2").await;
     mixed.leave("go3", "p1").await;
     load.aim(&mixed);
-    until(&mixed, &["p1", "p2"], true).await;
+    mixed.until_tag(&["p1", "p2"], true).await;
     load.more(20).await;
     load.stop.store(true, Ordering::Release);
     writing.await.unwrap();
@@ -632,4 +685,95 @@ async fn cluster_features_are_off_while_a_go_member_is_there() {
         "{tagged} of {}",
         found.len()
     );
+}
+
+/// A Go member's data directory, left behind by a crash, is served in place by Portunus, and the
+/// features that it asks for come on: with the mechanism turned on while it emulates the version
+/// of that Go member, and by default at its own version.
+/// Proves: S0-A27, S0-A28
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn data_directory_of_a_go_member_is_taken_over_and_features_come_on() {
+    let test = "data_directory_of_a_go_member_is_taken_over_and_features_come_on";
+    let Some(etcd) = etcd_for(test).filter(|_| has_cluster_features()) else {
+        return;
+    };
+    for (emulates, flag) in [(true, Some(MECHANISM)), (false, None)] {
+        let mut mixed = Mixed::new(etcd.clone());
+        mixed.add("go1", Kind::Go);
+        mixed.start("go1", "new");
+        mixed.leader().await;
+        // More than Go keeps in its log before it makes a snapshot.
+        for _ in 0..250 {
+            assert_eq!(mixed.written("go1").await, "b");
+        }
+        let hash = mixed.hash("go1", 0).await;
+        mixed.nodes.get_mut("go1").unwrap().kill();
+
+        mixed.nodes.get_mut("go1").unwrap().kind = Kind::Portunus;
+        if !emulates {
+            mixed.emulated = None;
+        }
+        mixed.flags = vec![wants("ApplyTag=true")];
+        mixed.flags.extend(flag.map(str::to_owned));
+        mixed.start("go1", "existing");
+        mixed.until_tag(&["go1"], true).await;
+        assert_eq!(mixed.hash("go1", hash.hash_revision).await.hash, hash.hash);
+        let tagged = mixed.written("go1").await;
+        assert!(tagged.starts_with("b@"), "{tagged}");
+
+        // It was Portunus that decided, and a restart finds the decision.
+        let channel = mixed.clients("go1").await.channel;
+        assert!(!decisions(channel).await.is_empty());
+        mixed.nodes.get_mut("go1").unwrap().kill();
+        mixed.start("go1", "existing");
+        mixed.until_tag(&["go1"], true).await;
+        mixed.all_run();
+    }
+}
+
+/// One voter that proposes nothing leads, and a Go member comes as learner and becomes a voter:
+/// no feature was on, so nothing is decided, nothing changes, and no member stops.
+/// Proves: S0-A27, X15
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn go_learner_joins_a_voter_with_the_mechanism_off() {
+    let test = "go_learner_joins_a_voter_with_the_mechanism_off";
+    let Some(etcd) = etcd_for(test).filter(|_| has_cluster_features()) else {
+        return;
+    };
+    let mut mixed = Mixed::new(etcd);
+    mixed.flags = vec![NO_MECHANISM.to_owned(), wants("ApplyTag=true")];
+    mixed.add("p1", Kind::Portunus);
+    mixed.start("p1", "new");
+    mixed.leader().await;
+    // So many that the learner needs a snapshot.
+    for _ in 0..250 {
+        assert_eq!(mixed.written("p1").await, "b");
+    }
+    mixed.join_as_learner("go1", Kind::Go, "p1").await;
+    assert_eq!(mixed.written("p1").await, "b");
+    let applied = mixed.applied("p1").await;
+    patiently("the learner applies everything", async || {
+        match mixed.applied("go1").await {
+            index if index >= applied => Ok(()),
+            index => Err(tonic::Status::unavailable(format!(
+                "{index} of {applied}\n{}",
+                mixed.logs()
+            ))),
+        }
+    })
+    .await;
+    let detail = mixed.tag("p1").await;
+    assert!(!detail.enabled, "{detail:?}");
+    let foreign = detail.votes.iter().filter(|vote| vote.vote == "foreign");
+    assert_eq!(foreign.count(), 2, "{detail:?}");
+    mixed.all_run();
+
+    mixed.promote("go1", "p1").await;
+    assert_eq!(mixed.leader().await, "p1");
+    assert_eq!(mixed.written("go1").await, "b");
+    mixed.agree("after the learner was promoted").await;
+    assert!(!mixed.tag("p1").await.enabled);
+    let channel = mixed.clients("p1").await.channel;
+    assert_eq!(decisions(channel).await, []);
+    mixed.all_run();
 }

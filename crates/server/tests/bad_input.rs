@@ -19,9 +19,9 @@ use portunus_proto::etcdserverpb::compare::{CompareResult, TargetUnion};
 use portunus_proto::etcdserverpb::request_op::Request as Op;
 use portunus_proto::etcdserverpb::watch_request::RequestUnion;
 use portunus_proto::etcdserverpb::{
-    AlarmRequest, CompactionRequest, Compare, HashKvRequest, LeaseGrantRequest, LeaseRevokeRequest,
-    LeaseTimeToLiveRequest, PutRequest, RangeRequest, SnapshotRequest, TxnRequest,
-    WatchCreateRequest,
+    AlarmRequest, CompactionRequest, Compare, HashKvRequest, HashRequest, LeaseGrantRequest,
+    LeaseRevokeRequest, LeaseTimeToLiveRequest, PutRequest, RangeRequest, SnapshotRequest,
+    TxnRequest, WatchCreateRequest,
 };
 use prost::Message;
 use raw::{
@@ -661,4 +661,77 @@ async fn idle_snapshots_are_few_and_small() {
     }
     assert!(bytes > SNAPSHOT_BYTES, "{bytes}");
     server.stop();
+}
+
+/// Requests for a hash sent at once, on connections of their own.
+const HASHES_SENT: usize = 64;
+
+/// A request for a hash is small and makes the member read all of its data.
+#[tokio::test(flavor = "multi_thread")]
+async fn hashes_computed_at_once_are_few() {
+    let (_guard, dir) = data_dir();
+    let server = Server::start(&dir, &[]);
+    let mut clients = server.connect().await;
+    for number in 0..32 {
+        let large = PutRequest {
+            key: format!("large/{number}").into(),
+            value: vec![b'x'; 1 << 20].into(),
+            ..PutRequest::default()
+        };
+        clients.kv.put(large).await.unwrap();
+    }
+    let expected = clients.maintenance.hash_kv(HashKvRequest::default()).await;
+    let expected = expected.unwrap().into_inner().hash;
+    let mut refused = 0;
+    // How long a hash takes is up to the machine, so a round may end without a refusal.
+    soon("a refusal", async {
+        while refused == 0 {
+            refused = refused_hashes(&server, expected).await;
+        }
+    })
+    .await;
+    let metrics = server.get("/metrics").body;
+    let counted = format!("portunus_hashes_refused_total {refused}");
+    assert!(metrics.lines().any(|line| line == counted), "{metrics}");
+    soon("a put", clients.kv.put(put("small", "1")))
+        .await
+        .unwrap();
+    let hash = clients.maintenance.hash(HashRequest {});
+    soon("a hash", hash).await.unwrap();
+    server.stop();
+}
+
+/// Asks for many hashes at once. All are right or refused; returns how many are refused.
+async fn refused_hashes(server: &Server, expected: u32) -> usize {
+    let mut connections = Vec::new();
+    for _ in 0..HASHES_SENT {
+        connections.push(server.connect().await);
+    }
+    let asked = connections.into_iter().enumerate();
+    let asked = asked.map(|(number, mut clients)| {
+        tokio::spawn(async move {
+            let maintenance = &mut clients.maintenance;
+            match number % 2 {
+                0 => maintenance.hash(HashRequest {}).await.map(|_| None),
+                _ => {
+                    let hash = maintenance.hash_kv(HashKvRequest::default()).await;
+                    hash.map(|hash| Some(hash.into_inner().hash))
+                }
+            }
+        })
+    });
+    let asked: Vec<_> = asked.collect();
+    let mut refused = 0;
+    for answer in asked {
+        match answer.await.unwrap() {
+            Ok(hash) => assert!(hash.is_none_or(|hash| hash == expected)),
+            Err(status) => {
+                assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
+                let text = status.message();
+                assert!(text.starts_with("etcdserver: too many hashes"), "{text}");
+                refused += 1;
+            }
+        }
+    }
+    refused
 }

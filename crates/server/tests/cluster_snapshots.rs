@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use common::PATIENCE;
 use common::cluster::{Cluster, eventually};
+use common::held_thread::HeldThread;
 use portunus_proto::etcdserverpb::{PutRequest, RangeRequest};
 
 /// Such that a member which is away for a moment needs a snapshot.
@@ -245,4 +246,88 @@ async fn linearizable_range_stream_reads_the_store_that_a_snapshot_brought() {
         }
     }
     panic!("no read waited while a snapshot was installed");
+}
+
+/// Entries that a log keeps behind the index at which it is compacted; see [`SHORT_LOG`].
+const CATCH_UP_ENTRIES: u64 = 2;
+
+/// The index at which a member has last compacted its log.
+fn compacted_index(log: &str) -> u64 {
+    let lines = log
+        .lines()
+        .filter(|line| line.contains("snapshot of the log taken"));
+    let index = |line: &str| {
+        let fields: serde_json::Value = serde_json::from_str(line).ok()?;
+        fields["index"].as_u64()
+    };
+    lines.filter_map(index).max().unwrap_or(0)
+}
+
+/// A follower that raft has given a snapshot and whose apply thread does not get on with it still
+/// votes and acknowledges entries: the two members that are left elect a leader and serve.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_of_three_elect_a_leader_while_one_installs_a_snapshot() {
+    let test = "two_of_three_elect_a_leader_while_one_installs_a_snapshot";
+    let mut cluster = Cluster::start(test, 3, &SHORT_LOG).await;
+    let lost = cluster.follower().await;
+    let leader = cluster.leader().await;
+    let other = 3 - lost - leader;
+    // A snapshot waits for entries that are committed and not applied: there must be none.
+    cluster.agree().await;
+    let given_up = "peer became inactive";
+    let given_up_before = said(&cluster, leader, given_up);
+    cluster.network.part(&[lost], &[leader, other]);
+    // Else all of it would wait in connections and arrive as entries.
+    eventually("the leader to give the connections up", async || {
+        (said(&cluster, leader, given_up) > given_up_before).then_some(())
+    })
+    .await;
+    let applied = cluster.status(lost).await.unwrap().raft_applied_index;
+    fill(&cluster, leader, VALUES_AFTERWARDS).await;
+    eventually("the entries to leave the leader's log", async || {
+        let compacted = compacted_index(&cluster.nodes[leader].log());
+        (compacted > applied + CATCH_UP_ENTRIES).then_some(())
+    })
+    .await;
+    let written = cluster.status(leader).await.unwrap();
+    let process = cluster.nodes[lost].process.as_ref().unwrap().id();
+    let held = match HeldThread::hold(process, "apply") {
+        Ok(held) => held,
+        Err(error) => {
+            eprintln!("SKIPPED {test}: threads cannot be traced here: {error}");
+            return;
+        }
+    };
+    cluster.network.heal();
+    // Only a snapshot brings it there: the log of the leader begins later.
+    let before = eventually("raft to take the snapshot", async || {
+        let status = cluster.status(lost).await?;
+        (status.raft_index >= written.raft_index).then_some(status)
+    })
+    .await;
+    assert!(before.raft_applied_index < written.raft_index, "{before:?}");
+    assert!(incoming(&cluster.nodes[lost].dir).is_some());
+
+    cluster.kill(leader);
+    let elected = eventually("a leader of the two", async || {
+        let status = cluster.status(other).await?;
+        let leads = |member: usize| status.leader == cluster.nodes[member].id;
+        (status.raft_term > before.raft_term && (leads(other) || leads(lost))).then_some(status)
+    })
+    .await;
+    let mut kv = cluster.clients(other).kv;
+    let put = common::requests::put("elected", "1");
+    common::soon("a write without the old leader", kv.put(put))
+        .await
+        .unwrap();
+    let during = cluster.status(lost).await.unwrap();
+    assert_eq!(during.raft_applied_index, before.raft_applied_index);
+    assert_eq!(during.raft_term, elected.raft_term, "{during:?}");
+    assert_eq!(said(&cluster, lost, INSTALLED), 0, "{}", cluster.logs());
+
+    drop(held);
+    cluster.agree().await;
+    assert!(said(&cluster, lost, INSTALLED) > 0);
+    cluster.start_one(leader).await;
+    cluster.agree().await;
 }

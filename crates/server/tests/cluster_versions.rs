@@ -288,3 +288,62 @@ async fn members_answer_each_others_questions() {
     let answer = ask(follower, "POST", "/leases", &renewal(5)).await;
     assert!(answer.status >= 400, "{answer:?}");
 }
+
+/// The request of a member that believes to ask its own cluster, at an address that belongs to
+/// this one by now. etcd's members name no cluster at these paths, and are answered.
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_of_peers_that_name_another_cluster_are_refused() {
+    let test = "requests_of_peers_that_name_another_cluster_are_refused";
+    let cluster = Cluster::start(test, 1, &[]).await;
+    let grant = LeaseGrantRequest { id: 5, ttl: 60 };
+    cluster.clients(0).lease.lease_grant(grant).await.unwrap();
+    let header = cluster.status(0).await.unwrap().header.unwrap();
+    let own = format!("{:x}", header.cluster_id);
+
+    let voter = format!("/members/promote/{}", cluster.nodes[0].id);
+    let renewal = LeaseKeepAliveRequest { id: 5 }.encode_to_vec();
+    let question = LeaseInternalRequest {
+        lease_time_to_live_request: Some(LeaseTimeToLiveRequest { id: 5, keys: false }),
+    };
+    for (method, path, body, without, refusal) in [
+        ("POST", "/leases", renewal, 200, ""),
+        (
+            "POST",
+            "/leases/internal",
+            question.encode_to_vec(),
+            200,
+            "",
+        ),
+        (
+            "POST",
+            "/members/promote/7",
+            Vec::new(),
+            404,
+            "member not found",
+        ),
+        (
+            "POST",
+            &voter,
+            Vec::new(),
+            412,
+            "can only promote a learner member",
+        ),
+        ("GET", "/members/hashkv", b"{}".to_vec(), 200, ""),
+    ] {
+        for named in [None, Some(own.as_str())] {
+            let headers: Vec<_> = named
+                .map(|id| ("X-Etcd-Cluster-ID", id))
+                .into_iter()
+                .collect();
+            let asked = cluster.ask_peer_port(0, method, path, &headers, &body);
+            let answer = asked.await;
+            assert_eq!(answer.status, without, "{path} {named:?}: {answer:?}");
+            assert!(answer.body.contains(refusal), "{path}: {answer:?}");
+        }
+        let stranger = [("X-Etcd-Cluster-ID", "7")];
+        let asked = cluster.ask_peer_port(0, method, path, &stranger, &body);
+        let answer = asked.await;
+        assert_eq!(answer.status, 412, "{path}: {answer:?}");
+        assert_eq!(answer.body.trim(), "cluster ID mismatch", "{path}");
+    }
+}

@@ -392,6 +392,38 @@ fn refused_flags_leave_no_data_directory() {
     }
 }
 
+/// What is judged only after the data directory is opened leaves nothing behind either.
+#[test]
+fn refused_first_start_leaves_no_data_directory() {
+    let unreachable = "--initial-cluster=default=http://localhost:2380,b=http://127.0.0.1:1";
+    for (flags, expected) in [
+        (&["--force-new-cluster"][..], "needs the data of a member"),
+        (
+            &["--initial-cluster-state=existing", unreachable],
+            "no member of the cluster answers",
+        ),
+        (
+            &["--initial-cluster-state=existing"],
+            "needs the other members",
+        ),
+    ] {
+        let (_guard, dir) = data_dir();
+        let line = refused(launch(&dir, flags));
+        assert!(line.contains(expected), "{flags:?}: {line}");
+        assert!(!dir.exists(), "{flags:?} left a data directory");
+
+        // A volume that was mounted empty, and a log elsewhere.
+        fs::create_dir(&dir).unwrap();
+        let (_wal_guard, wal_dir) = data_dir();
+        let wal_flag = format!("--wal-dir={}", wal_dir.display());
+        let flags: Vec<&str> = flags.iter().copied().chain([&*wal_flag]).collect();
+        let line = refused(launch(&dir, &flags));
+        assert!(line.contains(expected), "{flags:?}: {line}");
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 0, "{flags:?}");
+        assert!(!wal_dir.exists(), "{flags:?} left a log");
+    }
+}
+
 #[test]
 fn the_start_is_one_line_of_values() {
     let (_guard, dir) = data_dir();

@@ -26,6 +26,7 @@ type Buckets = [OrdMap<Bytes, Bytes>; Bucket::ALL.len()];
 struct State {
     buckets: Buckets,
     fail_next_commit: bool,
+    fail_next_snapshot: bool,
     poisoned: bool,
 }
 
@@ -39,6 +40,11 @@ impl MemoryBackend {
     /// The next commit fails, as on a broken disk.
     pub fn fail_next_commit(&self) {
         self.lock().fail_next_commit = true;
+    }
+
+    /// The next snapshot cannot be taken, as when the disk cannot be read for a moment.
+    pub fn fail_next_snapshot(&self) {
+        self.lock().fail_next_snapshot = true;
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -85,7 +91,11 @@ impl Backend for MemoryBackend {
     }
 
     fn snapshot(&self) -> Result<Box<dyn Snapshot>, BackendError> {
-        Ok(Box::new(self.lock().buckets.clone()))
+        let mut state = self.lock();
+        if std::mem::take(&mut state.fail_next_snapshot) {
+            return Err(BackendError::Injected);
+        }
+        Ok(Box::new(state.buckets.clone()))
     }
 
     fn sizes(&self) -> Sizes {

@@ -161,6 +161,6 @@ pub enum BackendError {
     #[error("an earlier commit failed; nothing is written any more until a restart")]
     Poisoned,
     /// A failure asked for by a test.
-    #[error("a commit failed on request")]
+    #[error("a commit or read failed on request")]
     Injected,
 }

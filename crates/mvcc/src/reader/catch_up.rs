@@ -2,7 +2,8 @@
 
 use std::{ops::Not, sync::Arc};
 
-use portunus_proto::EtcdError;
+use bytes::Bytes;
+use portunus_proto::{EtcdError, mvccpb::KeyValue};
 
 use super::Reader;
 use crate::{
@@ -11,8 +12,37 @@ use crate::{
     rules::{Copies, Entry},
     store::{shared::StoredValues, slot::Slot},
     version::Version,
-    watch::{Event, RevisionEvents},
+    watch::{Event, History, HistoryError, RevisionEvents},
 };
+
+impl History for Reader {
+    fn revision(&self) -> i64 {
+        Reader::revision(self)
+    }
+
+    fn compact_revision(&self) -> i64 {
+        Reader::compact_revision(self).max(0)
+    }
+
+    fn events_since(
+        &self,
+        from: i64,
+        revisions_max: usize,
+    ) -> Result<Vec<Arc<RevisionEvents>>, HistoryError> {
+        Reader::events_since(self, from, revisions_max).map_err(|error| match error {
+            ReadError::Refused(EtcdError::Compacted) => HistoryError::Compacted {
+                compact_revision: History::compact_revision(self),
+            },
+            error => HistoryError::Read(error),
+        })
+    }
+
+    fn prev_kv(&self, key: &[u8], mod_revision: i64) -> Result<Option<KeyValue>, HistoryError> {
+        let key = Bytes::copy_from_slice(key);
+        self.version_before(&key, mod_revision)
+            .map_err(HistoryError::Read)
+    }
+}
 
 impl Reader {
     /// What changed from a revision on, whole revisions, at most

@@ -3,12 +3,14 @@
 //! Touches neither the hub nor any queue, so it may run without the hub's lock.
 
 use std::collections::HashMap;
+use std::error::Error;
 use std::sync::Arc;
 
 use super::delivery::{Delivery, EncodedRevision};
-use super::event::{History, RevisionEvents};
+use super::event::{History, HistoryError, RevisionEvents};
 use super::index::RangeIndex;
 use super::sync::{Found, Outcome, SyncBatch, SyncPlan, Turn};
+use crate::error::ReadError;
 
 /// Distinct revisions in one catch-up response.
 pub(super) const RESPONSE_REVISIONS_MAX: usize = 1000;
@@ -36,9 +38,11 @@ impl SyncPlan {
             let read = Span::read(history, turn.next, newest, revisions_left);
             let span = match read {
                 Ok(span) => span,
-                Err(compact_revision) => {
+                Err(error) => {
+                    // Watches that start in the same revisions read them on their own: a later
+                    // read may succeed.
                     done[first] = true;
-                    outcomes.push(turn.outcome(Found::Compacted { compact_revision }));
+                    outcomes.push(turn.outcome(Found::from(error)));
                     continue;
                 }
             };
@@ -50,7 +54,8 @@ impl SyncPlan {
                     break;
                 }
                 if !std::mem::replace(&mut done[*number], true) {
-                    outcomes.push(other.outcome(matches.found_for(other, newest, history)));
+                    let found = matches.found_for(other, newest, history);
+                    outcomes.push(other.outcome(found.unwrap_or_else(Found::from)));
                 }
             }
             revisions_left = revisions_left.saturating_sub(matches.span.revisions.len());
@@ -60,6 +65,29 @@ impl SyncPlan {
         }
         SyncBatch { outcomes }
     }
+}
+
+impl From<HistoryError> for Found {
+    fn from(error: HistoryError) -> Self {
+        match error {
+            HistoryError::Compacted { compact_revision } => Self::Compacted { compact_revision },
+            HistoryError::Read(error) => Self::Failed {
+                reason: cancel_reason(&error),
+            },
+        }
+    }
+}
+
+/// The error and its causes in one line, as clients see errors of the server.
+fn cancel_reason(error: &ReadError) -> String {
+    let mut reason = format!("etcdserver: {error}");
+    let mut source = error.source();
+    while let Some(cause) = source {
+        reason.push_str(": ");
+        reason.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    reason
 }
 
 impl Turn {
@@ -81,16 +109,15 @@ struct Span {
 }
 
 impl Span {
-    /// `Err` carries the compact revision if `from` is gone.
     fn read(
         history: &dyn History,
         from: i64,
         newest: i64,
         revisions_max: usize,
-    ) -> Result<Self, i64> {
+    ) -> Result<Self, HistoryError> {
         let compact_revision = history.compact_revision();
         if from < compact_revision {
-            return Err(compact_revision);
+            return Err(HistoryError::Compacted { compact_revision });
         }
         if from > newest {
             return Ok(Self {
@@ -98,9 +125,7 @@ impl Span {
                 covered: from - 1,
             });
         }
-        let read = history
-            .events_since(from, revisions_max.min(RESPONSE_REVISIONS_MAX))
-            .map_err(|gone| gone.compact_revision)?;
+        let read = history.events_since(from, revisions_max.min(RESPONSE_REVISIONS_MAX))?;
         // A history that repeats itself or runs ahead of the hub must not reach
         // a client twice, so only ascending revisions up to the hub's count.
         let mut revisions: Vec<Arc<RevisionEvents>> = Vec::with_capacity(read.len());
@@ -161,22 +186,27 @@ impl<'a> Matches<'a> {
         }
     }
 
-    fn found_for(&mut self, turn: &Turn, newest: i64, history: &dyn History) -> Found {
+    fn found_for(
+        &mut self,
+        turn: &Turn,
+        newest: i64,
+        history: &dyn History,
+    ) -> Result<Found, HistoryError> {
         let all = &self.by_range[turn.range];
         let first =
             all.partition_point(|place| self.span.revisions[place.revision].revision < turn.next);
         if first == all.len() {
-            return Found::Upto {
+            return Ok(Found::Upto {
                 next: self.span.covered.max(turn.next - 1) + 1,
                 delivery: None,
-            };
+            });
         }
         let key = (turn.range, first, turn.prev_kv);
         if !self.made.contains_key(&key) {
-            let made = self.make(turn, first, newest, history);
+            let made = self.make(turn, first, newest, history)?;
             self.made.insert(key, made);
         }
-        match self.made.get(&key) {
+        Ok(match self.made.get(&key) {
             Some((delivery, next)) => Found::Upto {
                 next: *next,
                 delivery: Some(delivery.clone()),
@@ -185,7 +215,7 @@ impl<'a> Matches<'a> {
                 next: turn.next,
                 delivery: None,
             },
-        }
+        })
     }
 
     /// As many whole revisions as fit in one response, and the revision after them.
@@ -195,7 +225,7 @@ impl<'a> Matches<'a> {
         first: usize,
         newest: i64,
         history: &dyn History,
-    ) -> (Delivery, i64) {
+    ) -> Result<(Delivery, i64), HistoryError> {
         let mut picks: Vec<(Arc<EncodedRevision>, usize)> = Vec::new();
         let mut bytes = 0_usize;
         let mut next = self.span.covered + 1;
@@ -206,7 +236,7 @@ impl<'a> Matches<'a> {
             for place in same {
                 let event = &revision.events[place.event];
                 if turn.prev_kv {
-                    event.look_up_prev(history);
+                    event.look_up_prev(history)?;
                 }
                 revision_bytes += event.bytes_estimate(turn.prev_kv);
             }
@@ -219,6 +249,6 @@ impl<'a> Matches<'a> {
                 .get_or_insert_with(|| Arc::new(EncodedRevision::new(Arc::clone(revision))));
             picks.extend(same.iter().map(|place| (Arc::clone(encoded), place.event)));
         }
-        (Delivery::picked(newest, picks.into()), next)
+        Ok((Delivery::picked(newest, picks.into()), next))
     }
 }

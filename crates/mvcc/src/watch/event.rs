@@ -12,6 +12,7 @@ use portunus_proto::mvccpb::{self, KeyValue};
 use thiserror::Error;
 
 use crate::{
+    error::ReadError,
     rules::Copies,
     version::{Value, Version},
 };
@@ -130,9 +131,16 @@ impl Event {
     }
 
     /// Looks the predecessor up, unless that was done before.
-    pub fn look_up_prev(&self, history: &dyn History) {
-        self.prev
-            .get_or_init(|| history.prev_kv(&self.kv.key, self.kv.mod_revision));
+    ///
+    /// # Errors
+    /// [`HistoryError`] if it could not be read; it stays unknown.
+    pub fn look_up_prev(&self, history: &dyn History) -> Result<(), HistoryError> {
+        if self.prev.get().is_none() {
+            let prev = history.prev_kv(&self.kv.key, self.kv.mod_revision)?;
+            // Another thread may have found the same meanwhile.
+            let _ = self.prev.set(prev);
+        }
+        Ok(())
     }
 
     pub(super) fn to_message(&self, with_prev: bool) -> mvccpb::Event {
@@ -199,12 +207,21 @@ pub struct RevisionEvents {
     pub events: Box<[Event]>,
 }
 
-/// The asked revision is older than what the store still has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("history before revision {compact_revision} is compacted; start at that revision or later")]
-pub struct Compacted {
-    /// The oldest revision that can still be read.
-    pub compact_revision: i64,
+/// Why a history gave no events.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum HistoryError {
+    /// The asked revision is older than what the store still has.
+    #[error(
+        "history before revision {compact_revision} is compacted; start at that revision or later"
+    )]
+    Compacted {
+        /// The oldest revision that can still be read.
+        compact_revision: i64,
+    },
+    /// The events are there, but this read of them failed.
+    #[error(transparent)]
+    Read(ReadError),
 }
 
 /// Read access to past revisions, for watchers that are behind.
@@ -223,16 +240,20 @@ pub trait History {
     /// there are none.
     ///
     /// # Errors
-    /// [`Compacted`] if `from` is before [`Self::compact_revision`].
+    /// [`HistoryError::Compacted`] if `from` is before [`Self::compact_revision`];
+    /// [`HistoryError::Read`] if the events could not be read.
     fn events_since(
         &self,
         from: i64,
         revisions_max: usize,
-    ) -> Result<Vec<Arc<RevisionEvents>>, Compacted>;
+    ) -> Result<Vec<Arc<RevisionEvents>>, HistoryError>;
 
     /// The version of `key` just before `mod_revision`; `None` if it did not
     /// exist then or that is compacted.
-    fn prev_kv(&self, key: &[u8], mod_revision: i64) -> Option<KeyValue>;
+    ///
+    /// # Errors
+    /// [`HistoryError::Read`] if it could not be read.
+    fn prev_kv(&self, key: &[u8], mod_revision: i64) -> Result<Option<KeyValue>, HistoryError>;
 }
 
 #[cfg(test)]

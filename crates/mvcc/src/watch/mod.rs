@@ -16,7 +16,8 @@
 //!
 //! It never blocks, never reads a clock (time is an argument), never encodes
 //! anything on the publishing thread, and never drops an event without either
-//! delivering it later or ending the watch with the compact revision.
+//! delivering it later or ending the watch with the compact revision or, if history could not
+//! be read, with the reason.
 
 mod catch_up;
 mod delivery;
@@ -33,7 +34,7 @@ mod response;
 mod sync;
 mod watcher;
 
-pub use event::{Compacted, Event, EventKind, History, RevisionEvents};
+pub use event::{Event, EventKind, History, HistoryError, RevisionEvents};
 pub use hub::{Hub, HubStats, StreamId, StreamOptions};
 pub use outlet::{Limits, Outlet, Queued, Wake};
 pub use publish::PublishError;

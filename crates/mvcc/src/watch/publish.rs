@@ -27,8 +27,9 @@ pub struct PublishError {
 
 impl Hub {
     /// Queues the events of the next revision for every watch in step. The
-    /// events must know their previous versions ([`super::Event::put`] and
-    /// [`super::Event::delete`]), because live watches do not look them up.
+    /// events should know their previous versions ([`super::Event::put`] and
+    /// [`super::Event::delete`]), because live watches do not look them up: a watch that wants
+    /// one that is not known reads the revision from history instead.
     ///
     /// If revisions were left out, every watch reads them from history first.
     ///
@@ -105,6 +106,7 @@ impl Hub {
     fn fan_out(&mut self, events: &Arc<RevisionEvents>) {
         let revision = events.revision;
         let encoded = Arc::new(EncodedRevision::new(Arc::clone(events)));
+        let all_known = events.events.iter().all(|it| it.known_prev().is_some());
         let mut touched = std::mem::take(&mut self.touched);
         let mut refused = std::mem::take(&mut self.refused);
         for key in touched.drain(..) {
@@ -120,9 +122,15 @@ impl Hub {
                     .map(|number| (Arc::clone(&encoded), *number));
                 Delivery::picked(revision, picks.collect())
             };
+            let lacks_prev = |number: &usize| events.events[*number].known_prev().is_none();
+            let has_prevs = all_known || !group.matched.iter().any(lacks_prev);
             group.matched.clear();
             group.last_event_revision = revision;
-            push_to_all(&group.synced, &delivery, &self.limits, &mut refused);
+            let offered = Offered {
+                delivery,
+                has_prevs,
+            };
+            push_to_all(&group.synced, &offered, &self.limits, &mut refused);
         }
         for key in refused.drain(..) {
             self.set_state(key, WatchState::Slow { next: revision });
@@ -132,15 +140,26 @@ impl Hub {
     }
 }
 
+/// What a group of watchers is offered.
+struct Offered {
+    delivery: Delivery,
+    /// Whether the previous versions of all its events are known.
+    has_prevs: bool,
+}
+
 /// Pushes to every member, keeping a queue locked while neighbours share it.
 fn push_to_all(
     members: &[Member],
-    delivery: &Delivery,
+    offered: &Offered,
     limits: &Limits,
     refused: &mut Vec<WatcherKey>,
 ) {
     let mut open: Option<(&Arc<Inlet>, MutexGuard<'_, Queue>, bool)> = None;
     for member in members {
+        if member.prev_kv && !offered.has_prevs {
+            refused.push(member.watcher);
+            continue;
+        }
         let same = open
             .as_ref()
             .is_some_and(|(inlet, ..)| Arc::ptr_eq(inlet, &member.inlet));
@@ -155,7 +174,7 @@ fn push_to_all(
             watch_id: member.watch_id,
             with_prev: member.prev_kv,
             fragment: member.fragment,
-            delivery: delivery.clone(),
+            delivery: offered.delivery.clone(),
         };
         match queue.offer(item, Share::Live, limits) {
             Offer::Queued => {}

@@ -13,6 +13,7 @@
 //! Fairness: watches take turns by ticket; each gets at most one response per
 //! round. One read of history serves every planned watch that starts inside it.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::catch_up::RESPONSE_REVISIONS_MAX;
@@ -91,6 +92,8 @@ pub(super) enum Found {
     },
     /// What the watch needs is gone.
     Compacted { compact_revision: i64 },
+    /// What the watch needs could not be read.
+    Failed { reason: String },
 }
 
 impl Hub {
@@ -174,6 +177,11 @@ impl Hub {
             Found::Compacted { compact_revision } => {
                 return self.end_watcher(key, |watch_id, _| {
                     Response::compacted(watch_id, compact_revision)
+                });
+            }
+            Found::Failed { reason } => {
+                return self.end_watcher(key, |watch_id, revision| {
+                    Response::canceled(watch_id, revision, Cow::Owned(reason))
                 });
             }
         };

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use portunus_mvcc::watch::{
-    Compacted, Event, History, Hub, Limits, Outlet, RevisionEvents, StreamId, StreamOptions,
+    Event, History, HistoryError, Hub, Limits, Outlet, RevisionEvents, StreamId, StreamOptions,
     SyncBudget, Wake,
 };
 use portunus_proto::etcdserverpb::{ResponseHeader, WatchCreateRequest, WatchResponse};
@@ -161,10 +161,10 @@ impl History for ModelStore {
         &self,
         from: i64,
         revisions_max: usize,
-    ) -> Result<Vec<Arc<RevisionEvents>>, Compacted> {
+    ) -> Result<Vec<Arc<RevisionEvents>>, HistoryError> {
         self.reads.set(self.reads.get() + 1);
         if from < self.compact {
-            return Err(Compacted {
+            return Err(HistoryError::Compacted {
                 compact_revision: self.compact,
             });
         }
@@ -178,12 +178,12 @@ impl History for ModelStore {
             .collect())
     }
 
-    fn prev_kv(&self, key: &[u8], mod_revision: i64) -> Option<KeyValue> {
+    fn prev_kv(&self, key: &[u8], mod_revision: i64) -> Result<Option<KeyValue>, HistoryError> {
         self.prev_lookups.set(self.prev_lookups.get() + 1);
         if mod_revision - 1 < self.compact {
-            return None;
+            return Ok(None);
         }
-        self.version_at(key, mod_revision - 1)
+        Ok(self.version_at(key, mod_revision - 1))
     }
 }
 

@@ -239,11 +239,12 @@ impl ApplyThread {
 
     /// Sends events to watchers, after the change is visible to readers.
     fn publish(&mut self, events: &Arc<RevisionEvents>) -> Result<(), ApplyThreadError> {
-        let history = StoreHistory(&self.member);
+        let history = StoreHistory::of(&self.member);
         // Only where the previous value has left memory.
         let unknown = events.events.iter().filter(|it| it.known_prev().is_none());
         for event in unknown {
-            event.look_up_prev(&history);
+            // The history reports a failure. Watches that need the value read it on their own.
+            let _ = event.look_up_prev(&history);
         }
         let lagging = {
             let mut hub = self.member.watches.lock();

@@ -3,7 +3,6 @@
 use std::pin::Pin;
 
 use portunus_gates::MajorMinor;
-use portunus_mvcc::ReadError;
 use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::downgrade_request::DowngradeAction;
 use portunus_proto::etcdserverpb::maintenance_server::Maintenance;
@@ -21,6 +20,7 @@ use tonic_health::ServingStatus;
 use super::kv::unexpected;
 use super::{Api, Kind};
 use crate::member::downgrade::DowngradeError;
+use crate::member::hashing::HashError;
 use portunus_features::StopGRPCServiceOnDefrag;
 use portunus_features::version::CLUSTER_PARAMS_SINCE;
 use portunus_statemachine as statemachine;
@@ -138,12 +138,9 @@ impl Maintenance for Api {
         self.check_metadata(Kind::Unary, request.metadata())?;
         let reader = self.member.reader().clone();
         let seconds = self.member.metrics.hash_seconds.clone();
-        let hashed =
-            tokio::task::spawn_blocking(move || seconds.observe_closure_duration(|| reader.hash()))
-                .await;
-        let (hash, revision) = hashed
-            .map_err(|error| Status::internal(error.to_string()))?
-            .map_err(|error| self.read_failed(error))?;
+        let slots = &self.member.client_hashes;
+        let hashed = slots.run(move || seconds.observe_closure_duration(|| reader.hash()));
+        let (hash, revision) = hashed.await.map_err(|error| self.hash_failed(error))?;
         Ok(Response::new(HashResponse {
             header: Some(self.member.header(revision)),
             hash,
@@ -158,15 +155,12 @@ impl Maintenance for Api {
         let reader = self.member.reader().clone();
         let revision = request.into_inner().revision;
         let seconds = self.member.metrics.hash_revision_seconds.clone();
-        let hashed = tokio::task::spawn_blocking(move || {
+        let hashed = self.member.client_hashes.run(move || {
             let hash = seconds.observe_closure_duration(|| reader.hash_kv(revision))?;
             // Of the same store: a snapshot of the leader may have replaced it meanwhile.
-            Ok::<_, ReadError>((hash, reader.revision()))
-        })
-        .await;
-        let (hash, revision) = hashed
-            .map_err(|error| Status::internal(error.to_string()))?
-            .map_err(|error| self.read_failed(error))?;
+            Ok((hash, reader.revision()))
+        });
+        let (hash, revision) = hashed.await.map_err(|error| self.hash_failed(error))?;
         Ok(Response::new(HashKvResponse {
             header: Some(self.member.header(revision)),
             hash: hash.hash,
@@ -242,6 +236,14 @@ impl Maintenance for Api {
 }
 
 impl Api {
+    fn hash_failed(&self, error: HashError) -> Status {
+        match error {
+            HashError::Read(error) => self.read_failed(error),
+            HashError::TooMany => Status::resource_exhausted(error.to_string()),
+            HashError::Thread(error) => Status::internal(error.to_string()),
+        }
+    }
+
     /// Ends a downgrade. That there was none is no error, as in etcd; unlike there, a proposal
     /// that failed is one.
     async fn cancel_downgrade(&self) -> Result<MajorMinor, EtcdError> {

@@ -13,7 +13,7 @@ use portunus_proto::etcdserverpb::{
 
 use super::coarse_timeout::coarse_timeout;
 use super::{Member, request_timeout};
-use crate::peers::ask::Asked;
+use crate::peers::ask::{Asked, AskedWithin};
 use portunus_features::LeaseCheckpoint;
 use portunus_statemachine::SharedLessor;
 
@@ -203,12 +203,13 @@ impl Member {
         membership.get(leader)?.peer_urls.clone()
     }
 
-    fn asked<'a>(&'a self, urls: &'a [String]) -> Asked<'a> {
-        Asked {
+    fn asked<'a>(&'a self, urls: &'a [String]) -> AskedWithin<'a> {
+        let asked = Asked {
             client: self.peers.client(),
             urls,
             timeout: request_timeout(self.config.election_timeout),
-        }
+        };
+        asked.within(self.identity.cluster_id)
     }
 }
 

@@ -19,6 +19,7 @@ pub mod downgrade;
 mod first_election;
 pub mod founding;
 mod hand_over;
+pub mod hashing;
 pub mod leadership;
 pub mod leases;
 pub mod propose;
@@ -56,6 +57,7 @@ use applied::Applied;
 use cluster_gates::ClusterGates;
 use coarse_timeout::coarse_timeout;
 use founding::Founding;
+use hashing::HashSlots;
 use leadership::Leaders;
 use leases::Leases;
 use portunus_datadir::DataDir;
@@ -128,6 +130,10 @@ pub struct Member {
     pub receiving_snapshot: Arc<tokio::sync::Mutex<()>>,
     /// How many more snapshots clients may ask for.
     pub snapshot_slots: SnapshotSlots,
+    /// How many more hashes clients may ask for.
+    pub client_hashes: HashSlots,
+    /// How many more hashes other members may ask for.
+    pub peer_hashes: HashSlots,
     /// Where everything lives.
     pub data_dir: DataDir,
 }

@@ -103,6 +103,7 @@ impl Member {
                         urls: leader.peer_urls.as_deref().unwrap_or_default(),
                         timeout,
                     };
+                    let asked = asked.within(self.identity.cluster_id);
                     match asked.promote(id).await {
                         Ok(_) => {
                             // It is committed; what this member tells its clients follows.

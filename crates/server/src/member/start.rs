@@ -7,10 +7,10 @@ use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
-use portunus_consensus::bootstrap::Identity;
+use portunus_consensus::bootstrap::{Boot, Identity};
 use portunus_consensus::core::Role;
 use portunus_consensus::{FatalError, Hooks, Leadership, PeerSink, RequestIds};
-use portunus_gates::{Feature, RegisterError, SetErrors};
+use portunus_gates::{Feature, Gates, RegisterError, SetErrors};
 use portunus_mvcc::backend::{BackendError, Lmdb, LmdbConfig};
 use portunus_mvcc::watch::Limits;
 use portunus_mvcc::{OpenError, Store};
@@ -22,6 +22,7 @@ use super::boot::{BootError, Booted, boot, snapshots_in_log};
 use super::cluster_gates::ClusterGates;
 use super::downgrade::{self, ClusterVersionAbove};
 use super::founding::{self, Founding};
+use super::hashing::HashSlots;
 use super::leadership::Leaders;
 use super::leases::Leases;
 use super::settings::{self, ApplySettings};
@@ -37,8 +38,10 @@ use crate::metrics::{Metrics, MetricsError};
 use crate::peers::{self, Heartbeats, Peers, PeersError};
 use crate::serve::{self, ListenError, MetricsServers, Servers};
 use portunus_datadir::{DataDir, DataDirError};
-use portunus_features::{ClusterFeatureGate, InitialCorruptCheck, LogCompression, OwnFeatures};
-use portunus_statemachine::membership::Membership;
+use portunus_features::{
+    ClusterFeatureGate, InitialCorruptCheck, LogCompression, OwnFeatures, ServerFeatures,
+};
+use portunus_statemachine::membership::{MemberRecord, Membership};
 use portunus_statemachine::{LoadError, Settings, State, StateMachine, wrap};
 
 /// A member that runs.
@@ -145,84 +148,26 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let metrics_listeners = serve::bind(&config.listen_metrics_urls, "listen-metrics-urls")?;
     let peer_listeners = serve::reserve(&config.cluster.listen_peer_urls, "listen-peer-urls")?;
     let data_dir = DataDir::open(&config.data_dir)?;
-    // Before anything in the directory changes: what may be installed and what removed depends
-    // on all of the log.
-    let snapshots_in_log = snapshots_in_log(&config)?;
-    data_dir.take_over()?;
-    if let Some(in_log) = snapshots_in_log {
-        data_dir.install_pending(&in_log)?;
-    }
-    let runtime = peers::runtime()?;
-    let stop = Arc::new(StopSwitch::default());
-
-    let metrics = Metrics::new(
-        config.metrics_extensive,
-        config.warning_unary_request_duration,
-    )?;
-    let backend = Lmdb::open(&data_dir.backend(), LmdbConfig::default())?;
-    let backend = metrics.disk.measure_backend(backend);
-    let (store, restored) = Store::open(backend, store_config(&config), store_hooks(&stop))?;
-    tracing::info!(
-        records = restored.records,
-        revision = restored.revision,
-        took_ms = started.elapsed().as_millis() as u64,
-        "store opened"
-    );
-    let apply_settings = ApplySettings::of(&config);
-    let state = State::load(&store, apply_settings.lease_ttl_s_min)?;
-    let membership = state.membership.clone();
-    let specs = own.cluster_specs();
-    let warnings = specs
-        .check_flags(
-            emulation,
-            membership.cluster_version,
-            &config.cluster_feature_gates,
-        )
-        .map_err(StartError::ClusterGates)?;
-    for warning in warnings {
-        tracing::warn!("{warning}");
-    }
-    let proposes = gates.enabled(ClusterFeatureGate);
-    let wants_packed = config
-        .cluster_feature_gates
-        .get(LogCompression::DECLARATION.name);
-    if proposes
-        && wants_packed.is_some_and(|(wanted, _)| wanted)
-        && !config.version.may_write(wrap::PACKED_SINCE)
-    {
-        tracing::warn!(
-            min_compatibility_version = %config.version.min_compat(),
-            "this member wants LogCompression but writes nothing compressed: only {0} and later can read it, so set --min-compatibility-version={0}",
-            wrap::PACKED_SINCE
-        );
-    }
-    if !proposes && !config.cluster_feature_gates.is_empty() {
-        tracing::warn!(
-            "--cluster-feature-gates has no effect and every cluster feature stays off: this member publishes no proposal; set --feature-gates=ClusterFeatureGate=true, the default from 3.8 on"
-        );
-    }
-    let Booted { boot, remotes } = match boot(&config, &store, state.conf_state.clone(), &runtime) {
-        Ok(booted) => booted,
+    let wal_dir_is_new = !config.wal_dir.exists();
+    let prepared = match prepare(&config, &own, &gates, &data_dir, started) {
+        Ok(prepared) => prepared,
         Err(error) => {
-            if matches!(error, BootError::Join(_)) {
-                drop(store);
-                data_dir.remove_if_created();
-            }
-            return Err(error.into());
+            // Raft has not run, so nothing that this start has created is of use to a later one.
+            data_dir.remove_if_created(wal_dir_is_new.then_some(config.wal_dir.as_path()));
+            return Err(error);
         }
     };
-    check_cluster_version(&config, &membership, &boot, &runtime)?;
-    check_skew(&config, &membership, &boot, &runtime)?;
-    let peers = Peers::new(&config, boot.identity, metrics.registry(), runtime)?;
-    let others = settings::others(
-        &config,
-        boot.identity.member_id,
-        membership.iter().chain(&remotes),
-    );
-    check_settings(&config, &peers, boot.identity.cluster_id, others)?;
-    if gates.enabled(InitialCorruptCheck) {
-        check_corruption(&peers, &membership, boot.identity, &store)?;
-    }
+    let Prepared {
+        stop,
+        metrics,
+        store,
+        state,
+        boot,
+        remotes,
+        peers,
+    } = prepared;
+    let membership = state.membership.clone();
+    let proposes = gates.enabled(ClusterFeatureGate);
     let leadership = Arc::new(Leaders::default());
     let log = metrics.disk.measure_log(boot.wal);
     let heartbeats = Heartbeats::new(
@@ -249,12 +194,13 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         member_id: boot.identity.member_id,
         version: emulation,
         max_learners: config.cluster.max_learners,
-        lease_ttl_s_min: apply_settings.lease_ttl_s_min,
+        lease_ttl_s_min: ApplySettings::of(&config).lease_ttl_s_min,
         quota_bytes: config.quota_bytes,
         snapshot_count: config.snapshot_count,
     };
     let (reader, revision) = (store.reader(), store.revision());
     let machine = StateMachine::new(settings, &own, store, state, last_wrapped);
+    let hashes_refused = metrics.hashes_refused.clone();
     let member = Arc::new(Member {
         identity: boot.identity,
         cluster_gates,
@@ -279,6 +225,8 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         versions_changed: tokio::sync::Notify::new(),
         receiving_snapshot: Arc::default(),
         snapshot_slots: SnapshotSlots::default(),
+        client_hashes: HashSlots::new(hashes_refused.clone()),
+        peer_hashes: HashSlots::new(hashes_refused),
         data_dir,
         consensus: handle,
         config,
@@ -302,6 +250,109 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         metrics_servers,
         threads,
     })
+}
+
+/// What a member has before raft runs.
+struct Prepared {
+    stop: Arc<StopSwitch>,
+    metrics: Metrics,
+    store: Store,
+    state: State,
+    boot: Boot,
+    remotes: Vec<MemberRecord>,
+    peers: Peers,
+}
+
+/// Opens store and log and makes every check that precedes raft.
+fn prepare(
+    config: &Config,
+    own: &OwnFeatures,
+    gates: &Gates<ServerFeatures>,
+    data_dir: &DataDir,
+    started: Instant,
+) -> Result<Prepared, StartError> {
+    let emulation = config.version.emulation();
+    // Before anything in the directory changes: what may be installed and what removed depends
+    // on all of the log.
+    let snapshots_in_log = snapshots_in_log(config)?;
+    data_dir.take_over()?;
+    if let Some(in_log) = snapshots_in_log {
+        data_dir.install_pending(&in_log)?;
+    }
+    let runtime = peers::runtime()?;
+    let stop = Arc::new(StopSwitch::default());
+
+    let metrics = Metrics::new(
+        config.metrics_extensive,
+        config.warning_unary_request_duration,
+    )?;
+    let backend = Lmdb::open(&data_dir.backend(), LmdbConfig::default())?;
+    let backend = metrics.disk.measure_backend(backend);
+    let (store, restored) = Store::open(backend, store_config(config), store_hooks(&stop))?;
+    tracing::info!(
+        records = restored.records,
+        revision = restored.revision,
+        took_ms = started.elapsed().as_millis() as u64,
+        "store opened"
+    );
+    let state = State::load(&store, ApplySettings::of(config).lease_ttl_s_min)?;
+    let membership = &state.membership;
+    let specs = own.cluster_specs();
+    let warnings = specs
+        .check_flags(
+            emulation,
+            membership.cluster_version,
+            &config.cluster_feature_gates,
+        )
+        .map_err(StartError::ClusterGates)?;
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+    warn_about_cluster_gates(config, gates.enabled(ClusterFeatureGate));
+    let Booted { boot, remotes } = boot(config, &store, state.conf_state.clone(), &runtime)?;
+    check_cluster_version(config, membership, &boot, &runtime)?;
+    check_skew(config, membership, &boot, &runtime)?;
+    let peers = Peers::new(config, boot.identity, metrics.registry(), runtime)?;
+    let others = settings::others(
+        config,
+        boot.identity.member_id,
+        membership.iter().chain(&remotes),
+    );
+    check_settings(config, &peers, boot.identity.cluster_id, others)?;
+    if gates.enabled(InitialCorruptCheck) {
+        check_corruption(&peers, membership, boot.identity, &store)?;
+    }
+    Ok(Prepared {
+        stop,
+        metrics,
+        store,
+        state,
+        boot,
+        remotes,
+        peers,
+    })
+}
+
+/// Warns about cluster gates that this member sets without effect.
+fn warn_about_cluster_gates(config: &Config, proposes: bool) {
+    let wants_packed = config
+        .cluster_feature_gates
+        .get(LogCompression::DECLARATION.name);
+    if proposes
+        && wants_packed.is_some_and(|(wanted, _)| wanted)
+        && !config.version.may_write(wrap::PACKED_SINCE)
+    {
+        tracing::warn!(
+            min_compatibility_version = %config.version.min_compat(),
+            "this member wants LogCompression but writes nothing compressed: only {0} and later can read it, so set --min-compatibility-version={0}",
+            wrap::PACKED_SINCE
+        );
+    }
+    if !proposes && !config.cluster_feature_gates.is_empty() {
+        tracing::warn!(
+            "--cluster-feature-gates has no effect and every cluster feature stays off: this member publishes no proposal; set --feature-gates=ClusterFeatureGate=true, the default from 3.8 on"
+        );
+    }
 }
 
 impl Running {
@@ -337,10 +388,7 @@ impl Running {
     }
 }
 
-fn check_emulation(
-    config: &Config,
-    gates: &portunus_gates::Gates<portunus_features::ServerFeatures>,
-) -> Result<(), StartError> {
+fn check_emulation(config: &Config, gates: &Gates<ServerFeatures>) -> Result<(), StartError> {
     if !config.version.is_emulating() {
         return Ok(());
     }
@@ -392,7 +440,7 @@ fn warn_about(config: &Config) {
 fn check_cluster_version(
     config: &Config,
     membership: &Membership,
-    boot: &portunus_consensus::bootstrap::Boot,
+    boot: &Boot,
     runtime: &tokio::runtime::Runtime,
 ) -> Result<(), ClusterVersionAbove> {
     let emulation = config.version.emulation();
@@ -418,7 +466,7 @@ fn check_cluster_version(
 fn check_skew(
     config: &Config,
     membership: &Membership,
-    boot: &portunus_consensus::bootstrap::Boot,
+    boot: &Boot,
     runtime: &tokio::runtime::Runtime,
 ) -> Result<(), SkewTooLarge> {
     let emulation = config.version.emulation();
@@ -590,7 +638,7 @@ fn start_threads(
             Box::new(move || {
                 for_watches
                     .watches
-                    .run_catch_up(&StoreHistory(&for_watches));
+                    .run_catch_up(&StoreHistory::of(&for_watches));
             }),
         )?,
         spawn(

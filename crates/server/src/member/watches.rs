@@ -3,13 +3,14 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use portunus_mvcc::ReadError;
-use portunus_mvcc::watch::{Compacted, History, Hub, Limits, RevisionEvents, SyncBudget};
-use portunus_proto::EtcdError;
+use arc_swap::ArcSwap;
+use portunus_mvcc::Reader;
+use portunus_mvcc::watch::{History, HistoryError, Hub, Limits, RevisionEvents, SyncBudget};
 use portunus_proto::mvccpb::KeyValue;
 
 use super::Member;
+use super::stop::StopSwitch;
+use crate::error_chain::chain;
 
 /// Watches that lag are looked after at least this often.
 const SYNC_INTERVAL_MAX: Duration = Duration::from_millis(100);
@@ -21,44 +22,55 @@ const LAST_STRETCH: SyncBudget = SyncBudget {
     revisions_max: 64,
 };
 
-/// The store's past, for watches. What cannot be read ends the member.
-pub struct StoreHistory<'a>(pub &'a Member);
+/// The store's past, for watches. A failed read is reported and ends the watch that needed it;
+/// damage ends the member.
+pub struct StoreHistory<'a> {
+    reader: &'a ArcSwap<Reader>,
+    stop: &'a StopSwitch,
+}
+
+impl<'a> StoreHistory<'a> {
+    /// The past of this member's store, also after a snapshot of the leader replaced it.
+    pub fn of(member: &'a Member) -> StoreHistory<'a> {
+        StoreHistory {
+            reader: &member.store_reader,
+            stop: &member.stop,
+        }
+    }
+
+    fn report(&self, error: &HistoryError) {
+        match error {
+            HistoryError::Read(error) if error.is_damage() => self.stop.fatal(error),
+            HistoryError::Read(error) => {
+                let reason = chain(error);
+                tracing::error!(reason, "reading history for a watch failed");
+            }
+            _ => {}
+        }
+    }
+}
 
 impl History for StoreHistory<'_> {
     fn revision(&self) -> i64 {
-        self.0.reader().revision()
+        self.reader.load().revision()
     }
 
     fn compact_revision(&self) -> i64 {
-        self.0.reader().compact_revision().max(0)
+        History::compact_revision(&**self.reader.load())
     }
 
     fn events_since(
         &self,
         from: i64,
         revisions_max: usize,
-    ) -> Result<Vec<Arc<RevisionEvents>>, Compacted> {
-        match self.0.reader().events_since(from, revisions_max) {
-            Ok(events) => Ok(events),
-            Err(ReadError::Refused(EtcdError::Compacted)) => Err(Compacted {
-                compact_revision: self.compact_revision(),
-            }),
-            Err(fault) => {
-                self.0.stop.fatal(&fault);
-                Ok(Vec::new())
-            }
-        }
+    ) -> Result<Vec<Arc<RevisionEvents>>, HistoryError> {
+        History::events_since(&**self.reader.load(), from, revisions_max)
+            .inspect_err(|error| self.report(error))
     }
 
-    fn prev_kv(&self, key: &[u8], mod_revision: i64) -> Option<KeyValue> {
-        let key = Bytes::copy_from_slice(key);
-        self.0
-            .reader()
-            .version_before(&key, mod_revision)
-            .unwrap_or_else(|fault| {
-                self.0.stop.fatal(&fault);
-                None
-            })
+    fn prev_kv(&self, key: &[u8], mod_revision: i64) -> Result<Option<KeyValue>, HistoryError> {
+        History::prev_kv(&**self.reader.load(), key, mod_revision)
+            .inspect_err(|error| self.report(error))
     }
 }
 
@@ -112,7 +124,7 @@ impl Watches {
 
     /// Lets lagging watches catch up and sends progress notices, until told to stop.
     pub fn run_catch_up(&self, history: &StoreHistory<'_>) {
-        while !history.0.stop.is_stopping() {
+        while !history.stop.is_stopping() {
             let plan = self.lock().sync_plan(SyncBudget::default());
             // Reading history may go to disk; the hub is free meanwhile.
             let batch = plan.read(history);
@@ -132,5 +144,69 @@ impl Watches {
                 next_tick.map_or(SYNC_INTERVAL_MAX, |at| at.saturating_sub(self.now()));
             self.wait_for_bell(until_tick.clamp(Duration::from_millis(1), SYNC_INTERVAL_MAX));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use portunus_mvcc::backend::{Backend, Change, MemoryBackend};
+    use portunus_mvcc::revision::{RecordKey, Revision};
+    use portunus_mvcc::{Config, EntryId, Hooks, Store};
+    use portunus_proto::etcdserverpb::PutRequest;
+
+    use super::*;
+
+    fn open(backend: &MemoryBackend) -> Store {
+        let config = Config {
+            resident_value_bytes_max: 1,
+            ..Config::default()
+        };
+        let backend = Arc::new(backend.clone());
+        Store::open(backend, config, Hooks::default()).unwrap().0
+    }
+
+    /// A store whose value at revision 2 is in the backend only.
+    fn store() -> (MemoryBackend, Store) {
+        let backend = MemoryBackend::new();
+        let mut store = open(&backend);
+        for index in 1..=2 {
+            store.begin(EntryId { index, term: 1 }).unwrap();
+            let request = PutRequest {
+                key: "a".into(),
+                value: "v".into(),
+                ..PutRequest::default()
+            };
+            let _ = store.put(&request, &|_| true).unwrap();
+            store.end().unwrap();
+        }
+        store.flush().unwrap();
+        drop(store);
+        let store = open(&backend);
+        (backend, store)
+    }
+
+    #[test]
+    fn failed_read_of_history_does_not_stop_the_member_and_damage_does() {
+        let (backend, store) = store();
+        let (reader, stop) = (ArcSwap::from_pointee(store.reader()), StopSwitch::default());
+        let history = StoreHistory {
+            reader: &reader,
+            stop: &stop,
+        };
+        backend.fail_next_snapshot();
+        let failed = history.events_since(2, 10);
+        assert!(matches!(failed, Err(HistoryError::Read(_))), "{failed:?}");
+        backend.fail_next_snapshot();
+        let failed = history.prev_kv(b"a", 3);
+        assert!(matches!(failed, Err(HistoryError::Read(_))), "{failed:?}");
+        assert!(!stop.is_stopping());
+        assert_eq!(history.events_since(2, 10).unwrap().len(), 2);
+
+        let lost = RecordKey::put(Revision { main: 2, sub: 0 });
+        backend.commit(&[Change::DeleteRecord(lost)]).unwrap();
+        assert!(history.events_since(2, 10).is_err());
+        assert!(stop.is_stopping());
     }
 }

@@ -104,6 +104,8 @@ pub struct Metrics {
     pub snapshots_installing: IntGauge,
     /// Snapshots that clients were refused because too many were being sent.
     pub snapshots_refused: IntCounter,
+    /// Hashes that clients or peers were refused because too many were being computed.
+    pub hashes_refused: IntCounter,
     /// Cluster features.
     pub cluster_gates: ClusterGateMetrics,
     gauges: Gauges,
@@ -243,6 +245,11 @@ impl Metrics {
                 r,
                 "portunus_snapshots_refused_total",
                 "Snapshots that clients were refused because too many were being sent.",
+            )?,
+            hashes_refused: counter(
+                r,
+                "portunus_hashes_refused_total",
+                "Hashes that clients or peers were refused because too many were being computed.",
             )?,
             gauges: Gauges::register(r)?,
             registry,

@@ -134,7 +134,7 @@ pub async fn all_at_once<T: Send + 'static>(
     answers
 }
 
-impl Asked<'_> {
+impl<'a> Asked<'a> {
     async fn ask(
         &self,
         method: Method,
@@ -234,11 +234,34 @@ impl Asked<'_> {
         Some(member.check(&headers, &hash).map(|()| hash))
     }
 
+    /// For questions that only a member of this cluster may answer.
+    pub fn within(self, cluster_id: u64) -> AskedWithin<'a> {
+        AskedWithin {
+            asked: self,
+            cluster_id: format!("{cluster_id:x}"),
+        }
+    }
+}
+
+/// Asks one member of a cluster, and names the cluster: members of others refuse to answer.
+pub struct AskedWithin<'a> {
+    asked: Asked<'a>,
+    /// In hexadecimal digits.
+    cluster_id: String,
+}
+
+impl AskedWithin<'_> {
+    async fn post(&self, path: &str, kind: Option<(&str, &str)>, body: Bytes) -> Option<Answer> {
+        let named = (CLUSTER_ID, self.cluster_id.as_str());
+        let headers: Vec<_> = kind.into_iter().chain([named]).collect();
+        let asked = self.asked.ask_with(Method::POST, path, &headers, body);
+        asked.await
+    }
+
     /// Has the leader promote a learner.
     pub async fn promote(&self, id: u64) -> Result<Vec<MemberRecord>, EtcdError> {
         let path = format!("/members/promote/{id}");
-        let Some((status, _, body)) = self.ask(Method::POST, &path, None, Bytes::new()).await
-        else {
+        let Some((status, _, body)) = self.post(&path, None, Bytes::new()).await else {
             return Err(EtcdError::Timeout);
         };
         let text = String::from_utf8_lossy(&body);
@@ -248,6 +271,9 @@ impl Asked<'_> {
             StatusCode::REQUEST_TIMEOUT => Err(EtcdError::Timeout),
             StatusCode::PRECONDITION_FAILED if text.contains(EtcdError::LearnerNotReady.text()) => {
                 Err(EtcdError::LearnerNotReady)
+            }
+            StatusCode::PRECONDITION_FAILED if text.contains(CLUSTER_ID_MISMATCH) => {
+                Err(EtcdError::Unhealthy)
             }
             StatusCode::PRECONDITION_FAILED => Err(EtcdError::MemberNotLearner),
             _ => Err(EtcdError::Unhealthy),
@@ -281,8 +307,7 @@ impl Asked<'_> {
     }
 
     async fn leases(&self, path: &str, request: Vec<u8>) -> Result<Bytes, EtcdError> {
-        let asked = self.ask(Method::POST, path, Some(PROTOBUF), request.into());
-        match asked.await {
+        match self.post(path, Some(PROTOBUF), request.into()).await {
             Some((StatusCode::OK, _, body)) => Ok(body),
             Some((StatusCode::NOT_FOUND, ..)) => Err(EtcdError::LeaseNotFound),
             Some((StatusCode::REQUEST_TIMEOUT, ..)) => Err(EtcdError::Timeout),
@@ -377,6 +402,56 @@ mod tests {
             let hash = answered.map(|hash| hash.hash);
             assert_eq!(hash, expected.map_err(str::to_owned));
             let request = served.await.unwrap();
+            assert!(request.contains("x-etcd-cluster-id: ab\r\n"), "{request}");
+        }
+    }
+
+    /// Listens like a peer, answers one request that has no body or a short one, and returns it.
+    async fn peer_that_refuses() -> (String, tokio::task::JoinHandle<String>) {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let served = tokio::spawn(async move {
+            let (mut connection, _) = listener.accept().await.unwrap();
+            let mut request = Vec::new();
+            while !request.windows(4).any(|bytes| bytes == b"\r\n\r\n") {
+                connection.read_buf(&mut request).await.unwrap();
+            }
+            let body = format!("{CLUSTER_ID_MISMATCH}\n");
+            let length = body.len();
+            let answer = format!(
+                "HTTP/1.1 412 Precondition Failed\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+            );
+            connection.write_all(answer.as_bytes()).await.unwrap();
+            String::from_utf8_lossy(&request).to_ascii_lowercase()
+        });
+        (url, served)
+    }
+
+    #[tokio::test]
+    async fn leader_is_asked_with_the_cluster_and_another_cluster_decides_nothing() {
+        let client = PeerClient::new(&portunus_rafthttp::Config::default());
+        for path in ["/leases ", "/leases/internal ", "/members/promote/7 "] {
+            let (url, served) = peer_that_refuses().await;
+            let urls = [url];
+            let asked = Asked {
+                client: &client,
+                urls: &urls,
+                timeout: Duration::from_secs(30),
+            };
+            let asked = asked.within(0xab);
+            // None of them is an answer about the lease or the learner: the caller tries again.
+            match path {
+                "/leases " => assert_eq!(asked.keep_alive(5).await, Err(EtcdError::NoLeader)),
+                "/leases/internal " => {
+                    let request = LeaseTimeToLiveRequest { id: 5, keys: false };
+                    let refused = asked.time_to_live(request).await;
+                    assert_eq!(refused, Err(EtcdError::NoLeader));
+                }
+                _ => assert_eq!(asked.promote(7).await, Err(EtcdError::Unhealthy)),
+            }
+            let request = served.await.unwrap();
+            assert!(request.starts_with(&format!("post {path}")), "{request}");
             assert!(request.contains("x-etcd-cluster-id: ab\r\n"), "{request}");
         }
     }

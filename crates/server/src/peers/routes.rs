@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use portunus_mvcc::ReadError;
 use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::{LeaseKeepAliveRequest, LeaseKeepAliveResponse};
 use portunus_proto::leasepb::{LeaseInternalRequest, LeaseInternalResponse};
@@ -23,6 +23,7 @@ use super::ask::{CLUSTER_ID, CLUSTER_ID_MISMATCH, PeerHash, PeerHashHeader, SETT
 use crate::http;
 use crate::member::Member;
 use crate::member::coarse_timeout::coarse_timeout;
+use crate::member::hashing::HashError;
 use crate::member::settings::ApplySettings;
 use portunus_statemachine::membership::MemberRecord;
 
@@ -37,15 +38,17 @@ type Shared = State<Arc<Member>>;
 
 /// All paths.
 pub fn router(member: &Arc<Member>) -> Router {
+    let for_own_cluster = from_fn_with_state(Arc::clone(member), refuse_other_clusters);
     Router::new()
-        .route("/members", get(members))
         .route("/members/promote/{id}", post(promote))
         .route("/members/hashkv", get(hash_kv))
+        .route("/leases", post(keep_alive))
+        .route("/leases/internal", post(time_to_live))
+        .route_layer(for_own_cluster)
+        .route("/members", get(members))
         .route("/version", get(http::version))
         .route(SETTINGS_PATH, get(settings))
         .route("/downgrade/enabled", get(downgrade_enabled))
-        .route("/leases", post(keep_alive))
-        .route("/leases/internal", post(time_to_live))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(Arc::clone(member))
 }
@@ -107,6 +110,18 @@ fn cluster_id(member: &Member) -> (HeaderName, HeaderValue) {
     )
 }
 
+/// Refuses a request that names another cluster: a member of that cluster may have been moved to
+/// other addresses. etcd names its cluster only with `/members/hashkv`.
+async fn refuse_other_clusters(State(member): Shared, request: Request, next: Next) -> Response {
+    let (name, own) = cluster_id(&member);
+    match request.headers().get(&name) {
+        Some(named) if *named != own => {
+            refused(StatusCode::PRECONDITION_FAILED, CLUSTER_ID_MISMATCH)
+        }
+        _ => next.run(request).await,
+    }
+}
+
 async fn members(State(member): Shared) -> Response {
     let membership = member.membership.load();
     let all: Vec<&MemberRecord> = membership.iter().collect();
@@ -141,24 +156,19 @@ struct HashKvQuestion {
     revision: i64,
 }
 
-async fn hash_kv(State(member): Shared, headers: axum::http::HeaderMap, body: Bytes) -> Response {
-    let (name, own) = cluster_id(&member);
-    if headers.get(&name).is_some_and(|asked| asked != own) {
-        return refused(StatusCode::PRECONDITION_FAILED, CLUSTER_ID_MISMATCH);
-    }
+async fn hash_kv(State(member): Shared, body: Bytes) -> Response {
     let Ok(question) = serde_json::from_slice::<HashKvQuestion>(&body) else {
         return refused(StatusCode::BAD_REQUEST, "error unmarshalling request");
     };
     let reader = member.reader().clone();
     let seconds = member.metrics.hash_revision_seconds.clone();
-    let hashed = tokio::task::spawn_blocking(move || {
+    let hashed = member.peer_hashes.run(move || {
         let hash = seconds.observe_closure_duration(|| reader.hash_kv(question.revision))?;
         // Of the same store: a snapshot of the leader may have replaced it meanwhile.
-        Ok::<_, ReadError>((hash, reader.revision()))
-    })
-    .await;
-    match hashed {
-        Ok(Ok((hash, revision))) => {
+        Ok((hash, reader.revision()))
+    });
+    match hashed.await {
+        Ok((hash, revision)) => {
             let answer = json(&PeerHash {
                 header: PeerHashHeader {
                     cluster_id: member.identity.cluster_id,
@@ -169,10 +179,16 @@ async fn hash_kv(State(member): Shared, headers: axum::http::HeaderMap, body: By
                 compact_revision: hash.compact_revision,
                 hash_revision: hash.revision,
             });
-            ([(name, own)], answer).into_response()
+            ([cluster_id(&member)], answer).into_response()
         }
-        Ok(Err(error)) => refused(StatusCode::BAD_REQUEST, &error.to_string()),
-        Err(error) => refused(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+        Err(error) => {
+            let status = match error {
+                HashError::Read(_) => StatusCode::BAD_REQUEST,
+                HashError::TooMany => StatusCode::TOO_MANY_REQUESTS,
+                HashError::Thread(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            };
+            refused(status, &error.to_string())
+        }
     }
 }
 

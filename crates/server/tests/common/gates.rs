@@ -98,8 +98,13 @@ fn gates_client(cluster: &Cluster, member: usize) -> FeatureGatesClient<Channel>
 
 /// What a member knows of earlier decisions.
 pub async fn history(cluster: &Cluster, member: usize) -> Vec<ClusterParamsDecision> {
+    decisions(cluster.clients(member).channel).await
+}
+
+/// The decisions that the member at the other end of a connection has applied.
+pub async fn decisions(channel: Channel) -> Vec<ClusterParamsDecision> {
     let request = HistoryRequest { serializable: true };
-    let answer = gates_client(cluster, member).history(request).await;
+    let answer = FeatureGatesClient::new(channel).history(request).await;
     answer.unwrap().into_inner().decisions
 }
 

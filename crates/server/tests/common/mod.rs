@@ -10,6 +10,7 @@
 pub mod any_bytes;
 pub mod cluster;
 pub mod gates;
+pub mod held_thread;
 pub mod leader_snapshot;
 pub mod load;
 pub mod network;

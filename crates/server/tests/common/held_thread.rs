@@ -1,0 +1,70 @@
+//! Holds one thread of a process, while all others go on: the kernel stops it for a tracer.
+
+use std::fs;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+use nix::errno::Errno;
+use nix::sys::ptrace::{self, Options};
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::Pid;
+
+/// A thread that is stopped until this is dropped.
+pub struct HeldThread {
+    /// Dropped to end the hold.
+    release: Option<mpsc::Sender<()>>,
+    tracer: Option<JoinHandle<()>>,
+}
+
+impl HeldThread {
+    /// Stops the thread of this name. The error is the kernel's, if it allows no tracing here.
+    pub fn hold(process: u32, name: &str) -> Result<HeldThread, Errno> {
+        let thread = thread_id(process, name);
+        let (release, released) = mpsc::channel::<()>();
+        let (stopped, is_stopped) = mpsc::channel();
+        // Only the thread that traces may end it.
+        let tracer = std::thread::spawn(move || {
+            let held = stop(thread);
+            let is_held = held.is_ok();
+            stopped.send(held).unwrap();
+            if is_held {
+                let _ = released.recv();
+                // The process may have ended.
+                let _ = ptrace::detach(thread, None);
+            }
+        });
+        is_stopped.recv().unwrap()?;
+        Ok(HeldThread {
+            release: Some(release),
+            tracer: Some(tracer),
+        })
+    }
+}
+
+impl Drop for HeldThread {
+    fn drop(&mut self) {
+        drop(self.release.take());
+        if let Some(tracer) = self.tracer.take() {
+            let _ = tracer.join();
+        }
+    }
+}
+
+fn stop(thread: Pid) -> Result<(), Errno> {
+    ptrace::seize(thread, Options::empty())?;
+    ptrace::interrupt(thread)?;
+    waitpid(thread, Some(WaitPidFlag::__WALL))?;
+    Ok(())
+}
+
+fn thread_id(process: u32, name: &str) -> Pid {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    for thread in threads {
+        let path = thread.unwrap().path();
+        if fs::read_to_string(path.join("comm")).unwrap().trim() == name {
+            let id = path.file_name().unwrap().to_str().unwrap();
+            return Pid::from_raw(id.parse().unwrap());
+        }
+    }
+    panic!("process {process} has no thread {name}");
+}
