@@ -68,7 +68,7 @@ impl Member {
                     self.renew_here(id).await
                 } else {
                     match self.leader_urls() {
-                        Some(urls) => self.asked(&urls).keep_alive(id).await,
+                        Some(urls) => self.asked(urls).keep_alive(id).await,
                         None => Err(EtcdError::NoLeader),
                     }
                 };
@@ -149,7 +149,7 @@ impl Member {
                     self.time_to_live_here(request)
                 } else {
                     match self.leader_urls() {
-                        Some(urls) => self.asked(&urls).time_to_live(*request).await,
+                        Some(urls) => self.asked(urls).time_to_live(*request).await,
                         None => Err(EtcdError::NoLeader),
                     }
                 };
@@ -191,9 +191,9 @@ impl Member {
         membership.get(leader)?.peer_urls.clone()
     }
 
-    fn asked<'a>(&'a self, urls: &'a [String]) -> Asked<'a> {
+    fn asked(&self, urls: Vec<String>) -> Asked {
         Asked {
-            client: self.peers.client(),
+            client: self.peers.client().clone(),
             urls,
             timeout: request_timeout(self.config.election_timeout),
         }

@@ -105,12 +105,12 @@ impl HashedMember {
 }
 
 /// Asks one member, at one of its URLs after the other.
-pub struct Asked<'a> {
-    /// How.
-    pub client: &'a PeerClient,
-    /// Whom.
-    pub urls: &'a [String],
-    /// Longest wait for each.
+pub struct Asked {
+    /// Sends the questions.
+    pub client: PeerClient,
+    /// The peer URLs of the member.
+    pub urls: Vec<String>,
+    /// Longest wait for the answer of each URL.
     pub timeout: Duration,
 }
 
@@ -134,7 +134,30 @@ pub async fn all_at_once<T: Send + 'static>(
     answers
 }
 
-impl Asked<'_> {
+/// Asks every peer the same question at once and returns the answers in the order of the peers.
+/// Each peer is given by its URLs.
+pub async fn ask_each<T, F>(
+    client: &PeerClient,
+    peers: Vec<Vec<String>>,
+    timeout: Duration,
+    question: impl Fn(Asked) -> F,
+) -> Vec<Option<T>>
+where
+    T: Send + 'static,
+    F: Future<Output = Option<T>> + Send + 'static,
+{
+    let questions = peers.into_iter().map(|urls| {
+        let client = client.clone();
+        question(Asked {
+            client,
+            urls,
+            timeout,
+        })
+    });
+    all_at_once(questions).await
+}
+
+impl Asked {
     async fn ask(
         &self,
         method: Method,
@@ -153,7 +176,7 @@ impl Asked<'_> {
         headers: &[(&str, &str)],
         body: Bytes,
     ) -> Option<Answer> {
-        for url in self.urls {
+        for url in &self.urls {
             let url = format!("{url}{path}");
             let answer = self.client.request(
                 method.clone(),
@@ -369,8 +392,8 @@ mod tests {
         ] {
             let (url, served) = peer_that_answers(answer).await;
             let asked = Asked {
-                client: &client,
-                urls: &[url],
+                client: client.clone(),
+                urls: vec![url],
                 timeout: Duration::from_secs(30),
             };
             let answered = asked.hash_kv(member, 3).await.unwrap();
