@@ -40,6 +40,7 @@ fn response(is_server_feature: bool, details: Vec<FeatureGateDetail>) -> Feature
         enabled: it.enabled,
     });
     FeatureGateStatusResponse {
+        min_compatibility_version: String::new(),
         header: header(),
         is_server_feature,
         features: features.collect(),

@@ -16,6 +16,7 @@ use super::{Member, patience, request_timeout};
 use crate::apply::Response;
 use crate::metrics::Operation;
 use portunus_features::{LogCompression, PriorityRequest};
+use portunus_gates::Feature;
 
 /// Committed entries that may wait to be applied before new requests are refused.
 pub const APPLY_BACKLOG_MAX: u64 = 5000;
@@ -61,7 +62,7 @@ impl Member {
         }
         // Agreed upon by all, and allowed by what this member's data must stay readable by.
         let packs = self.cluster_gates.newest().enabled(LogCompression)
-            && self.config.version.may_write(wrap::PACKED_SINCE);
+            && LogCompression::DECLARATION.is_written_by(&self.config.version);
         let all_read = (packs || !required.is_empty()) && self.membership.load().all_propose();
         if !required.is_empty() && !all_read {
             return Err(EtcdError::RequiredFeatureUncertain);

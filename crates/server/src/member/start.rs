@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 use portunus_consensus::bootstrap::Identity;
 use portunus_consensus::core::Role;
 use portunus_consensus::{FatalError, Hooks, Leadership, PeerSink, RequestIds};
-use portunus_gates::{Feature, RegisterError, SetErrors};
+use portunus_gates::{RegisterError, SetErrors};
 use portunus_mvcc::backend::{BackendError, Bucket, Lmdb, LmdbConfig};
 use portunus_mvcc::lease::{Lessor, LessorConfig, RecordError, decode_record};
 use portunus_mvcc::watch::Limits;
@@ -42,7 +42,7 @@ use crate::grpc::SnapshotSlots;
 use crate::metrics::{Metrics, MetricsError};
 use crate::peers::{self, Heartbeats, Peers, PeersError};
 use crate::serve::{self, ListenError, MetricsServers, Servers};
-use portunus_features::{ClusterFeatureGate, InitialCorruptCheck, LogCompression, OwnFeatures};
+use portunus_features::{ClusterFeatureGate, InitialCorruptCheck, OwnFeatures};
 
 /// Between two checkpoints of a lease, as in etcd.
 const CHECKPOINT_INTERVAL_S: u32 = 300;
@@ -203,18 +203,11 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         tracing::warn!("{warning}");
     }
     let proposes = gates.enabled(ClusterFeatureGate);
-    let wants_packed = config
-        .cluster_feature_gates
-        .get(LogCompression::DECLARATION.name);
-    if proposes
-        && wants_packed.is_some_and(|(wanted, _)| wanted)
-        && !config.version.may_write(wrap::PACKED_SINCE)
-    {
-        tracing::warn!(
-            min_compatibility_version = %config.version.min_compat(),
-            "this member wants LogCompression but writes nothing compressed: only {0} and later can read it, so set --min-compatibility-version={0}",
-            wrap::PACKED_SINCE
-        );
+    if proposes {
+        let (versions, flags) = (config.version.versions(), &config.cluster_feature_gates);
+        for unwritten in specs.unwritten(versions, flags) {
+            tracing::warn!("{unwritten}; {}", unwritten.advice());
+        }
     }
     if !proposes && !config.cluster_feature_gates.is_empty() {
         tracing::warn!(
