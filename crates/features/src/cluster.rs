@@ -37,6 +37,7 @@ feature! {
         owner: "consensus",
         touches: Log,
         reversible: Free,
+        readable_since: "3.8",
         specs: [Spec::alpha("3.8")],
     }
 }

@@ -39,6 +39,8 @@ pub fn to_json<'a>(registries: impl IntoIterator<Item = &'a Registry>) -> String
         reversible: Reversibility,
         #[serde(skip_serializing_if = "Option::is_none")]
         inert: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        readable_since: Option<MajorMinor>,
         depends_on: &'a [String],
         specs: Vec<Period>,
     }
@@ -54,6 +56,7 @@ pub fn to_json<'a>(registries: impl IntoIterator<Item = &'a Registry>) -> String
             touches: feature.touches,
             reversible: feature.reversible,
             inert: feature.inert.as_deref(),
+            readable_since: feature.readable_since,
             depends_on: &feature.depends_on,
             specs: periods(feature),
         })
@@ -103,6 +106,11 @@ pub fn to_markdown<'a>(registries: impl IntoIterator<Item = &'a Registry>) -> St
             .join(" ");
         if let Some(reason) = &feature.inert {
             what.push_str(&format!(" *No effect here: {reason}.*"));
+        }
+        if let Some(since) = feature.readable_since {
+            what.push_str(&format!(
+                " *A member writes with it only if its minimum compatibility version is {since} or later.*"
+            ));
         }
         table.push_str(&format!(
             "| {} | {} | {} | {needs} | {} | {reversible} | {} |\n",

@@ -6,10 +6,34 @@ use thiserror::Error;
 
 use crate::error::{Classified, ErrorClass};
 use crate::spec::Versions;
-use crate::version::{MajorMinor, Version, version_reply_number};
+use crate::version::{MajorMinor, Version, VersionError, version_reply_number};
 
 /// How many minors back emulation reaches, as Kubernetes promises.
 pub const EMULATED_MINORS_MAX: u64 = 3;
+
+/// The flag that sets the emulation version, without its dashes.
+pub const EMULATION_FLAG: &str = "emulated-version";
+/// The flag that sets the minimum compatibility version, without its dashes.
+pub const MIN_COMPAT_FLAG: &str = "min-compatibility-version";
+
+/// Reads the value of a flag that is a version without a patch number.
+pub fn version_flag(flag: &'static str, text: &str) -> Result<MajorMinor, VersionFlagError> {
+    let value = || text.to_owned();
+    let version = Version::parse(text).map_err(|source| VersionFlagError::BadVersion {
+        flag,
+        value: value(),
+        source,
+    })?;
+    let wanted = version.major_minor();
+    if version.components().iter().skip(2).any(|&part| part != 0) {
+        return Err(VersionFlagError::Patch {
+            flag,
+            value: value(),
+            wanted,
+        });
+    }
+    Ok(wanted)
+}
 
 /// Binary, emulation and minimum compatibility version of one component.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,6 +89,23 @@ impl EffectiveVersion {
             .minus_minors(EMULATED_MINORS_MAX)
             .max(earliest);
         self.with_floors(floor, floor)
+    }
+
+    /// With the versions that the flags `--emulated-version` and `--min-compatibility-version`
+    /// set, checked. This is how a server reads them, and how a plan does.
+    pub fn with_flags(
+        mut self,
+        emulated: Option<&str>,
+        min_compat: Option<&str>,
+    ) -> Result<EffectiveVersion, VersionFlagError> {
+        if let Some(text) = emulated {
+            self.set_emulation(version_flag(EMULATION_FLAG, text)?);
+        }
+        if let Some(text) = min_compat {
+            self.set_min_compat(version_flag(MIN_COMPAT_FLAG, text)?);
+        }
+        self.validate()?;
+        Ok(self)
     }
 
     /// Behave as `version`. The minimum compatibility version becomes one minor below,
@@ -302,6 +343,32 @@ impl Classified for VersionRangeError {
     fn class(&self) -> ErrorClass {
         ErrorClass::Range
     }
+}
+
+/// A flag for a version that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+#[allow(missing_docs)] // the fields are the ones the messages print
+pub enum VersionFlagError {
+    /// Not a version.
+    #[error("--{flag}={value} cannot be used: it takes major.minor")]
+    BadVersion {
+        flag: &'static str,
+        value: String,
+        source: VersionError,
+    },
+    /// A version with a patch number.
+    #[error(
+        "--{flag}={value} cannot be used: it takes major.minor without a patch number, so write {wanted}"
+    )]
+    Patch {
+        flag: &'static str,
+        value: String,
+        wanted: MajorMinor,
+    },
+    /// A version out of range.
+    #[error(transparent)]
+    Range(#[from] VersionRangeErrors),
 }
 
 /// One or both range errors.

@@ -8,7 +8,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::effective::EffectiveVersion;
 use crate::spec::Spec;
+use crate::version::MajorMinor;
 
 /// Who decides a feature's value. A feature has one level for life; the wrong level
 /// is mended by a new feature with a new name.
@@ -92,6 +94,18 @@ pub struct Declaration {
     pub depends_on: &'static [&'static str],
     /// Set where the gate is known but guards nothing here, with the reason.
     pub inert: Option<&'static str>,
+    /// The first version that can read what a member writes with the feature. A member writes
+    /// it only if its minimum compatibility version is this one or a later one. Absent where
+    /// every version reads it.
+    pub readable_since: Option<MajorMinor>,
+}
+
+impl Declaration {
+    /// Returns whether a member with this version writes with the feature while it is on.
+    pub fn is_written_by(&self, version: &EffectiveVersion) -> bool {
+        self.readable_since
+            .is_none_or(|since| version.may_write(since))
+    }
 }
 
 /// A handle made by [`feature!`](crate::feature!).
@@ -131,8 +145,9 @@ pub trait MemberOf<Set: FeatureSet>: Feature {
 /// }
 /// ```
 ///
-/// Two optional lines: `inert: "reason",` after `reversible` for a gate that is known
-/// but guards nothing, and `depends_on: [Other],` at the end, with other handles.
+/// Three optional lines: `inert: "reason",` after `reversible` for a gate that is known
+/// but guards nothing, then `readable_since: "3.8",` for one that writes what earlier versions
+/// cannot read, and `depends_on: [Other],` at the end, with other handles.
 #[macro_export]
 macro_rules! feature {
     (
@@ -143,6 +158,7 @@ macro_rules! feature {
             touches: $touches:ident,
             reversible: $reversible:ident,
             $(inert: $inert:literal,)?
+            $(readable_since: $readable_since:literal,)?
             specs: [$($spec:expr),+ $(,)?],
             $(depends_on: [$($dependency:ty),+ $(,)?],)?
         }
@@ -158,6 +174,11 @@ macro_rules! feature {
                 #[allow(unused_mut, unused_assignments)]
                 let mut inert: ::core::option::Option<&'static str> = ::core::option::Option::None;
                 $(inert = ::core::option::Option::Some($inert);)?
+                #[allow(unused_mut, unused_assignments)]
+                let mut readable_since: ::core::option::Option<$crate::MajorMinor> =
+                    ::core::option::Option::None;
+                $(readable_since =
+                    ::core::option::Option::Some($crate::MajorMinor::literal($readable_since));)?
                 $crate::Declaration {
                     name: ::core::stringify!($name),
                     level: $crate::Level::$level,
@@ -168,6 +189,7 @@ macro_rules! feature {
                     specs: &[$($spec),+],
                     depends_on: &[$($(<$dependency as $crate::Feature>::DECLARATION.name),+)?],
                     inert,
+                    readable_since,
                 }
             };
         }

@@ -143,6 +143,7 @@ mod stage;
 mod status;
 mod suggest;
 mod testing;
+mod unwritten;
 mod version;
 
 pub use assignments::*;
@@ -164,4 +165,5 @@ pub use spec::*;
 pub use stage::*;
 pub use status::*;
 pub use testing::TestGatesError;
+pub use unwritten::Unwritten;
 pub use version::*;

@@ -54,6 +54,9 @@ pub struct NewFeature {
     /// Why it guards nothing here, if so.
     #[serde(default)]
     pub inert: Option<String>,
+    /// The first version that can read what is written with it.
+    #[serde(default)]
+    pub readable_since: Option<MajorMinor>,
 }
 
 impl NewFeature {
@@ -68,6 +71,7 @@ impl NewFeature {
             specs: specs.into_iter().map(RawSpec::from).collect(),
             depends_on: Vec::new(),
             inert: None,
+            readable_since: None,
         }
     }
 
@@ -75,6 +79,13 @@ impl NewFeature {
     #[must_use]
     pub fn depending_on<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.depends_on = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Writes what only `version` and later can read.
+    #[must_use]
+    pub fn readable_since(mut self, version: MajorMinor) -> Self {
+        self.readable_since = Some(version);
         self
     }
 
@@ -106,6 +117,7 @@ impl From<&Declaration> for NewFeature {
                 .map(|&name| name.to_owned())
                 .collect(),
             inert: declaration.inert.map(str::to_owned),
+            readable_since: declaration.readable_since,
         }
     }
 }
@@ -132,6 +144,9 @@ pub struct Registered {
     /// Why it guards nothing here, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inert: Option<String>,
+    /// The first version that can read what is written with it, if not every version can.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub readable_since: Option<MajorMinor>,
 }
 
 impl Registered {
@@ -346,6 +361,7 @@ impl RegistryBuilder {
             specs,
             depends_on: Vec::new(),
             inert: feature.inert,
+            readable_since: feature.readable_since,
         });
         Ok(())
     }

@@ -11,6 +11,7 @@ use crate::registry::{Registered, UnknownFeature};
 use crate::resolve::{Source, State};
 use crate::spec::{Spec, Versions};
 use crate::stage::Stage;
+use crate::unwritten::Unwritten;
 use crate::version::MajorMinor;
 
 /// One row about one feature.
@@ -95,6 +96,19 @@ pub struct Explanation {
     pub needed_by: Vec<Related>,
     /// What a person could do to change the value, the likeliest first.
     pub to_change: Vec<String>,
+    /// Why a member writes nothing with it even while it is on. Set by
+    /// [`Explanation::written_with`]; whether it is on does not matter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unwritten: Option<Unwritten>,
+}
+
+impl Explanation {
+    /// The same for a member with this minimum compatibility version.
+    #[must_use]
+    pub fn written_with(mut self, feature: &Registered, min_compat: MajorMinor) -> Explanation {
+        self.unwritten = feature.unwritten(min_compat);
+        self
+    }
 }
 
 impl std::fmt::Display for Explanation {
@@ -132,6 +146,9 @@ impl std::fmt::Display for Explanation {
         if let Some(reason) = &status.inert {
             writeln!(f, "  note      it has no effect here: {reason}")?;
         }
+        if let Some(unwritten) = &self.unwritten {
+            writeln!(f, "  note      {unwritten}")?;
+        }
         for said in &self.said {
             let counts = if said.counts { "" } else { " (does not count)" };
             writeln!(f, "  said      {} by {}{counts}", said.value, said.by)?;
@@ -141,6 +158,9 @@ impl std::fmt::Display for Explanation {
                 let on = if other.enabled { "on" } else { "off" };
                 writeln!(f, "  {word:<10}{} ({on})", other.name)?;
             }
+        }
+        for hint in self.unwritten.iter().map(Unwritten::advice) {
+            writeln!(f, "  change    {hint}")?;
         }
         for hint in &self.to_change {
             writeln!(f, "  change    {hint}")?;
@@ -197,6 +217,7 @@ impl GateSet {
                 .map(|other| value_of(&other.name))
                 .collect(),
             to_change: self.ways_to_change(feature, state),
+            unwritten: None,
         })
     }
 

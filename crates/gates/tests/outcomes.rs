@@ -231,6 +231,7 @@ impl Cluster {
             Change::Restart {
                 member,
                 version,
+                min_compat: _,
                 server_flags,
                 cluster_flags,
             } => self.restart(member.0, |machine| {
@@ -284,6 +285,7 @@ impl Cluster {
             }
             FleetMember {
                 server_version: machine.version,
+                min_compat: None,
                 server_flags: machine.server_flags.clone(),
                 cluster_flags: machine.cluster_flags.clone(),
                 member,
@@ -365,6 +367,7 @@ impl Idea {
             3 | 4 if machine.runs => Change::Restart {
                 member: MemberId(id),
                 version: (self.kind == 4).then_some(version),
+                min_compat: None,
                 server_flags: (!machine.is_foreign).then(|| said(&self.server_flags)),
                 cluster_flags: (!machine.is_foreign).then(|| said(&self.cluster_flags)),
             },
@@ -389,6 +392,7 @@ impl Idea {
                         },
                     },
                     server_version: version,
+                    min_compat: None,
                     server_flags,
                     cluster_flags,
                 })

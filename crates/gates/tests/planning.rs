@@ -28,6 +28,7 @@ fn member(id: u64, server: &str, cluster: &str) -> FleetMember {
     FleetMember {
         member: voter(id, "3.7", cluster),
         server_version: v("3.7"),
+        min_compat: None,
         server_flags: flags(server),
         cluster_flags: flags(cluster),
     }
@@ -113,6 +114,7 @@ fn what_cannot_be_undone_blocks_going_back() {
     let off = Change::Restart {
         member: MemberId(1),
         version: None,
+        min_compat: None,
         server_flags: None,
         cluster_flags: Some(flags("Format=false")),
     };
@@ -186,4 +188,108 @@ fn changes_that_make_no_sense_are_said_to() {
         )
         .is_blocked()
     );
+}
+
+/// The flags to drop, as `feature flag member`; without a feature, `flag member`.
+fn to_drop(plan: &Plan) -> Vec<String> {
+    let flags = plan.flags_to_drop.iter().map(|it| {
+        let feature = it.feature.iter().map(|feature| format!("{feature} "));
+        format!(
+            "{}{} m{}",
+            feature.collect::<String>(),
+            it.flag,
+            it.member.0
+        )
+    });
+    flags.collect()
+}
+
+/// Proves: C28
+#[test]
+fn flags_that_the_target_does_not_take_are_dropped_and_do_not_block() {
+    let cluster = format_feature(Reversibility::Free);
+    let stale = "Graduating=false,Dropped=false";
+    let upgrade = Change::Upgrade(v("3.8"));
+    let members = |server| fleet(vec![member(1, server, ""), member(2, "", "")]);
+    let dropping = plan_dropping_flags(&server_features(), &cluster, &members(stale), &upgrade);
+    assert_eq!(
+        to_drop(&dropping),
+        [
+            "Dropped --feature-gates m1",
+            "Graduating --feature-gates m1"
+        ]
+    );
+    assert!(!dropping.is_blocked());
+    // The values now are those with the flags, the values then are those without.
+    let row = |name: &str| {
+        let mut rows = dropping.rows.iter();
+        let found = rows.find(|r| r.feature == name && r.member == Some(MemberId(1)));
+        found.map(|row| (row.before, row.after)).unwrap()
+    };
+    assert_eq!(row("Dropped"), (Some(false), None));
+    assert_eq!(row("Graduating"), (Some(false), Some(true)));
+    // What shows only after the flags are dropped still blocks.
+    let needy = members("Graduating=false,Child=true");
+    let dropping = plan_dropping_flags(&server_features(), &cluster, &needy, &upgrade);
+    assert_eq!(to_drop(&dropping), ["Graduating --feature-gates m1"]);
+    assert!(dropping.is_blocked());
+    // Flags that the change itself sets are what the question is about.
+    let set = Change::Restart {
+        member: MemberId(1),
+        version: Some(v("3.8")),
+        min_compat: None,
+        server_flags: Some(flags(stale)),
+        cluster_flags: None,
+    };
+    let dropping = plan_dropping_flags(&server_features(), &cluster, &members(""), &set);
+    assert_eq!(to_drop(&dropping), Vec::<String>::new());
+    assert!(dropping.is_blocked());
+}
+
+/// Proves: C29
+#[test]
+fn minimum_compatibility_version_above_the_target_is_a_flag_to_drop() {
+    let cluster = format_feature(Reversibility::Free);
+    let mut newest_only = member(1, "", "");
+    newest_only.min_compat = Some(v("3.7"));
+    let fleet = fleet(vec![newest_only, member(2, "", "")]);
+    let back = Change::Downgrade(v("3.6"));
+    let dropping = plan_dropping_flags(&server([]), &cluster, &fleet, &back);
+    assert_eq!(to_drop(&dropping), ["--min-compatibility-version m1"]);
+    assert!(!dropping.is_blocked());
+}
+
+#[test]
+fn plan_tells_which_members_begin_to_write_with_a_feature() {
+    let format = NewFeature::new("Format", [Spec::alpha("3.7")]).readable_since(v("3.7"));
+    let cluster = cluster([format]);
+    let mut fleet = fleet(vec![
+        member(1, "", "Format=true"),
+        member(2, "", "Format=true"),
+    ]);
+    let restart = |min_compat, flags: Option<Assignments>| Change::Restart {
+        member: MemberId(2),
+        version: None,
+        min_compat,
+        server_flags: None,
+        cluster_flags: flags,
+    };
+    let notable = |fleet: &Fleet, change: &Change| -> Vec<(u64, Option<bool>, bool)> {
+        let plan = plan(&server([]), &cluster, fleet, change);
+        let rows = plan.notable_writes();
+        rows.map(|row| (row.member.0, row.before, row.after))
+            .collect()
+    };
+    let newest_only = restart(Some(v("3.7")), None);
+    assert_eq!(notable(&fleet, &newest_only), [(2, Some(false), true)]);
+    assert_eq!(notable(&fleet, &restart(None, None)), []);
+    // A feature that comes on without being written with is worth a line for each member.
+    fleet.members[1] = member(2, "", "");
+    fleet.previous = Previous::Decided(params("3.7", "Format=false"));
+    let wanted = restart(None, Some(flags("Format=true")));
+    let unwritten = [(1, Some(false), false), (2, Some(false), false)];
+    assert_eq!(notable(&fleet, &wanted), unwritten);
+    // So is a member that begins to ask for it, as that member warns at its start.
+    fleet.members[0] = member(1, "", "");
+    assert_eq!(notable(&fleet, &wanted), unwritten[1..]);
 }

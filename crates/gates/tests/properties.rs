@@ -341,6 +341,7 @@ proptest! {
                     publication: Publication::Proposal(Proposal { version, flags: cluster.clone() }),
                 },
                 server_version: version,
+                min_compat: None,
                 server_flags: known(server),
                 cluster_flags: known(cluster),
             })
@@ -363,6 +364,7 @@ proptest! {
             2 => Change::Restart {
                 member: target_id,
                 version: None,
+                min_compat: None,
                 server_flags: Some(known(new_flags.clone())),
                 cluster_flags: Some(known(new_flags)),
             },
@@ -377,10 +379,32 @@ proptest! {
                     publication: Publication::Nothing,
                 },
                 server_version: version,
+                min_compat: None,
                 server_flags: Assignments::new(),
                 cluster_flags: known(new_flags),
             }),
         };
+        // Dropping the flags that are to be dropped leads where the plan said.
+        let dropping = plan_dropping_flags(&server, &cluster, &fleet, &change);
+        let mut without = fleet.clone();
+        for it in &dropping.flags_to_drop {
+            let mut members = without.members.iter_mut();
+            let member = members.find(|member| member.member.id == it.member).unwrap();
+            let flags = match it.flag == Level::Cluster.flag() {
+                true => &mut member.cluster_flags,
+                false => &mut member.server_flags,
+            };
+            prop_assert!(flags.remove(it.feature.as_ref().unwrap()));
+        }
+        let dropped = plan(&server, &cluster, &without, &change);
+        prop_assert_eq!(dropped.rows.len(), dropping.rows.len());
+        for (done, planned) in dropped.rows.iter().zip(&dropping.rows) {
+            prop_assert_eq!((&done.feature, done.after), (&planned.feature, planned.after));
+            // Only what the change sets can still keep a member from starting.
+            let stops_start = [Some(Block::Unknown), Some(Block::Removed), Some(Block::Locked)];
+            let sets = matches!(change, Change::Restart { .. } | Change::Add(_));
+            prop_assert!(sets || !stops_start.contains(&planned.block), "{:?}", planned);
+        }
         let plan = plan(&server, &cluster, &fleet, &change);
         let Some((done, cluster_version)) = by_hand(&fleet, &change) else {
             prop_assert!(plan.is_blocked());

@@ -196,6 +196,7 @@ impl World {
         let flags = Assignments::parse(Origin::Flag, flags).unwrap();
         FleetMember {
             server_version: version,
+            min_compat: None,
             server_flags: Assignments::new(),
             member: Member {
                 id,
@@ -226,6 +227,7 @@ impl World {
             ["restart", member, ref rest @ ..] => Change::Restart {
                 member: id(member),
                 version: rest.iter().find_map(|word| word.parse().ok()),
+                min_compat: None,
                 server_flags: rest
                     .iter()
                     .find_map(|word| word.strip_prefix("server:"))

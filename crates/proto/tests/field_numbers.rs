@@ -182,7 +182,7 @@ etcdserverpb.AuthRoleRevokePermissionResponse: header 1 ResponseHeader
 
 etcdserverpb.Feature: name 1 s, enabled 2 bool
 etcdserverpb.FeatureGateStatusRequest: is_server_feature 1 bool, features 2 *s, all_known 10 bool, serializable 11 bool
-etcdserverpb.FeatureGateStatusResponse: header 1 ResponseHeader, is_server_feature 2 bool, features 3 *Feature, details 10 *FeatureGateDetail, proposals 11 *FeatureGateProposal
+etcdserverpb.FeatureGateStatusResponse: header 1 ResponseHeader, is_server_feature 2 bool, features 3 *Feature, details 10 *FeatureGateDetail, proposals 11 *FeatureGateProposal, min_compatibility_version 12 s
 etcdserverpb.FeatureGateProposal: member_id 1 u, version 2 s, feature_gates 3 *Feature, published 4 bool
 etcdserverpb.FeatureGateDetail: name 1 s, level 2 s, enabled 3 bool, stage 4 s, default 5 bool, locked 6 bool, explicit 7 bool, source 8 s, reason 9 s, version_used 10 s, since_index 11 u, votes 12 *FeatureGateVote
 etcdserverpb.FeatureGateVote: member_id 1 u, vote 2 s, if_promoted 3 s

@@ -9,9 +9,8 @@ use std::fmt::Write;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use portunus_gates::{
-    Assignments, EffectiveVersion, FlagError, GateSet, MajorMinor, Origin, RegisterError,
-    SetErrors, Status, UnknownFeature, VersionRangeErrors, Versions, known_features, to_json,
-    to_markdown,
+    Assignments, FlagError, GateSet, Origin, RegisterError, SetErrors, Status, UnknownFeature,
+    VersionFlagError, Versions, known_features, to_json, to_markdown,
 };
 use thiserror::Error;
 
@@ -191,14 +190,9 @@ fn version() -> String {
 
 impl At {
     fn versions(&self) -> Result<Versions, CommandError> {
-        let mut version: EffectiveVersion = effective_version();
-        if let Some(text) = &self.emulated_version {
-            version.set_emulation(major_minor("--emulated-version", text)?);
-        }
-        if let Some(text) = &self.min_compatibility_version {
-            version.set_min_compat(major_minor("--min-compatibility-version", text)?);
-        }
-        version.validate()?;
+        let emulated = self.emulated_version.as_deref();
+        let min_compat = self.min_compatibility_version.as_deref();
+        let version = effective_version().with_flags(emulated, min_compat)?;
         Ok(version.versions())
     }
 
@@ -222,19 +216,6 @@ impl At {
         let decided = OneMember::with_flags(own, gates, &flags);
         decided.map(Some).map_err(CommandError::ClusterSet)
     }
-}
-
-/// A version without a patch part.
-fn major_minor(flag: &'static str, text: &str) -> Result<MajorMinor, CommandError> {
-    let version = portunus_gates::Version::parse(text)
-        .map_err(|source| CommandError::BadVersion { flag, source })?;
-    if version.components().iter().skip(2).any(|&part| part != 0) {
-        return Err(CommandError::Patch {
-            flag,
-            wanted: version.major_minor(),
-        });
-    }
-    Ok(version.major_minor())
 }
 
 fn list(own: &OwnFeatures, at: &At, format: Format) -> Result<String, CommandError> {
@@ -298,11 +279,16 @@ fn table(text: &mut String, statuses: &[Status]) {
 fn explain(own: &OwnFeatures, name: &str, at: &At, format: Format) -> Result<String, CommandError> {
     let gates = at.gates(own)?;
     let of_cluster = own.cluster.registry().get(name).is_some();
-    let explanation = match at.one_member(own, &gates)? {
+    let mut explanation = match at.one_member(own, &gates)? {
         Some(decided) if of_cluster => decided.explain(name)?,
         None if of_cluster => cluster_defaults(own, &gates)?.explain(name)?,
         _ => gates.explain(name)?,
     };
+    if let Some(feature) = own.cluster.registry().get(name)
+        && explanation.status.stage.exists()
+    {
+        explanation = explanation.written_with(feature, gates.versions().min_compat);
+    }
     Ok(match format {
         Format::Json => {
             // The explanation holds only strings, numbers and lists: it always serialises.
@@ -332,21 +318,9 @@ pub enum CommandError {
     /// A text of cluster gates cannot be read.
     #[error("--cluster-feature-gates cannot be read")]
     ClusterFlag(#[source] FlagError),
-    /// A version cannot be read.
-    #[error("{flag} cannot be read")]
-    BadVersion {
-        flag: &'static str,
-        source: portunus_gates::VersionError,
-    },
-    /// A version with a patch.
-    #[error("{flag} takes major.minor: write {wanted}")]
-    Patch {
-        flag: &'static str,
-        wanted: MajorMinor,
-    },
-    /// A version out of range.
+    /// Versions that cannot be used.
     #[error("the versions are not allowed")]
-    Range(#[from] VersionRangeErrors),
+    Versions(#[from] VersionFlagError),
     /// Gates that cannot be set.
     #[error("--feature-gates cannot be applied")]
     Set(#[from] SetErrors),

@@ -125,6 +125,20 @@ fn explain_takes_the_flags_of_cluster_features() {
         on.starts_with("LogCompression (cluster feature) is on: "),
         "{on}"
     );
+    // On, but not written with as long as 3.7 must be able to read the data.
+    let note = "  note      even while LogCompression is on, a member with minimum compatibility \
+                version 3.7 writes nothing with it: only 3.8 and later can read that\n";
+    assert!(on.contains(note), "{on}");
+    let advice = "  change    start the members with --min-compatibility-version=3.8\n";
+    assert!(on.contains(advice), "{on}");
+    let json = explained(&[wants, "-w", "json"], "LogCompression");
+    let field = r#""min_compatibility_version": "3.7""#;
+    assert!(json.contains(field), "{json}");
+    let newest_only = "--min-compatibility-version=3.8";
+    let written = explained(&[wants, newest_only], "LogCompression");
+    assert!(!written.contains("writes nothing"), "{written}");
+    let absent = explained(&["--emulated-version=3.7"], "LogCompression");
+    assert!(!absent.contains("writes nothing"), "{absent}");
     let vetoed = "--cluster-feature-gates=LogCompression=false";
     let off = explained(&[vetoed], "LogCompression");
     assert!(off.contains("(cluster feature) is off"), "{off}");

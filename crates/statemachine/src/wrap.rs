@@ -128,6 +128,7 @@ pub fn is_wrapped(mut data: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use portunus_gates::Feature;
     use portunus_proto::etcdserverpb::PutRequest;
 
     fn put(value: Vec<u8>) -> InternalRaftRequest {
@@ -156,6 +157,12 @@ mod tests {
         pack: true,
         required: &[],
     };
+
+    #[test]
+    fn version_that_unpacks_is_the_one_the_feature_declares() {
+        let declared = portunus_features::LogCompression::DECLARATION;
+        assert_eq!(declared.readable_since, Some(PACKED_SINCE));
+    }
 
     #[test]
     fn what_is_wrapped_comes_out_as_it_went_in() {

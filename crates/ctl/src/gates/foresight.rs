@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use portunus_features::OwnFeatures;
 use portunus_features::version::{ETCD_VERSION, effective_version};
 use portunus_gates::cluster::{ClusterSpecs, MemberId, Publication};
-use portunus_gates::plan::{Change, FleetMember, Plan, PlanRow, plan};
-use portunus_gates::{Assignments, Level, MajorMinor};
+use portunus_gates::plan::{Change, FleetMember, Plan, PlanRow, WriteRow, plan_dropping_flags};
+use portunus_gates::{Assignments, EMULATION_FLAG, Level, MIN_COMPAT_FLAG, MajorMinor};
 
 use super::picture::{MECHANISM, Picture, has_mechanism};
 use super::votes::flag_text;
@@ -41,6 +41,11 @@ impl Foresight {
         rows.filter(move |row| row.block.is_some() || !is_new(row))
     }
 
+    /// The rows about what members write that tell something new.
+    pub fn writes(&self) -> impl Iterator<Item = &WriteRow> {
+        self.plan.notable_writes()
+    }
+
     /// A member's name, or its id if it has none.
     pub fn name_of(&self, id: MemberId) -> String {
         let found = self.names.iter().find(|(other, _)| *other == id);
@@ -48,22 +53,15 @@ impl Foresight {
     }
 }
 
-/// Says what a change would do; `min_compat` is the minimum compatibility version that members
-/// are started with.
-pub fn foresee(
-    mut picture: Picture,
-    own: &OwnFeatures,
-    change: &Change,
-    min_compat: Option<MajorMinor>,
-) -> Foresight {
+/// Says what a change would do.
+pub fn foresee(mut picture: Picture, own: &OwnFeatures, change: &Change) -> Foresight {
     let specs = own.cluster_specs();
     let before = picture.fleet.cluster_version;
     let mut change = change.clone();
     let starts = let_publish(&mut picture, own, &mut change);
-    let mut plan = plan(own.server.registry(), &specs, &picture.fleet, &change);
-    plan.obstacles.extend(start_obstacles(
-        &picture, &specs, &change, &starts, min_compat,
-    ));
+    let mut plan = plan_dropping_flags(own.server.registry(), &specs, &picture.fleet, &change);
+    let obstacles = start_obstacles(&picture, &specs, &change, &starts, &plan);
+    plan.obstacles.extend(obstacles);
     let mut names: Vec<(MemberId, String)> = Vec::new();
     let added = match &change {
         Change::Add(member) => Some(member),
@@ -72,11 +70,8 @@ pub fn foresee(
     for member in picture.fleet.members.iter().chain(added) {
         names.push((member.member.id, member.member.shown()));
     }
-    let min_compat = min_compat.map_or_else(String::new, |version| {
-        format!(" --min-compatibility-version={version}")
-    });
     Foresight {
-        change: in_words(&change, &picture) + &min_compat,
+        change: in_words(&change, &picture),
         cluster_version_before: before,
         plan,
         added: added.map(|member| member.member.id),
@@ -143,13 +138,13 @@ fn started_by(change: &Change, member: &FleetMember) -> Option<FleetMember> {
     Some(then)
 }
 
-/// Why members would refuse to start.
+/// Why members would refuse to start, by the check that a server makes of its version flags.
 fn start_obstacles(
     picture: &Picture,
     specs: &ClusterSpecs,
     change: &Change,
     starts: &BTreeSet<MemberId>,
-    min_compat: Option<MajorMinor>,
+    plan: &Plan,
 ) -> Vec<String> {
     let Ok(after) = picture.fleet.after(specs, change) else {
         return Vec::new();
@@ -166,7 +161,9 @@ fn start_obstacles(
         }
         let mut version = effective_version();
         version.set_emulation(member.server_version);
-        if let Some(min_compat) = min_compat {
+        let mut dropped = plan.flags_to_drop.iter();
+        let is_dropped = dropped.any(|it| it.member == member.member.id && it.feature.is_none());
+        if let Some(min_compat) = member.min_compat.filter(|_| !is_dropped) {
             version.set_min_compat(min_compat);
         }
         if let Err(error) = version.validate() {
@@ -181,6 +178,9 @@ fn in_words(change: &Change, picture: &Picture) -> String {
         let flags = flags.as_ref();
         flags.map_or_else(String::new, |flags| format!(" {flag}={}", flag_text(flags)))
     };
+    let at = |flag: &str, version: Option<MajorMinor>| {
+        version.map_or_else(String::new, |version| format!(" --{flag}={version}"))
+    };
     match change {
         Change::Upgrade(target) => format!("upgrade to {target}"),
         Change::Downgrade(target) => format!("downgrade to {target}"),
@@ -188,17 +188,17 @@ fn in_words(change: &Change, picture: &Picture) -> String {
         Change::Restart {
             member,
             version,
+            min_compat,
             server_flags,
             cluster_flags,
         } => {
-            let version = version.map_or_else(String::new, |version| {
-                format!(" --emulated-version={version}")
-            });
             format!(
-                "restart {}{}{}{version}",
+                "restart {}{}{}{}{}",
                 picture.name_of(*member),
                 with("--feature-gates", server_flags),
                 with("--cluster-feature-gates", cluster_flags),
+                at(EMULATION_FLAG, *version),
+                at(MIN_COMPAT_FLAG, *min_compat),
             )
         }
         Change::Add(member) => {
@@ -206,7 +206,8 @@ fn in_words(change: &Change, picture: &Picture) -> String {
                 true => "member",
                 false => "learner",
             };
-            format!("add {kind} {}", member.member.shown())
+            let min_compat = at(MIN_COMPAT_FLAG, member.min_compat);
+            format!("add {kind} {}{min_compat}", member.member.shown())
         }
         Change::Remove(id) => format!("remove {}", picture.name_of(*id)),
         Change::Promote(id) => format!("promote {}", picture.name_of(*id)),

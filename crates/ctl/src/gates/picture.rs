@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use portunus_features::version::{CLUSTER_PARAMS_SINCE, ETCD_VERSION};
+use portunus_features::version::{CLUSTER_PARAMS_SINCE, ETCD_VERSION, effective_version};
 use portunus_features::{ClusterFeatureGate, OwnFeatures};
 use portunus_gates::cluster::{ClusterParams, Member, MemberId, Previous, Proposal, Publication};
 use portunus_gates::plan::{Fleet, FleetMember};
@@ -109,6 +109,9 @@ impl Picture {
                 publication: Publication::Nothing,
             },
             server_version,
+            min_compat: surveyed
+                .min_compat()
+                .filter(|version| *version != usual_min_compat(server_version)),
             server_flags: Assignments::from_map(Origin::Flag, server_flags),
             cluster_flags: Assignments::from_map(Origin::Flag, cluster_flags),
         };
@@ -240,14 +243,20 @@ fn hides_flags(registry: &Registry, current: MajorMinor, newest: MajorMinor) -> 
 /// Whether a member takes part in deciding cluster features, as it was started. Flags it could
 /// not start with count as what they say, because that is what they were meant to be.
 pub fn has_mechanism(member: &FleetMember, own: &OwnFeatures) -> bool {
-    let versions = Versions::emulating(member.server_version);
-    match own.server.gates(versions, &member.server_flags) {
+    match own.server.gates(member.versions(), &member.server_flags) {
         Ok(gates) => gates.enabled(ClusterFeatureGate),
         Err(_) => match member.server_flags.get(MECHANISM) {
             Some((value, _)) => value,
             None => mechanism_default(member.server_version, own),
         },
     }
+}
+
+/// The minimum compatibility version of a member whose flags do not set one.
+fn usual_min_compat(server_version: MajorMinor) -> MajorMinor {
+    let mut usual = effective_version();
+    usual.set_emulation(server_version);
+    usual.min_compat()
 }
 
 /// Whether a member of this version takes part if its flags do not say.

@@ -5,7 +5,9 @@
 
 use portunus_features::OwnFeatures;
 use portunus_gates::cluster::{InForce, Member, MemberId, decide};
-use portunus_gates::{Explanation, Registered, UnknownFeature, Versions};
+use portunus_gates::{
+    Explanation, MIN_COMPAT_FLAG, MajorMinor, Registered, UnknownFeature, Versions,
+};
 use portunus_proto::etcdserverpb::FeatureGateDetail;
 
 use super::next;
@@ -29,6 +31,12 @@ pub struct Story {
     pub members: Vec<Word>,
     /// What it needs, and whether that is on.
     pub needs: Vec<(String, bool)>,
+    /// The first version that can read what members write with it, if not every version can.
+    pub readable_since: Option<MajorMinor>,
+    /// Voting members that write nothing with it while it is on.
+    pub not_written_by: Vec<NotWriting>,
+    /// The same in words; `None` if every voting member that answers writes with it.
+    pub not_written: Option<String>,
     /// What a person could do to change it, the likeliest first.
     pub to_change: Vec<String>,
     /// What was taken for granted.
@@ -48,6 +56,18 @@ pub struct Word {
     pub word: String,
 }
 
+/// A member that writes nothing with a feature, because its minimum compatibility version could
+/// not read that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotWriting {
+    /// The id of the member.
+    pub member_id: u64,
+    /// Its name.
+    pub name: String,
+    /// Its minimum compatibility version.
+    pub min_compat: MajorMinor,
+}
+
 /// Explains a feature of either level.
 pub fn tell(
     survey: &Survey,
@@ -59,7 +79,11 @@ pub fn tell(
     let detail = details.into_iter().find(|detail| detail.name == name);
     let feature = own.cluster.registry().get(name);
     if detail.is_some() || feature.is_some() {
-        return of_cluster(picture, own, name, detail);
+        let mut story = of_cluster(picture, own, name, detail)?;
+        if let Some(feature) = feature {
+            written_by(&mut story, survey, picture, feature);
+        }
+        return Ok(story);
     }
     of_servers(survey, picture, own, name)
 }
@@ -93,6 +117,65 @@ fn of_cluster(
     story.next = next::for_cluster(picture, feature, &decision, decided, enabled);
     story.assumptions = picture.assumptions.clone();
     Ok(story)
+}
+
+/// Adds which voting members write nothing with a feature that exists at the cluster version,
+/// why, and how to change that.
+fn written_by(story: &mut Story, survey: &Survey, picture: &Picture, feature: &Registered) {
+    let version = picture.fleet.cluster_version.unwrap_or(MajorMinor::ZERO);
+    let exists = feature.at(Versions::exactly(version)).spec.stage.exists();
+    let Some(since) = feature.readable_since.filter(|_| exists) else {
+        return;
+    };
+    story.readable_since = Some(since);
+    let voters = survey.members.iter().filter(|it| !it.member.is_learner);
+    let told = voters.filter_map(|it| Some((it.member.id, it.min_compat()?)));
+    let told: Vec<(u64, MajorMinor)> = told.collect();
+    let unable = told
+        .iter()
+        .filter(|(_, min_compat)| feature.unwritten(*min_compat).is_some());
+    story.not_written_by = unable
+        .map(|(id, min_compat)| NotWriting {
+            member_id: *id,
+            name: picture.name_of(MemberId(*id)),
+            min_compat: *min_compat,
+        })
+        .collect();
+    let members = &story.not_written_by;
+    let Some(first) = members.first() else {
+        return;
+    };
+    let names: Vec<&str> = members.iter().map(|it| it.name.as_str()).collect();
+    let names = names.join(", ");
+    let who = match (members.len() == told.len(), members.len()) {
+        (true, _) => "no member that answers writes anything".to_owned(),
+        (false, 1) => format!("{names} writes nothing"),
+        (false, _) => format!("{names} write nothing"),
+    };
+    let when = if story.detail.enabled {
+        ""
+    } else {
+        "even while it is on, "
+    };
+    let versions = members.iter();
+    let versions: Vec<String> = versions
+        .map(|it| format!("{} at {}", it.min_compat, it.name))
+        .collect();
+    story.not_written = Some(format!(
+        "{when}{who} with it: only {since} and later can read that, and the minimum \
+         compatibility version is {}",
+        versions.join(", ")
+    ));
+    let restart = format!("restart {names} with --{MIN_COMPAT_FLAG}={since}");
+    if !story.detail.enabled {
+        story.to_change.push(restart);
+    } else {
+        story.to_change.insert(0, restart);
+        story.next = format!(
+            "portctl gate plan restart {} --{MIN_COMPAT_FLAG}={since}",
+            first.name
+        );
+    }
 }
 
 /// The servers know it, this program does not: it is older than they are.
@@ -132,8 +215,7 @@ fn of_servers(
             continue;
         };
         let detail = reply.details.iter().find(|detail| detail.name == name);
-        let versions = Versions::emulating(member.server_version);
-        let gates = own.server.gates(versions, &member.server_flags);
+        let gates = own.server.gates(member.versions(), &member.server_flags);
         let explained = gates.ok().and_then(|gates| gates.explain(name).ok());
         let story = match (explained, detail) {
             (Some(explained), detail) => known(explained, detail),

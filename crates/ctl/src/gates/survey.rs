@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use portunus_client::{Client, ClientError, check_endpoint};
+use portunus_gates::MajorMinor;
 use portunus_proto::etcdserverpb::{
     FeatureGateStatusRequest, FeatureGateStatusResponse, Member, MemberListRequest, StatusResponse,
 };
@@ -32,6 +33,15 @@ pub struct Surveyed {
     pub member: Member,
     /// What it said, or why it said nothing.
     pub said: Result<Words, String>,
+}
+
+impl Surveyed {
+    /// The version that must be able to read what the member writes; `None` if the member did
+    /// not answer, or does not tell.
+    pub fn min_compat(&self) -> Option<MajorMinor> {
+        let server = self.said.as_ref().ok()?.server.as_ref()?;
+        server.min_compatibility_version.parse().ok()
+    }
 }
 
 /// What one member says about itself.

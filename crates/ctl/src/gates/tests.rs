@@ -190,13 +190,14 @@ fn pictured(cluster_version: &str, nodes: &[Node]) -> Picture {
 }
 
 fn foreseen(cluster_version: &str, nodes: &[Node], change: &Change) -> Foresight {
-    foresee(pictured(cluster_version, nodes), &own(), change, None)
+    foresee(pictured(cluster_version, nodes), &own(), change)
 }
 
 fn restart(id: u64, server: Option<&str>, cluster: Option<&str>) -> Change {
     Change::Restart {
         member: MemberId(id),
         version: None,
+        min_compat: None,
         server_flags: server.map(flags),
         cluster_flags: cluster.map(flags),
     }
@@ -212,6 +213,7 @@ fn added(server: &str, cluster: &str, voter: bool) -> Change {
             publication: Publication::Nothing,
         },
         server_version: version("3.8"),
+        min_compat: None,
         server_flags: flags(server),
         cluster_flags: flags(cluster),
     })
@@ -353,12 +355,17 @@ fn a_newer_program_tells_an_older_cluster_what_an_upgrade_brings() {
 fn a_downgrade_names_the_flags_that_would_stop_the_start() {
     let nodes = [node(1, "LogCompression=true"), node(2, "")];
     let foresight = foreseen("3.8", &nodes, &Change::Downgrade(version("3.7")));
-    assert!(foresight.plan.is_blocked());
-    let blocking = foresight.plan.rows.iter().find(|row| row.block.is_some());
-    let blocking = blocking.unwrap();
+    assert!(!foresight.plan.is_blocked());
+    let [dropped] = foresight.plan.flags_to_drop.as_slice() else {
+        panic!("{:?}", foresight.plan.flags_to_drop);
+    };
     assert_eq!(
-        (blocking.feature.as_str(), blocking.member, blocking.block),
-        ("LogCompression", Some(MemberId(1)), Some(Block::Unknown))
+        (dropped.feature.as_deref(), dropped.member, dropped.flag),
+        (
+            Some("LogCompression"),
+            MemberId(1),
+            "--cluster-feature-gates"
+        )
     );
 
     // Below the first version with cluster features their switch itself has to go.
@@ -367,13 +374,11 @@ fn a_downgrade_names_the_flags_that_would_stop_the_start() {
         ..node(id, "")
     });
     let foresight = foreseen("3.7", &nodes, &Change::Downgrade(version("3.6")));
-    let blocks: Vec<Row<'_>> = rows(&foresight)
-        .into_iter()
-        .filter(|it| it.3.is_some())
-        .collect();
-    let unknown = ("ClusterFeatureGate", ON, None, Some(Block::Unknown));
-    assert_eq!(blocks, [unknown, unknown]);
-    assert_eq!(foresight.plan.obstacles, Vec::<String>::new());
+    let dropped = foresight.plan.flags_to_drop.iter();
+    let dropped: Vec<Option<&str>> = dropped.map(|it| it.feature.as_deref()).collect();
+    assert_eq!(dropped, [Some("ClusterFeatureGate"); 2]);
+    assert!(rows(&foresight).contains(&("ClusterFeatureGate", ON, None, None)));
+    assert!(!foresight.plan.is_blocked());
 }
 
 /// Proves: S0-A27
@@ -468,6 +473,7 @@ fn a_member_of_an_earlier_version_takes_part_once_it_is_started_so() {
     let restart = Change::Restart {
         member: MemberId(1),
         version: Some(version("3.7")),
+        min_compat: None,
         server_flags: Some(flags(MECHANISM)),
         cluster_flags: Some(flags(CHECKPOINT)),
     };
@@ -482,6 +488,7 @@ fn versions_that_no_member_could_run_are_obstacles() {
     let change = Change::Restart {
         member: MemberId(1),
         version: Some(version("3.4")),
+        min_compat: None,
         server_flags: Some(flags("")),
         cluster_flags: None,
     };
@@ -493,6 +500,7 @@ fn versions_that_no_member_could_run_are_obstacles() {
     let change = Change::Restart {
         member: MemberId(1),
         version: Some(version("3.5")),
+        min_compat: None,
         server_flags: Some(flags("")),
         cluster_flags: None,
     };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use portunus_gates::Level;
 use portunus_gates::cluster::MemberId;
-use portunus_gates::plan::{Block, Plan, PlanRow};
+use portunus_gates::plan::{Block, FlagToDrop, Plan, PlanRow};
 use portunus_proto::etcdserverpb::{
     Feature, FeatureGateDetail, FeatureGateStatusResponse, FeatureGateVote, ResponseHeader,
 };
@@ -40,6 +40,7 @@ fn response(is_server_feature: bool, details: Vec<FeatureGateDetail>) -> Feature
         enabled: it.enabled,
     });
     FeatureGateStatusResponse {
+        min_compatibility_version: String::new(),
         header: header(),
         is_server_feature,
         features: features.collect(),
@@ -256,7 +257,7 @@ LeaseCheckpoint (cluster feature) is off: it is off by default and m3 did not se
     let json = printed(Format::Json, GateAnswer::Story(&story()));
     let end = concat!(
         r#""members":[{"member_id":171,"name":"m3","word":"default"}],"#,
-        r#""needs":[{"name":"Other","enabled":true}],"assumptions":["m2 does not answer"],"#,
+        r#""needs":[{"name":"Other","enabled":true}],"not_written_by":[],"assumptions":["m2 does not answer"],"#,
         r#""to_change":["restart m3"],"next":"portctl gate plan restart m3"}"#,
         "\n"
     );
@@ -289,6 +290,8 @@ fn foresight(block: Option<Block>) -> Foresight {
         cluster_version_before: "3.7".parse().ok(),
         plan: Plan {
             rows: vec![row, blocking],
+            writes: Vec::new(),
+            flags_to_drop: Vec::new(),
             obstacles: block
                 .map(|_| "m3 would not start".to_owned())
                 .into_iter()
@@ -336,9 +339,51 @@ restart m3: blocked
             r#""before":false,"after":true,"why":"every voting member set it to true"},"#,
             r#"{"feature":"Zebra","level":"server","member_id":171,"member":"m3","before":null,"#,
             r#""after":null,"block":"unknown","why":"E-UNKNOWN"}],"#,
-            r#""obstacles":["m3 would not start"],"assumptions":["m2 does not answer"]}"#,
+            r#""writes":[],"flags_to_drop":[],"obstacles":["m3 would not start"],"assumptions":["m2 does not answer"]}"#,
             "\n"
         )
+    );
+}
+
+#[test]
+fn flags_to_drop_are_listed_and_are_no_block() {
+    let mut dropping = foresight(None);
+    dropping.plan.flags_to_drop.push(FlagToDrop {
+        member: MemberId(0xab),
+        flag: "--feature-gates",
+        feature: Some("Zebra".to_owned()),
+        why: "E-UNKNOWN".to_owned(),
+    });
+    dropping.plan.flags_to_drop.push(FlagToDrop {
+        member: MemberId(0xab),
+        flag: "--min-compatibility-version",
+        feature: None,
+        why: "3.8 is above 3.7, the version of the member".to_owned(),
+    });
+    assert_eq!(
+        printed(Format::Simple, GateAnswer::Plan(&dropping)),
+        "\
+LeaseCheckpoint (cluster): off -> on: every voting member set it to true
+cluster version: 3.7 -> 3.8
+flag to drop: Zebra in --feature-gates of m3: E-UNKNOWN
+flag to drop: --min-compatibility-version of m3: 3.8 is above 3.7, the version of the member
+assumed: m2 does not answer
+restart m3: nothing stands in the way once these flags are dropped
+"
+    );
+    let json = printed(Format::Json, GateAnswer::Plan(&dropping));
+    assert!(json.contains(r#""blocked":false"#), "{json}");
+    let flags = concat!(
+        r#""flags_to_drop":[{"member_id":171,"member":"m3","flag":"--feature-gates","#,
+        r#""feature":"Zebra","why":"E-UNKNOWN"},{"member_id":171,"member":"m3","#,
+        r#""flag":"--min-compatibility-version","#,
+        r#""why":"3.8 is above 3.7, the version of the member"}]"#
+    );
+    assert!(json.contains(flags), "{json}");
+    let fields = printed(Format::Fields, GateAnswer::Plan(&dropping));
+    assert!(
+        fields.contains(r#""FlagToDrop" : "Zebra in --feature-gates"#),
+        "{fields}"
     );
 }
 

@@ -90,6 +90,7 @@ impl ClusterSpecs {
                 .map(|other| related(&other.name))
                 .collect(),
             to_change,
+            unwritten: None,
             status,
         })
     }

@@ -6,6 +6,7 @@ use thiserror::Error;
 
 use crate::assignments::Assignments;
 use crate::cluster::{ClusterSpecs, Member, MemberId, Previous, Proposal, Publication};
+use crate::spec::Versions;
 use crate::version::MajorMinor;
 
 use super::settled;
@@ -33,10 +34,23 @@ pub struct FleetMember {
     pub member: Member,
     /// The version it behaves as.
     pub server_version: MajorMinor,
+    /// The minimum compatibility version that its flags set, if they do.
+    pub min_compat: Option<MajorMinor>,
     /// Its server flags.
     pub server_flags: Assignments,
     /// Its cluster flags.
     pub cluster_flags: Assignments,
+}
+
+impl FleetMember {
+    /// The versions that select its specs and bound what it writes.
+    pub fn versions(&self) -> Versions {
+        let usual = Versions::emulating(self.server_version);
+        Versions::new(
+            self.server_version,
+            self.min_compat.unwrap_or(usual.min_compat),
+        )
+    }
 }
 
 /// Something an operator might do.
@@ -54,6 +68,8 @@ pub enum Change {
         member: MemberId,
         /// The version to behave as.
         version: Option<MajorMinor>,
+        /// The minimum compatibility version.
+        min_compat: Option<MajorMinor>,
         /// All its server flags.
         server_flags: Option<Assignments>,
         /// All its cluster flags.
@@ -108,6 +124,7 @@ impl Fleet {
             Change::Restart {
                 member,
                 version,
+                min_compat,
                 server_flags,
                 cluster_flags,
             } => {
@@ -115,6 +132,7 @@ impl Fleet {
                 if let Some(version) = version {
                     member.server_version = *version;
                 }
+                member.min_compat = min_compat.or(member.min_compat);
                 if let Some(flags) = server_flags {
                     member.server_flags = flags.clone();
                 }

@@ -5,7 +5,9 @@
 //! come from [`decide`] and from the resolution that a starting
 //! server uses; there is no second set of rules, so the plan is what will happen.
 
+mod drop_flags;
 mod fleet;
+mod writes;
 
 use serde::Serialize;
 
@@ -21,7 +23,9 @@ use crate::resolve::{SetError, attempt};
 use crate::spec::Versions;
 use crate::version::MajorMinor;
 
+pub use drop_flags::{FlagToDrop, plan_dropping_flags};
 pub use fleet::{Change, ChangeError, Fleet, FleetMember};
+pub use writes::WriteRow;
 
 /// What a change would do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -29,6 +33,10 @@ pub struct Plan {
     /// One row per feature and, for server features, per member; sorted by level, name
     /// and member.
     pub rows: Vec<PlanRow>,
+    /// One row per member and cluster feature that writes what not every version can read.
+    pub writes: Vec<WriteRow>,
+    /// The flags that the rows take as dropped; only [`plan_dropping_flags`] finds any.
+    pub flags_to_drop: Vec<FlagToDrop>,
     /// What stands in the way besides single features.
     pub obstacles: Vec<String>,
     /// The cluster version afterwards.
@@ -36,7 +44,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Whether anything stands in the way.
+    /// Whether anything stands in the way. Flags to drop do not.
     pub fn is_blocked(&self) -> bool {
         !self.obstacles.is_empty() || self.rows.iter().any(|row| row.block.is_some())
     }
@@ -46,6 +54,12 @@ impl Plan {
         self.rows
             .iter()
             .filter(|row| row.before != row.after || row.block.is_some())
+    }
+
+    /// Returns the rows about writing that tell something new: a member begins or ceases to
+    /// write, or does not write with a feature that comes on or that its new flags ask for.
+    pub fn notable_writes(&self) -> impl Iterator<Item = &WriteRow> {
+        self.writes.iter().filter(|row| row.is_notable())
     }
 }
 
@@ -86,14 +100,27 @@ pub enum Block {
     OneWay,
 }
 
-/// Says what a change would do, for server and cluster features alike.
+/// Says what a change would do, for server and cluster features alike. Members keep the flags
+/// that the change does not set; one that a member cannot start with blocks.
 pub fn plan(server: &Registry, cluster: &ClusterSpecs, fleet: &Fleet, change: &Change) -> Plan {
+    compare(server, cluster, fleet, fleet.after(cluster, change))
+}
+
+/// Compares a fleet with what a change makes of it.
+fn compare(
+    server: &Registry,
+    cluster: &ClusterSpecs,
+    fleet: &Fleet,
+    after: Result<Fleet, ChangeError>,
+) -> Plan {
     let mut obstacles = Vec::new();
-    let after = match fleet.after(cluster, change) {
+    let after = match after {
         Ok(after) => after,
         Err(error) => {
             return Plan {
                 rows: Vec::new(),
+                writes: Vec::new(),
+                flags_to_drop: Vec::new(),
                 obstacles: vec![error.to_string()],
                 cluster_version: fleet.cluster_version,
             };
@@ -113,6 +140,8 @@ pub fn plan(server: &Registry, cluster: &ClusterSpecs, fleet: &Fleet, change: &C
     rows.sort_by(|a, b| (a.level, &a.feature, a.member).cmp(&(b.level, &b.feature, b.member)));
     Plan {
         rows,
+        writes: writes::rows(cluster, fleet, &after),
+        flags_to_drop: Vec::new(),
         obstacles,
         cluster_version: after.cluster_version,
     }
@@ -125,15 +154,8 @@ fn server_rows(
     before: Option<&FleetMember>,
     after: &FleetMember,
 ) -> Vec<PlanRow> {
-    let now = before.map(|member| {
-        attempt(
-            registry,
-            Versions::emulating(member.server_version),
-            &member.server_flags,
-        )
-    });
-    let versions = Versions::emulating(after.server_version);
-    let then = attempt(registry, versions, &after.server_flags);
+    let now = before.map(|member| attempt(registry, member.versions(), &member.server_flags));
+    let then = attempt(registry, after.versions(), &after.server_flags);
     let mut rows: Vec<PlanRow> = registry
         .features()
         .iter()

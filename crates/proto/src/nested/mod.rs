@@ -81,109 +81,60 @@ pub mod response_op {
     }
 }
 
-impl Op for RequestOp {
-    type Txn = TxnRequest;
-    type Kind = request_op::Request;
-
-    fn kind(&self) -> &Option<Self::Kind> {
-        &self.request
-    }
-
-    fn kind_mut(&mut self) -> &mut Option<Self::Kind> {
-        &mut self.request
-    }
-
-    fn txn(&self) -> Option<&TxnRequest> {
-        match &self.request {
-            Some(request_op::Request::RequestTxn(txn)) => Some(txn),
-            _ => None,
-        }
-    }
-
-    fn take_txn(&mut self) -> Option<TxnRequest> {
-        self.txn()?;
-        match self.request.take() {
-            Some(request_op::Request::RequestTxn(txn)) => Some(txn),
-            _ => None,
-        }
-    }
-
-    fn set_txn(&mut self, txn: TxnRequest) {
-        self.request = Some(request_op::Request::RequestTxn(txn));
-    }
-
-    fn merge_kind(
-        kind: &mut Option<Self::Kind>,
-        tag: u32,
-        wire_type: WireType,
-        buf: &mut impl Buf,
-        context: DecodeContext,
-    ) -> Result<(), DecodeError> {
-        request_op::Request::merge(kind, tag, wire_type, buf, context)
-    }
-
-    fn encode_kind(kind: &Self::Kind, buf: &mut impl BufMut) {
-        kind.encode(buf);
-    }
-
-    fn kind_len(kind: &Self::Kind) -> usize {
-        kind.encoded_len()
-    }
-}
-
-impl Op for ResponseOp {
-    type Txn = TxnResponse;
-    type Kind = response_op::Response;
-
-    fn kind(&self) -> &Option<Self::Kind> {
-        &self.response
-    }
-
-    fn kind_mut(&mut self) -> &mut Option<Self::Kind> {
-        &mut self.response
-    }
-
-    fn txn(&self) -> Option<&TxnResponse> {
-        match &self.response {
-            Some(response_op::Response::ResponseTxn(txn)) => Some(txn),
-            _ => None,
-        }
-    }
-
-    fn take_txn(&mut self) -> Option<TxnResponse> {
-        self.txn()?;
-        match self.response.take() {
-            Some(response_op::Response::ResponseTxn(txn)) => Some(txn),
-            _ => None,
-        }
-    }
-
-    fn set_txn(&mut self, txn: TxnResponse) {
-        self.response = Some(response_op::Response::ResponseTxn(txn));
-    }
-
-    fn merge_kind(
-        kind: &mut Option<Self::Kind>,
-        tag: u32,
-        wire_type: WireType,
-        buf: &mut impl Buf,
-        context: DecodeContext,
-    ) -> Result<(), DecodeError> {
-        response_op::Response::merge(kind, tag, wire_type, buf, context)
-    }
-
-    fn encode_kind(kind: &Self::Kind, buf: &mut impl BufMut) {
-        kind.encode(buf);
-    }
-
-    fn kind_len(kind: &Self::Kind) -> usize {
-        kind.encoded_len()
-    }
-}
-
-/// What both messages have in common but a blanket implementation may not give them.
+/// What both messages have in common but a blanket implementation may not give them: the field
+/// that holds the operation, and the variant of it that is a transaction.
 macro_rules! message_of_any_depth {
-    ($op:ty) => {
+    ($op:ty, $field:ident: $kind:ty, $variant:path, $txn:ty) => {
+        impl Op for $op {
+            type Txn = $txn;
+            type Kind = $kind;
+
+            fn kind(&self) -> &Option<$kind> {
+                &self.$field
+            }
+
+            fn kind_mut(&mut self) -> &mut Option<$kind> {
+                &mut self.$field
+            }
+
+            fn txn(&self) -> Option<&$txn> {
+                match &self.$field {
+                    Some($variant(txn)) => Some(txn),
+                    _ => None,
+                }
+            }
+
+            fn take_txn(&mut self) -> Option<$txn> {
+                self.txn()?;
+                match self.$field.take() {
+                    Some($variant(txn)) => Some(txn),
+                    _ => None,
+                }
+            }
+
+            fn set_txn(&mut self, txn: $txn) {
+                self.$field = Some($variant(txn));
+            }
+
+            fn merge_kind(
+                kind: &mut Option<$kind>,
+                tag: u32,
+                wire_type: WireType,
+                buf: &mut impl Buf,
+                context: DecodeContext,
+            ) -> Result<(), DecodeError> {
+                <$kind>::merge(kind, tag, wire_type, buf, context)
+            }
+
+            fn encode_kind(kind: &$kind, buf: &mut impl BufMut) {
+                kind.encode(buf);
+            }
+
+            fn kind_len(kind: &$kind) -> usize {
+                kind.encoded_len()
+            }
+        }
+
         impl Message for $op {
             fn encode_raw(&self, buf: &mut impl BufMut) {
                 encode::encode(self, buf);
@@ -218,8 +169,18 @@ macro_rules! message_of_any_depth {
     };
 }
 
-message_of_any_depth!(RequestOp);
-message_of_any_depth!(ResponseOp);
+message_of_any_depth!(
+    RequestOp,
+    request: request_op::Request,
+    request_op::Request::RequestTxn,
+    TxnRequest
+);
+message_of_any_depth!(
+    ResponseOp,
+    response: response_op::Response,
+    response_op::Response::ResponseTxn,
+    TxnResponse
+);
 
 impl Txn for TxnRequest {
     type Op = RequestOp;

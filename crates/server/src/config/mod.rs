@@ -12,7 +12,7 @@ use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use portunus_gates::{Assignments, EffectiveVersion, FlagError, MajorMinor, Version};
+use portunus_gates::{Assignments, EMULATION_FLAG, EffectiveVersion, FlagError, MIN_COMPAT_FLAG};
 use thiserror::Error;
 
 use checks::Checks;
@@ -414,27 +414,9 @@ fn auto_compaction(values: &Values) -> Result<AutoCompaction, ConfigError> {
 }
 
 fn version(values: &Values) -> Result<EffectiveVersion, ConfigError> {
-    let read = |flag: &'static str| -> Result<Option<MajorMinor>, ConfigError> {
-        match values.get(flag) {
-            "" => Ok(None),
-            text => {
-                let version = Version::parse(text).map_err(|_| bad(values, flag, "major.minor"))?;
-                if version.components().iter().skip(2).any(|&part| part != 0) {
-                    return Err(bad(values, flag, "major.minor without a patch number"));
-                }
-                Ok(Some(version.major_minor()))
-            }
-        }
-    };
-    let mut version = effective_version();
-    if let Some(emulation) = read("emulated-version")? {
-        version.set_emulation(emulation);
-    }
-    if let Some(min_compat) = read("min-compatibility-version")? {
-        version.set_min_compat(min_compat);
-    }
-    version.validate()?;
-    Ok(version)
+    let given = |flag| Some(values.get(flag)).filter(|text| !text.is_empty());
+    let (emulated, min_compat) = (given(EMULATION_FLAG), given(MIN_COMPAT_FLAG));
+    Ok(effective_version().with_flags(emulated, min_compat)?)
 }
 
 fn log(values: &Values) -> Result<LogConfig, ConfigError> {
@@ -519,9 +501,9 @@ pub enum ConfigError {
         flag: &'static str,
         gate: &'static str,
     },
-    /// Versions out of range.
+    /// Versions that cannot be used.
     #[error("the versions are not allowed")]
-    Versions(#[from] portunus_gates::VersionRangeErrors),
+    Versions(#[from] portunus_gates::VersionFlagError),
     /// Settings that could not be collected.
     #[error(transparent)]
     Values(#[from] ValuesError),

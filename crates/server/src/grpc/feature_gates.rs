@@ -57,6 +57,10 @@ impl Api {
                 true => self.proposals(),
                 false => Vec::new(),
             },
+            min_compatibility_version: match request.all_known {
+                true => self.member.config.version.min_compat().to_string(),
+                false => String::new(),
+            },
             details: match request.all_known {
                 true => {
                     let unknown = self.unknown_details(&request, &details);

@@ -124,6 +124,10 @@ fn status_json(response: FeatureGateStatusResponse) -> Value {
     if !details.is_empty() {
         object.insert("details".to_owned(), details.into());
     }
+    if !response.min_compatibility_version.is_empty() {
+        let version = response.min_compatibility_version.into();
+        object.insert("minCompatibilityVersion".to_owned(), version);
+    }
     Value::Object(object)
 }
 

@@ -85,14 +85,15 @@ async fn ask(
             member_id,
         };
         asking.spawn(async move {
-            let asked = |timeout| Asked {
-                client: &client,
-                urls: &urls,
-                timeout,
+            let mut asked = Asked {
+                client,
+                urls,
+                timeout: PROBE_TIME_MAX,
             };
-            let runs = probe == Probe::No || asked(PROBE_TIME_MAX).versions().await.is_some();
+            let runs = probe == Probe::No || asked.versions().await.is_some();
+            asked.timeout = ANSWER_TIME_MAX;
             let answer = match runs {
-                true => asked(ANSWER_TIME_MAX).hash_kv(member, revision).await,
+                true => asked.hash_kv(member, revision).await,
                 false => None,
             };
             let answer = answer.unwrap_or(Err("no answer".to_owned()));

@@ -15,7 +15,7 @@ use portunus_rafthttp::PeerClient;
 use thiserror::Error;
 
 use super::Member;
-use crate::peers::ask::{Asked, Versions, all_at_once};
+use crate::peers::ask::{Asked, Versions, ask_each};
 use portunus_statemachine::membership::{DowngradeRecord, MemberRecord, Membership, hex};
 use portunus_statemachine::v2_request::read as read_request;
 
@@ -110,25 +110,17 @@ pub async fn is_known_to_peers(
     peers: Vec<Vec<String>>,
     emulation: MajorMinor,
 ) -> bool {
-    let questions = peers.into_iter().map(|urls| {
-        let client = client.clone();
-        async move {
-            let asked = Asked {
-                client: &client,
-                urls: &urls,
-                timeout: ANSWER_TIME_MAX,
-            };
-            let cluster = asked.versions().await?.etcdcluster;
-            let cluster = cluster.parse::<MajorMinor>().ok()?;
-            if cluster <= emulation {
-                return Some(true);
-            }
-            // The only target there can be is one minor below.
-            let is_one_above = cluster.minus_minors(1) == emulation;
-            Some(is_one_above && asked.downgrade_enabled().await == Some(true))
+    let lets_start = move |peer: Asked| async move {
+        let cluster = peer.versions().await?.etcdcluster;
+        let cluster = cluster.parse::<MajorMinor>().ok()?;
+        if cluster <= emulation {
+            return Some(true);
         }
-    });
-    let answers = all_at_once(questions).await;
+        // The only target there can be is one minor below.
+        let is_one_above = cluster.minus_minors(1) == emulation;
+        Some(is_one_above && peer.downgrade_enabled().await == Some(true))
+    };
+    let answers = ask_each(client, peers, ANSWER_TIME_MAX, lets_start).await;
     answers.contains(&Some(true))
 }
 
@@ -177,19 +169,11 @@ impl Member {
         let others: Vec<&MemberRecord> = others
             .filter(|record| record.id != self.identity.member_id)
             .collect();
-        let questions = others.iter().map(|record| {
-            let client = self.peers.client().clone();
-            let urls = record.peer_urls.clone().unwrap_or_default();
-            async move {
-                let asked = Asked {
-                    client: &client,
-                    urls: &urls,
-                    timeout: ANSWER_TIME_MAX,
-                };
-                asked.versions().await
-            }
-        });
-        let answers = all_at_once(questions).await;
+        let urls = others.iter().map(|it| it.peer_urls.clone());
+        let urls = urls.map(Option::unwrap_or_default).collect();
+        let versions = |peer: Asked| async move { peer.versions().await };
+        let client = self.peers.client();
+        let answers = ask_each(client, urls, ANSWER_TIME_MAX, versions).await;
         others.iter().map(|record| record.id).zip(answers).collect()
     }
 

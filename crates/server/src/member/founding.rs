@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 use super::Member;
 use crate::config::Config;
-use crate::peers::ask::{Asked, Versions, all_at_once};
+use crate::peers::ask::{Asked, Versions, ask_each};
 use portunus_statemachine::membership::{MemberRecord, Membership, hex};
 
 /// Between the first two questions to all other founders; doubled with each question, so that
@@ -179,19 +179,11 @@ async fn ask_others(member: &Arc<Member>, membership: &Membership) -> Option<Rou
     let others = membership.iter();
     let others = others.filter(|it| it.id != member.identity.member_id && !it.is_learner);
     let others: Vec<&MemberRecord> = others.collect();
-    let questions = others.iter().map(|record| {
-        let client = member.peers.client().clone();
-        let urls = record.peer_urls.clone().unwrap_or_default();
-        async move {
-            let asked = Asked {
-                client: &client,
-                urls: &urls,
-                timeout: ANSWER_TIME_MAX,
-            };
-            asked.versions().await
-        }
-    });
-    let versions = all_at_once(questions).await;
+    let urls = others.iter().map(|it| it.peer_urls.clone());
+    let urls = urls.map(Option::unwrap_or_default).collect();
+    let versions = |peer: Asked| async move { peer.versions().await };
+    let client = member.peers.client();
+    let versions = ask_each(client, urls, ANSWER_TIME_MAX, versions).await;
     let is_decided = versions
         .iter()
         .flatten()

@@ -80,7 +80,7 @@ impl Member {
                     self.renew_here(id).await
                 } else {
                     match self.leader_urls() {
-                        Some(urls) => self.asked(&urls).keep_alive(id).await,
+                        Some(urls) => self.asked(urls).keep_alive(id).await,
                         None => Err(EtcdError::NoLeader),
                     }
                 };
@@ -161,7 +161,7 @@ impl Member {
                     self.time_to_live_here(request)
                 } else {
                     match self.leader_urls() {
-                        Some(urls) => self.asked(&urls).time_to_live(*request).await,
+                        Some(urls) => self.asked(urls).time_to_live(*request).await,
                         None => Err(EtcdError::NoLeader),
                     }
                 };
@@ -203,9 +203,9 @@ impl Member {
         membership.get(leader)?.peer_urls.clone()
     }
 
-    fn asked<'a>(&'a self, urls: &'a [String]) -> AskedWithin<'a> {
+    fn asked(&self, urls: Vec<String>) -> AskedWithin {
         let asked = Asked {
-            client: self.peers.client(),
+            client: self.peers.client().clone(),
             urls,
             timeout: request_timeout(self.config.election_timeout),
         };

@@ -15,6 +15,7 @@ use super::coarse_timeout::coarse_timeout;
 use super::{Member, request_timeout};
 use crate::metrics::Operation;
 use portunus_features::{LogCompression, PriorityRequest};
+use portunus_gates::Feature;
 use portunus_statemachine::Response;
 use portunus_statemachine::wrap::{self, Wrapping};
 
@@ -62,7 +63,7 @@ impl Member {
         }
         // Agreed upon by all, and allowed by what this member's data must stay readable by.
         let packs = self.cluster_gates.newest().enabled(LogCompression)
-            && self.config.version.may_write(wrap::PACKED_SINCE);
+            && LogCompression::DECLARATION.is_written_by(&self.config.version);
         let all_read = (packs || !required.is_empty()) && self.membership.load().all_propose();
         if !required.is_empty() && !all_read {
             return Err(EtcdError::RequiredFeatureUncertain);

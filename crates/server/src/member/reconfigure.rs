@@ -99,8 +99,8 @@ impl Member {
                 let membership = self.membership.load_full();
                 if let Some(leader) = membership.get(leader) {
                     let asked = Asked {
-                        client: self.peers.client(),
-                        urls: leader.peer_urls.as_deref().unwrap_or_default(),
+                        client: self.peers.client().clone(),
+                        urls: leader.peer_urls.clone().unwrap_or_default(),
                         timeout,
                     };
                     let asked = asked.within(self.identity.cluster_id);

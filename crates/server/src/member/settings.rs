@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use super::Member;
 use crate::config::Config;
-use crate::peers::ask::{Asked, all_at_once};
+use crate::peers::ask::{Asked, ask_each};
 use portunus_statemachine::membership::{MemberRecord, hex};
 
 /// Longest wait for one member's settings.
@@ -118,21 +118,16 @@ pub async fn differences(
     own: ApplySettings,
     others: Vec<ToAsk>,
 ) -> Vec<DifferentSettings> {
-    let questions = others.into_iter().map(|(name, urls)| {
-        let client = client.clone();
-        async move {
-            let asked = Asked {
-                client: &client,
-                urls: &urls,
-                timeout: ANSWER_TIME_MAX,
-            };
-            let (cluster, theirs) = asked.settings().await?;
-            (cluster == cluster_id)
-                .then(|| own.difference(theirs, &name))
-                .flatten()
-        }
-    });
-    all_at_once(questions).await.into_iter().flatten().collect()
+    let (names, urls): (Vec<String>, Vec<Vec<String>>) = others.into_iter().unzip();
+    let settings = |peer: Asked| async move { peer.settings().await };
+    let answers = ask_each(client, urls, ANSWER_TIME_MAX, settings).await;
+    let answers = names.iter().zip(answers);
+    answers
+        .filter_map(|(name, answer)| {
+            let (_, theirs) = answer.filter(|(cluster, _)| *cluster == cluster_id)?;
+            own.difference(theirs, name)
+        })
+        .collect()
 }
 
 /// Compares this member with the others once more, now that it answers them as well.

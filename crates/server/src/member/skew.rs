@@ -8,7 +8,7 @@ use portunus_proto::raftpb::{Entry, EntryType};
 use portunus_rafthttp::PeerClient;
 use thiserror::Error;
 
-use crate::peers::ask::{Asked, all_at_once};
+use crate::peers::ask::{Asked, ask_each};
 use portunus_statemachine::v2_request::read as read_request;
 
 /// Longest wait for one member's version.
@@ -51,18 +51,10 @@ pub fn newest_in_log<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Option
 
 /// The newest cluster version that other members know.
 pub async fn newest_of_peers(client: &PeerClient, peers: Vec<Vec<String>>) -> Option<MajorMinor> {
-    let questions = peers.into_iter().map(|urls| {
-        let client = client.clone();
-        async move {
-            let asked = Asked {
-                client: &client,
-                urls: &urls,
-                timeout: ANSWER_TIME_MAX,
-            };
-            asked.versions().await?.etcdcluster.parse().ok()
-        }
-    });
-    all_at_once(questions).await.into_iter().flatten().max()
+    let cluster_version =
+        |peer: Asked| async move { peer.versions().await?.etcdcluster.parse().ok() };
+    let answers = ask_each(client, peers, ANSWER_TIME_MAX, cluster_version).await;
+    answers.into_iter().flatten().max()
 }
 
 #[cfg(test)]

@@ -10,7 +10,8 @@ use arc_swap::ArcSwap;
 use portunus_consensus::bootstrap::{Boot, Identity};
 use portunus_consensus::core::Role;
 use portunus_consensus::{FatalError, Hooks, Leadership, PeerSink, RequestIds};
-use portunus_gates::{Feature, Gates, RegisterError, SetErrors};
+use portunus_gates::cluster::ClusterSpecs;
+use portunus_gates::{Gates, RegisterError, SetErrors};
 use portunus_mvcc::backend::{BackendError, Lmdb, LmdbConfig};
 use portunus_mvcc::watch::Limits;
 use portunus_mvcc::{OpenError, Store};
@@ -38,9 +39,7 @@ use crate::metrics::{Metrics, MetricsError};
 use crate::peers::{self, Heartbeats, Peers, PeersError};
 use crate::serve::{self, ListenError, MetricsServers, Servers};
 use portunus_datadir::{DataDir, DataDirError};
-use portunus_features::{
-    ClusterFeatureGate, InitialCorruptCheck, LogCompression, OwnFeatures, ServerFeatures,
-};
+use portunus_features::{ClusterFeatureGate, InitialCorruptCheck, OwnFeatures, ServerFeatures};
 use portunus_statemachine::membership::{MemberRecord, Membership};
 use portunus_statemachine::{LoadError, Settings, State, StateMachine, wrap};
 
@@ -308,7 +307,7 @@ fn prepare(
     for warning in warnings {
         tracing::warn!("{warning}");
     }
-    warn_about_cluster_gates(config, gates.enabled(ClusterFeatureGate));
+    warn_about_cluster_gates(config, &specs, gates.enabled(ClusterFeatureGate));
     let Booted { boot, remotes } = boot(config, &store, state.conf_state.clone(), &runtime)?;
     check_cluster_version(config, membership, &boot, &runtime)?;
     check_skew(config, membership, &boot, &runtime)?;
@@ -334,21 +333,14 @@ fn prepare(
 }
 
 /// Warns about cluster gates that this member sets without effect.
-fn warn_about_cluster_gates(config: &Config, proposes: bool) {
-    let wants_packed = config
-        .cluster_feature_gates
-        .get(LogCompression::DECLARATION.name);
-    if proposes
-        && wants_packed.is_some_and(|(wanted, _)| wanted)
-        && !config.version.may_write(wrap::PACKED_SINCE)
-    {
-        tracing::warn!(
-            min_compatibility_version = %config.version.min_compat(),
-            "this member wants LogCompression but writes nothing compressed: only {0} and later can read it, so set --min-compatibility-version={0}",
-            wrap::PACKED_SINCE
-        );
+fn warn_about_cluster_gates(config: &Config, specs: &ClusterSpecs, proposes: bool) {
+    let flags = &config.cluster_feature_gates;
+    if proposes {
+        for unwritten in specs.unwritten(config.version.versions(), flags) {
+            tracing::warn!("{unwritten}; {}", unwritten.advice());
+        }
     }
-    if !proposes && !config.cluster_feature_gates.is_empty() {
+    if !proposes && !flags.is_empty() {
         tracing::warn!(
             "--cluster-feature-gates has no effect and every cluster feature stays off: this member publishes no proposal; set --feature-gates=ClusterFeatureGate=true, the default from 3.8 on"
         );

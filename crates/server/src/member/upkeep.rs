@@ -158,8 +158,8 @@ pub async fn probe_held_peers(member: Arc<Member>) {
                 continue;
             };
             let asked = Asked {
-                client: member.peers.client(),
-                urls: record.peer_urls.as_deref().unwrap_or_default(),
+                client: member.peers.client().clone(),
+                urls: record.peer_urls.clone().unwrap_or_default(),
                 timeout: HELD_PEERS_INTERVAL,
             };
             if asked.versions().await.is_some_and(|it| it.knows_gates) {

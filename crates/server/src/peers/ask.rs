@@ -105,12 +105,12 @@ impl HashedMember {
 }
 
 /// Asks one member, at one of its URLs after the other.
-pub struct Asked<'a> {
-    /// How.
-    pub client: &'a PeerClient,
-    /// Whom.
-    pub urls: &'a [String],
-    /// Longest wait for each.
+pub struct Asked {
+    /// Sends the questions.
+    pub client: PeerClient,
+    /// The peer URLs of the member.
+    pub urls: Vec<String>,
+    /// Longest wait for the answer of each URL.
     pub timeout: Duration,
 }
 
@@ -134,7 +134,30 @@ pub async fn all_at_once<T: Send + 'static>(
     answers
 }
 
-impl<'a> Asked<'a> {
+/// Asks every peer the same question at once and returns the answers in the order of the peers.
+/// Each peer is given by its URLs.
+pub async fn ask_each<T, F>(
+    client: &PeerClient,
+    peers: Vec<Vec<String>>,
+    timeout: Duration,
+    question: impl Fn(Asked) -> F,
+) -> Vec<Option<T>>
+where
+    T: Send + 'static,
+    F: Future<Output = Option<T>> + Send + 'static,
+{
+    let questions = peers.into_iter().map(|urls| {
+        let client = client.clone();
+        question(Asked {
+            client,
+            urls,
+            timeout,
+        })
+    });
+    all_at_once(questions).await
+}
+
+impl Asked {
     async fn ask(
         &self,
         method: Method,
@@ -153,7 +176,7 @@ impl<'a> Asked<'a> {
         headers: &[(&str, &str)],
         body: Bytes,
     ) -> Option<Answer> {
-        for url in self.urls {
+        for url in &self.urls {
             let url = format!("{url}{path}");
             let answer = self.client.request(
                 method.clone(),
@@ -235,7 +258,7 @@ impl<'a> Asked<'a> {
     }
 
     /// For questions that only a member of this cluster may answer.
-    pub fn within(self, cluster_id: u64) -> AskedWithin<'a> {
+    pub fn within(self, cluster_id: u64) -> AskedWithin {
         AskedWithin {
             asked: self,
             cluster_id: format!("{cluster_id:x}"),
@@ -244,13 +267,13 @@ impl<'a> Asked<'a> {
 }
 
 /// Asks one member of a cluster, and names the cluster: members of others refuse to answer.
-pub struct AskedWithin<'a> {
-    asked: Asked<'a>,
+pub struct AskedWithin {
+    asked: Asked,
     /// In hexadecimal digits.
     cluster_id: String,
 }
 
-impl AskedWithin<'_> {
+impl AskedWithin {
     async fn post(&self, path: &str, kind: Option<(&str, &str)>, body: Bytes) -> Option<Answer> {
         let named = (CLUSTER_ID, self.cluster_id.as_str());
         let headers: Vec<_> = kind.into_iter().chain([named]).collect();
@@ -394,8 +417,8 @@ mod tests {
         ] {
             let (url, served) = peer_that_answers(answer).await;
             let asked = Asked {
-                client: &client,
-                urls: &[url],
+                client: client.clone(),
+                urls: vec![url],
                 timeout: Duration::from_secs(30),
             };
             let answered = asked.hash_kv(member, 3).await.unwrap();
@@ -433,10 +456,9 @@ mod tests {
         let client = PeerClient::new(&portunus_rafthttp::Config::default());
         for path in ["/leases ", "/leases/internal ", "/members/promote/7 "] {
             let (url, served) = peer_that_refuses().await;
-            let urls = [url];
             let asked = Asked {
-                client: &client,
-                urls: &urls,
+                client: client.clone(),
+                urls: vec![url],
                 timeout: Duration::from_secs(30),
             };
             let asked = asked.within(0xab);

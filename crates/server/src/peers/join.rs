@@ -8,7 +8,7 @@ use portunus_gates::MajorMinor;
 use portunus_rafthttp::PeerClient;
 use thiserror::Error;
 
-use super::ask::{Asked, all_at_once};
+use super::ask::{Asked, ask_each};
 use crate::config::{ClusterConfig, Config};
 use portunus_statemachine::membership::MemberRecord;
 
@@ -86,8 +86,8 @@ async fn ask_members(
     timeout: Duration,
 ) -> Option<(u64, Vec<MemberRecord>)> {
     Asked {
-        client,
-        urls,
+        client: client.clone(),
+        urls: urls.to_vec(),
         timeout,
     }
     .members()
@@ -103,11 +103,9 @@ pub async fn refuse_started(
 ) -> Result<(), JoinError> {
     let others = config.cluster.initial_members.iter();
     let others = others.filter(|member| member.name != config.name);
-    let questions = others.map(|member| {
-        let (client, urls) = (client.clone(), member.peer_urls.clone());
-        async move { ask_members(&client, &urls, LOOK_TIME_MAX).await }
-    });
-    let answers = all_at_once(questions).await;
+    let urls = others.map(|member| member.peer_urls.clone()).collect();
+    let members = |peer: Asked| async move { peer.members().await };
+    let answers = ask_each(client, urls, LOOK_TIME_MAX, members).await;
     let known = answers.iter().flatten().flat_map(|(_, members)| members);
     match has_started(known, own_id) {
         true => Err(JoinError::Bootstrapped {
@@ -207,8 +205,8 @@ async fn check_versions(
     };
     for (_, urls) in others.iter().map(|member| asked(member)) {
         let asked = Asked {
-            client,
-            urls: &urls,
+            client: client.clone(),
+            urls,
             timeout: ANSWER_TIME_MAX,
         };
         if asked.downgrade_enabled().await == Some(true) {
@@ -221,8 +219,8 @@ async fn check_versions(
     let mut anybody = false;
     for (name, urls) in others.iter().map(|member| asked(member)) {
         let asked = Asked {
-            client,
-            urls: &urls,
+            client: client.clone(),
+            urls,
             timeout: ANSWER_TIME_MAX,
         };
         let Some(versions) = asked.versions().await else {

@@ -4,7 +4,9 @@ use clap::{Args, Subcommand};
 use portunus_features::version::ETCD_VERSION;
 use portunus_gates::cluster::{Member, MemberId, Publication};
 use portunus_gates::plan::{Change, FleetMember};
-use portunus_gates::{Assignments, MajorMinor, Origin, Version};
+use portunus_gates::{
+    Assignments, EMULATION_FLAG, MIN_COMPAT_FLAG, MajorMinor, Origin, Version, version_flag,
+};
 
 use super::{bad, own_features};
 use crate::gates::foresight::{foresee, is_known};
@@ -97,9 +99,8 @@ pub async fn run(command: PlanCommand, globals: &Globals) -> Result<(), Failure>
     let own = own_features()?;
     let survey = survey::survey(globals, false).await?;
     let picture = picture(&survey, &own);
-    let min_compat = asked.min_compat();
     let change = asked.change(&picture)?;
-    let foresight = foresee(picture, &own, &change, min_compat);
+    let foresight = foresee(picture, &own, &change);
     let answer = Answer::Gate(GateAnswer::Plan(&foresight));
     globals.printer.print(&answer)?;
     match foresight.plan.is_blocked() {
@@ -133,14 +134,6 @@ struct Started {
 }
 
 impl Asked {
-    /// The minimum compatibility version of the member that is started.
-    fn min_compat(&self) -> Option<MajorMinor> {
-        match self {
-            Self::Restart(_, started) | Self::Add { started, .. } => started.min_compat,
-            _ => None,
-        }
-    }
-
     fn read(command: PlanCommand) -> Result<Self, Failure> {
         Ok(match command {
             PlanCommand::Upgrade(args) => Self::Upgrade(target(&args.arguments)?),
@@ -173,6 +166,7 @@ impl Asked {
             Self::Restart(member, started) => Change::Restart {
                 member: find(picture, &member)?,
                 version: started.version,
+                min_compat: started.min_compat,
                 server_flags: started.server_flags,
                 cluster_flags: started.cluster_flags,
             },
@@ -190,6 +184,7 @@ impl Asked {
                     publication: Publication::Nothing,
                 },
                 server_version: started.version.unwrap_or(ETCD_VERSION),
+                min_compat: started.min_compat,
                 server_flags: started.server_flags.unwrap_or_default(),
                 cluster_flags: started.cluster_flags.unwrap_or_default(),
             }),
@@ -206,8 +201,12 @@ impl MemberFlags {
         Ok(Started {
             server_flags: flags(self.feature_gates.as_deref())?,
             cluster_flags: flags(self.cluster_feature_gates.as_deref())?,
-            version: version.map(known_version).transpose()?,
-            min_compat: min_compat.map(known_version).transpose()?,
+            version: version
+                .map(|text| known(read_flag(EMULATION_FLAG, text)?))
+                .transpose()?,
+            min_compat: min_compat
+                .map(|text| read_flag(MIN_COMPAT_FLAG, text))
+                .transpose()?,
         })
     }
 }
@@ -220,14 +219,18 @@ fn flags(text: Option<&str>) -> Result<Option<Assignments>, Failure> {
 fn target(arguments: &[String]) -> Result<MajorMinor, Failure> {
     match arguments {
         [] => Err(bad("VERSION not provided")),
-        [version] => known_version(version),
+        [version] => known(Version::parse(version).map_err(bad)?.major_minor()),
         _ => Err(bad("too many arguments")),
     }
 }
 
-/// A version whose features this program knows.
-fn known_version(text: &str) -> Result<MajorMinor, Failure> {
-    let version = Version::parse(text).map_err(bad)?.major_minor();
+/// The version that a flag sets, read as a server reads it.
+fn read_flag(flag: &'static str, text: &str) -> Result<MajorMinor, Failure> {
+    version_flag(flag, text).map_err(bad)
+}
+
+/// Refuses a version whose features this program does not know.
+fn known(version: MajorMinor) -> Result<MajorMinor, Failure> {
     if !is_known(version) {
         return Err(bad(format!(
             "this portctl knows features up to version {ETCD_VERSION}: ask the portctl of {version}"

@@ -49,6 +49,12 @@ pub fn render(lines: &mut Lines, answer: GateAnswer<'_>) {
                 }
                 lines.blank();
             }
+            for row in foresight.writes() {
+                lines.field("Writes", text(&rows::write(foresight, row)));
+            }
+            for it in &foresight.plan.flags_to_drop {
+                lines.field("FlagToDrop", text(&rows::flag_to_drop(foresight, it)));
+            }
             for obstacle in &foresight.plan.obstacles {
                 lines.field("Obstacle", text(obstacle));
             }

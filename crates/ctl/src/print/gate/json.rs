@@ -1,6 +1,6 @@
 //! For programs: everything that is known, with truth values and empty lists spelled out.
 
-use portunus_gates::plan::PlanRow;
+use portunus_gates::plan::{FlagToDrop, PlanRow, WriteRow};
 use portunus_proto::etcdserverpb::{
     Feature, FeatureGateDetail, FeatureGateStatusResponse, FeatureGateVote,
 };
@@ -117,6 +117,14 @@ impl Ids {
             let need = Object::default().text("name", name);
             need.raw("enabled", enabled).end()
         });
+        let not_written_by = story.not_written_by.iter().map(|it| {
+            self.id(Object::default(), "member_id", it.member_id)
+                .text("name", &it.name)
+                .text("min_compatibility_version", &it.min_compat.to_string())
+                .end()
+        });
+        let readable_since = story.readable_since.map(|it| it.to_string());
+        let readable_since = readable_since.unwrap_or_default();
         let enabled = story.enabled.map(|value| value.to_string());
         Object::default()
             .text("name", &story.detail.name)
@@ -127,6 +135,12 @@ impl Ids {
             .text_or_nothing("inert", story.inert.as_deref().unwrap_or_default())
             .raw("members", array(members))
             .raw("needs", array(needs))
+            .text_or_nothing("readable_since", &readable_since)
+            .raw("not_written_by", array(not_written_by))
+            .text_or_nothing(
+                "not_written",
+                story.not_written.as_deref().unwrap_or_default(),
+            )
             .raw("assumptions", texts(&story.assumptions))
             .raw("to_change", texts(&story.to_change))
             .text("next", &story.next)
@@ -140,6 +154,9 @@ impl Ids {
             None => "null".to_owned(),
         };
         let rows = foresight.notable().map(|row| self.plan_row(foresight, row));
+        let writes = foresight.writes().map(|row| self.write_row(foresight, row));
+        let flags_to_drop = plan.flags_to_drop.iter();
+        let flags_to_drop = flags_to_drop.map(|it| self.flag_to_drop(foresight, it));
         Object::default()
             .text("change", &foresight.change)
             .raw("blocked", plan.is_blocked())
@@ -149,6 +166,8 @@ impl Ids {
             )
             .raw("cluster_version", version(plan.cluster_version))
             .raw("rows", array(rows))
+            .raw("writes", array(writes))
+            .raw("flags_to_drop", array(flags_to_drop))
             .raw("obstacles", texts(&plan.obstacles))
             .raw("assumptions", texts(&foresight.assumptions))
             .end()
@@ -171,6 +190,27 @@ impl Ids {
             .raw("after", value(row.after))
             .text_or_nothing("block", row.block.map_or("", rows::block))
             .text("why", &row.why)
+            .end()
+    }
+
+    fn write_row(self, foresight: &Foresight, row: &WriteRow) -> String {
+        let object = Object::default().text("feature", &row.feature);
+        let before = row.before.map(|value| value.to_string());
+        self.id(object, "member_id", row.member.0)
+            .text("member", &foresight.name_of(row.member))
+            .raw("before", before.unwrap_or_else(|| "null".to_owned()))
+            .raw("after", row.after)
+            .text("readable_since", &row.readable_since.to_string())
+            .text("why", &row.why)
+            .end()
+    }
+
+    fn flag_to_drop(self, foresight: &Foresight, it: &FlagToDrop) -> String {
+        self.id(Object::default(), "member_id", it.member.0)
+            .text("member", &foresight.name_of(it.member))
+            .text("flag", it.flag)
+            .text_or_nothing("feature", it.feature.as_deref().unwrap_or_default())
+            .text("why", &it.why)
             .end()
     }
 

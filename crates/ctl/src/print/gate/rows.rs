@@ -1,7 +1,7 @@
 //! What is in the rows of lists, whatever they are drawn as.
 
 use portunus_features::version::CLUSTER_PARAMS_SINCE;
-use portunus_gates::plan::{Block, PlanRow};
+use portunus_gates::plan::{Block, FlagToDrop, PlanRow, WriteRow};
 use portunus_proto::etcdserverpb::{Feature, FeatureGateDetail, FeatureGateStatusResponse};
 use portunus_proto::membershippb;
 use portunus_proto::membershippb::ClusterParamsDecision;
@@ -201,6 +201,30 @@ pub fn plan_cells(foresight: &Foresight, row: &PlanRow) -> Vec<String> {
         row.block.map_or("", block).to_owned(),
         row.why.clone(),
     ]
+}
+
+/// `Feature (written by member): before -> after: why`
+pub fn write(foresight: &Foresight, row: &WriteRow) -> String {
+    let value = |value: bool| if value { "yes" } else { "no" };
+    let after = value(row.after);
+    let change = match row.before.filter(|before| *before != row.after) {
+        Some(before) => format!("{} -> {after}", value(before)),
+        None => after.to_owned(),
+    };
+    let member = foresight.name_of(row.member);
+    format!(
+        "{} (written by {member}): {change}: {}",
+        row.feature, row.why
+    )
+}
+
+/// A flag that has to be dropped, in one line.
+pub fn flag_to_drop(foresight: &Foresight, it: &FlagToDrop) -> String {
+    let member = foresight.name_of(it.member);
+    match &it.feature {
+        Some(feature) => format!("{feature} in {} of {member}: {}", it.flag, it.why),
+        None => format!("{} of {member}: {}", it.flag, it.why),
+    }
 }
 
 /// The word for how something stands in the way.

@@ -2,9 +2,6 @@
 
 use std::io::Write;
 
-use portunus_gates::Level;
-use portunus_gates::plan::{Block, PlanRow};
-
 use super::GateAnswer;
 use super::{rows, table};
 use crate::gates::foresight::Foresight;
@@ -103,6 +100,9 @@ pub fn story(story: &Story) -> Vec<(&'static str, String)> {
     if let Some(reason) = &story.inert {
         lines.push(("note", format!("it has no effect here: {reason}")));
     }
+    if let Some(note) = &story.not_written {
+        lines.push(("note", note.clone()));
+    }
     let whose = if level == "cluster" { "vote" } else { "member" };
     for word in &story.members {
         let text = format!("{} ({:x}) {}", word.name, word.member_id, word.word);
@@ -136,34 +136,6 @@ fn in_one_line(cells: &[String]) -> String {
     }
 }
 
-/// The flags that alone stand in the way, with their members; `None` if something else does.
-fn flags_to_drop(foresight: &Foresight) -> Option<String> {
-    let plan = &foresight.plan;
-    let blocking: Vec<_> = plan.rows.iter().filter(|row| row.block.is_some()).collect();
-    let is_flag = |row: &&PlanRow| {
-        matches!(
-            row.block,
-            Some(Block::Unknown | Block::Removed | Block::Locked)
-        )
-    };
-    if !plan.obstacles.is_empty() || !blocking.iter().all(is_flag) {
-        return None;
-    }
-    let flags = blocking.iter().map(|row| {
-        let flag = match row.level {
-            Level::Cluster => "--cluster-feature-gates",
-            _ => "--feature-gates",
-        };
-        let member = row.member.map(|id| foresight.name_of(id));
-        format!(
-            "{} in {flag} of {}",
-            row.feature,
-            member.unwrap_or_default()
-        )
-    });
-    Some(flags.collect::<Vec<_>>().join(", "))
-}
-
 /// What a plan says besides its rows, the verdict last.
 pub fn around(foresight: &Foresight) -> Vec<String> {
     let plan = &foresight.plan;
@@ -178,17 +150,21 @@ pub fn around(foresight: &Foresight) -> Vec<String> {
         true => format!("cluster version: {after}"),
         false => format!("cluster version: {before} -> {after}"),
     }];
+    lines.extend(foresight.writes().map(|row| rows::write(foresight, row)));
+    let to_drop = plan.flags_to_drop.iter();
+    lines.extend(to_drop.map(|it| format!("flag to drop: {}", rows::flag_to_drop(foresight, it))));
     let obstacles = plan.obstacles.iter();
     lines.extend(obstacles.map(|obstacle| format!("obstacle: {obstacle}")));
     let assumptions = foresight.assumptions.iter();
     lines.extend(assumptions.map(|assumption| format!("assumed: {assumption}")));
-    let verdict = match (plan.is_blocked(), foresight.notable().next().is_some()) {
-        (true, _) => match flags_to_drop(foresight) {
-            Some(flags) => format!("the members start once these flags are dropped: {flags}"),
-            None => "blocked".to_owned(),
-        },
-        (false, true) => "nothing stands in the way".to_owned(),
-        (false, false) => "no feature changes, nothing stands in the way".to_owned(),
+    let nothing = match foresight.notable().next().is_none() {
+        true => "no feature changes, nothing",
+        false => "nothing",
+    };
+    let verdict = match (plan.is_blocked(), plan.flags_to_drop.is_empty()) {
+        (true, _) => "blocked".to_owned(),
+        (false, true) => format!("{nothing} stands in the way"),
+        (false, false) => format!("{nothing} stands in the way once these flags are dropped"),
     };
     lines.push(format!("{}: {verdict}", foresight.change));
     lines
