@@ -141,7 +141,7 @@ fn three_members_are_put_to_lose_their_leader_and_to_take_in_a_fourth() {
     let output = compare(&[
         "--members=3",
         "--smoke",
-        "--only=put-100,leader-change,snapshot-to-new-member",
+        "--only=put-100,leader-change,leader-stop,snapshot-to-new-member",
         "-w=json",
         "--portunus",
         portunus.to_str().unwrap(),
@@ -168,6 +168,7 @@ fn three_members_are_put_to_lose_their_leader_and_to_take_in_a_fourth() {
             "put-100",
             "put-100-leader",
             "leader-change",
+            "leader-stop",
             "snapshot-to-new-member"
         ]
     );
@@ -181,7 +182,7 @@ fn three_members_are_put_to_lose_their_leader_and_to_take_in_a_fourth() {
             assert_eq!(line["time_ratio"].is_number(), is_duration, "{line}");
         }
     }
-    let snapshot = &lines[3]["portunus_detail"];
+    let snapshot = &lines[4]["portunus_detail"];
     assert!(snapshot["sender_extra_rss_bytes"].is_number(), "{snapshot}");
 }
 

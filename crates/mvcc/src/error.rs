@@ -1,8 +1,8 @@
 //! What can go wrong when reading, applying and opening.
 //!
-//! A refusal ([`EtcdError`]) is an answer for a client and leaves no trace. All
-//! else here means this member must stop: its state and its disk can no longer
-//! be trusted to agree.
+//! A refusal ([`EtcdError`]) is an answer for a client and leaves no trace. A failed read is an
+//! error of its reader unless it found damage ([`ReadError::is_damage`]). All else here means
+//! this member must stop: its state and its disk can no longer be trusted to agree.
 
 use std::sync::Arc;
 

@@ -3,8 +3,10 @@
 //! Every member gets a put every few milliseconds, whether or not earlier ones are answered:
 //! one that was under way to the old leader is lost, and its client would learn that only
 //! after a timeout. The leader is killed; what counts is the first put that was sent when its
-//! process was gone and that another member acknowledges. Then the killed member is started
-//! again and catches up, and the next leader is killed.
+//! process was gone and that another member acknowledges. A leader that is asked to stop goes on
+//! for a while and hands over; there the longest time without an acknowledgement counts, from the
+//! request to such a put. Then the member is started again and catches up, and the next leader is
+//! ended.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -30,7 +32,11 @@ const CALM: Duration = Duration::from_secs(1);
 /// A cluster that takes no put for so long is broken.
 const CHANGE_TIME_MAX: Duration = Duration::from_secs(60);
 
-pub(super) async fn run(cluster: &mut Cluster, scale: &Scale) -> Result<Sample, WorkloadError> {
+pub(super) async fn run(
+    cluster: &mut Cluster,
+    scale: &Scale,
+    ending: Ending,
+) -> Result<Sample, WorkloadError> {
     let (leader, _) = cluster.leader().await?;
     client::fill(
         &cluster.servers[leader].address(),
@@ -42,7 +48,7 @@ pub(super) async fn run(cluster: &mut Cluster, scale: &Scale) -> Result<Sample, 
     let mut seen = Seen::default();
     let (mut elapsed, mut server_cpu) = (Duration::ZERO, Duration::ZERO);
     for _ in 0..scale.leader_kills {
-        let change = change_leader(cluster, scale.hot_keys).await?;
+        let change = change_leader(cluster, scale.hot_keys, ending).await?;
         seen.latencies_us.push(micros(change.took));
         elapsed += change.took;
         server_cpu += change.survivors_cpu;
@@ -59,13 +65,17 @@ pub(super) async fn run(cluster: &mut Cluster, scale: &Scale) -> Result<Sample, 
 
 /// One change of leadership.
 struct Change {
-    /// From the kill to the acknowledgement.
+    /// From the kill to the acknowledgement; see the module's text for other endings.
     took: Duration,
     /// CPU time of the others meanwhile.
     survivors_cpu: Duration,
 }
 
-async fn change_leader(cluster: &mut Cluster, keys: usize) -> Result<Change, WorkloadError> {
+async fn change_leader(
+    cluster: &mut Cluster,
+    keys: usize,
+    ending: Ending,
+) -> Result<Change, WorkloadError> {
     let (leader, _) = cluster.leader().await?;
     let mut puts = SteadyPuts::start(&cluster.addresses(), keys);
     tokio::time::sleep(CALM).await;
@@ -75,11 +85,11 @@ async fn change_leader(cluster: &mut Cluster, keys: usize) -> Result<Change, Wor
     let mut survivors = cluster.process_ids();
     survivors.swap_remove(leader);
     let cpu_before = usage::cpu_time_of_all(&survivors)?;
-    let killed_at = Instant::now();
-    cluster.servers[leader].end(Ending::Killed).await?;
+    let signalled_at = Instant::now();
+    cluster.servers[leader].end(ending).await?;
     let gone_at = Instant::now();
-    let acknowledged = puts.acknowledged_of_those_sent_after(gone_at);
-    let acknowledged_at = tokio::time::timeout(CHANGE_TIME_MAX, acknowledged)
+    let acknowledged = puts.acknowledged_of_those_sent_after(gone_at, signalled_at);
+    let resumed = tokio::time::timeout(CHANGE_TIME_MAX, acknowledged)
         .await
         .ok()
         .flatten()
@@ -87,7 +97,10 @@ async fn change_leader(cluster: &mut Cluster, keys: usize) -> Result<Change, Wor
             seconds: CHANGE_TIME_MAX.as_secs(),
         })?;
     let change = Change {
-        took: acknowledged_at.saturating_duration_since(killed_at),
+        took: match ending {
+            Ending::Killed => resumed.at.saturating_duration_since(signalled_at),
+            Ending::Asked => resumed.longest_pause,
+        },
         survivors_cpu: usage::cpu_time_of_all(&survivors)?.saturating_sub(cpu_before),
     };
     drop(puts);
@@ -99,6 +112,14 @@ async fn change_leader(cluster: &mut Cluster, keys: usize) -> Result<Change, Wor
 struct Acknowledged {
     sent_at: Instant,
     at: Instant,
+}
+
+/// The end of a change of leadership, as clients see it.
+struct Resumed {
+    /// When a put was acknowledged that was sent after the old leader was gone.
+    at: Instant,
+    /// The longest time until then without an acknowledgement.
+    longest_pause: Duration,
 }
 
 /// Puts to every member, until it is dropped.
@@ -135,13 +156,21 @@ impl SteadyPuts {
         count > 0
     }
 
-    /// When the first put was acknowledged that was sent after this moment; nothing if all
-    /// connections are gone.
-    async fn acknowledged_of_those_sent_after(&mut self, moment: Instant) -> Option<Instant> {
+    /// Waits for the first acknowledgement of a put that was sent after `gone_at`, and looks for
+    /// pauses from `signalled_at` on. Nothing if all connections are gone.
+    async fn acknowledged_of_those_sent_after(
+        &mut self,
+        gone_at: Instant,
+        signalled_at: Instant,
+    ) -> Option<Resumed> {
+        let mut longest_pause = Duration::ZERO;
+        let mut last_at = signalled_at;
         loop {
-            let acknowledged = self.acknowledged.recv().await?;
-            if acknowledged.sent_at > moment {
-                return Some(acknowledged.at);
+            let Acknowledged { sent_at, at } = self.acknowledged.recv().await?;
+            longest_pause = longest_pause.max(at.saturating_duration_since(last_at));
+            last_at = last_at.max(at);
+            if sent_at > gone_at {
+                return Some(Resumed { at, longest_pause });
             }
         }
     }

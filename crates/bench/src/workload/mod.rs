@@ -182,7 +182,7 @@ impl Workload {
                 return restart::load(cluster.first(), scale.big_keys, scale.settle).await;
             }
             Kind::Restart(ending) => return restart::restart(cluster.first(), ending).await,
-            Kind::LeaderChange => return leader_change::run(cluster, scale).await,
+            Kind::LeaderChange(ending) => return leader_change::run(cluster, scale, ending).await,
             Kind::NewMember => return new_member::run(cluster, scale).await,
         };
         let (_, term_afterwards) = cluster.leader().await?;

@@ -23,8 +23,8 @@ pub enum Kind {
     LoadBig,
     /// Starting on existing data.
     Restart(Ending),
-    /// Killing leaders.
-    LeaderChange,
+    /// Ending leaders.
+    LeaderChange(Ending),
     /// A member that gets everything as a snapshot.
     NewMember,
 }

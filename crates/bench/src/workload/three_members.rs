@@ -7,6 +7,7 @@
 use super::table::{long, workload};
 use super::{Kind, KvKind, Target, Workload};
 use crate::report::Measure;
+use crate::server::Ending;
 
 /// So short a log that a new member cannot be served from it, however little was written;
 /// and no wait until the cluster counts as healthy enough for one.
@@ -72,7 +73,15 @@ pub const THREE_MEMBERS: &[Workload] = &[
         "leader-change",
         "three members: time from SIGKILL of the leader to the next acknowledged put at another member; lower is better",
         "change",
-        Kind::LeaderChange,
+        Kind::LeaderChange(Ending::Killed),
+        3,
+        3,
+    )),
+    duration(workload(
+        "leader-stop",
+        "three members: longest time without an acknowledged put at any member after SIGTERM of the leader; lower is better",
+        "change",
+        Kind::LeaderChange(Ending::Asked),
         3,
         3,
     )),
