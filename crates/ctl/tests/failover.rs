@@ -4,6 +4,7 @@
 mod support;
 
 use std::net::TcpListener;
+use std::time::{Duration, Instant};
 
 use support::gated::{Gated, MECHANISM};
 use support::{Ran, portctl, run};
@@ -36,6 +37,10 @@ fn endpoint_that_accepts_and_never_answers_fails_no_command() {
     for command in COMMANDS {
         portctl_at(&endpoints, command).ok();
     }
+    // A command that asks every endpoint waits for the dial timeout, not for its own.
+    let began = Instant::now();
+    portctl_at(&endpoints, &["--command-timeout=60s", "gate", "list"]).ok();
+    assert!(began.elapsed() < Duration::from_secs(30));
 }
 
 #[test]

@@ -247,6 +247,9 @@ fn delimited<'a>(unread: &mut &'a [u8]) -> Option<&'a [u8]> {
 }
 
 #[cfg(test)]
+mod properties;
+
+#[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 

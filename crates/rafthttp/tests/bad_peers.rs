@@ -7,6 +7,7 @@ mod common;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use common::log::Log;
 use common::{
     Member, Told, append, ask, good_headers, message, quick, raw_answer, raw_request, until, url,
 };
@@ -286,11 +287,14 @@ async fn a_peer_that_streams_garbage_is_given_up_each_time() {
         announcement,
         vec![0xff; 5000],
     ] {
+        let (log, _guard) = Log::record();
         let address = peer_that_streams(STREAM_HEAD, body).await;
         let mut a = Member::start(1).await;
         a.transport.add_peer(2, &[url(address)]);
         let failures = "etcd_network_peer_received_failures_total";
         until(|| a.metric(failures, "2") >= 3.0).await;
+        let given_up = log.level_of("peer became inactive");
+        assert_eq!(given_up, Some(tracing::Level::WARN));
         while let Ok(told) = a.told.try_recv() {
             assert!(!matches!(told, Told::Step(_)), "{told:?}");
         }

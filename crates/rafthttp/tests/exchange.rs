@@ -10,6 +10,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::any;
 use bytes::Bytes;
+use common::log::Log;
 use common::{
     Member, Told, append, good_headers, local, message, quick, raw_answer, raw_request, until, url,
 };
@@ -151,6 +152,33 @@ async fn deaf_reader(a: &Member, kind: &str) -> tokio::net::TcpStream {
     let mut stream = raw_request(a.address, &path, &headers, b"").await;
     assert_eq!(raw_answer(&mut stream).await.0, 200);
     stream
+}
+
+/// A peer that does not listen, and one that closes its connection, as both do while they restart.
+#[tokio::test]
+async fn disconnects_are_logged_as_info() {
+    let (log, _guard) = Log::record();
+    let config = Config {
+        stream_read_timeout: common::PATIENCE * 2,
+        probe_interval: common::PATIENCE * 2,
+        ..quick()
+    };
+    let a = Member::start_with(1, config, |router| router).await;
+    a.transport.add_peer(8, &["http://127.0.0.1:1".to_owned()]);
+    until(|| log.level_of("peer is not reached yet").is_some()).await;
+    let refused = log.level_of("connection refused");
+    assert_eq!(refused, Some(tracing::Level::INFO));
+
+    // It accepts and does not answer, so only the stream that it opened decides about it.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = silent.local_addr().unwrap();
+    a.transport.add_peer(9, &[url(address)]);
+    let stream = deaf_reader(&a, "message").await;
+    assert!(a.transport.is_active(9));
+    drop(stream);
+    until(|| !a.transport.is_active(9)).await;
+    let closed = log.level_of("peer became inactive");
+    assert_eq!(closed, Some(tracing::Level::INFO));
 }
 
 #[tokio::test]

@@ -4,8 +4,12 @@
 
 mod common;
 
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use axum::Router;
+use axum::http::StatusCode;
+use axum::routing;
 use common::cluster::{Cluster, eventually};
 use common::requests::{get, put};
 use common::{READY, refusal, soon};
@@ -421,6 +425,7 @@ async fn member_with_other_settings_is_refused_or_warned_about() {
         assert!(!ended_well && !log.contains(READY), "{log}");
         let expected = "--max-learners differs: 3 here, 1 at member m";
         assert!(why.contains(expected), "{log}");
+        assert!(!log.contains("listening for peers"), "{log}");
         if is_founder {
             // With the others' value the same directory starts; then it is changed.
             let flags = std::mem::take(&mut cluster.nodes[2].flags);
@@ -456,6 +461,52 @@ async fn member_with_other_settings_is_refused_or_warned_about() {
     let metrics = common::http_at(client, "GET", "/metrics", &[], &[]);
     let metric = "portunus_server_settings_mismatch{flag=\"max-learners\"";
     assert!(metrics.body.contains(metric), "{}", metrics.body);
+}
+
+/// A founder with other settings that answers only once the member at `member` does: the two
+/// start together.
+async fn founder_beside(member: SocketAddr) -> SocketAddr {
+    const SETTINGS: &str = "/portunus/settings";
+    let answer = move || {
+        TcpStream::connect(member).ok()?;
+        let own = common::http_at(member, "GET", SETTINGS, &[], &[]);
+        let mut lines = own.head.lines();
+        let cluster_id = lines.find_map(|line| line.strip_prefix("x-etcd-cluster-id: "));
+        let settings = own.body.replace(r#""maxLearners":1"#, r#""maxLearners":3"#);
+        Some(([("x-etcd-cluster-id", cluster_id?.to_owned())], settings))
+    };
+    let answer = move || async move {
+        let answer = tokio::task::spawn_blocking(answer).await.unwrap();
+        answer.ok_or(StatusCode::SERVICE_UNAVAILABLE)
+    };
+    let router = Router::new().route(SETTINGS, routing::get(answer));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    address
+}
+
+/// Founders that start together cannot ask each other before they listen, so each compares
+/// settings again once it does.
+#[tokio::test(flavor = "multi_thread")]
+async fn founder_is_refused_when_another_turns_out_to_have_other_settings() {
+    let (_guard, dir) = common::data_dir();
+    let own = common::free_address();
+    let other = founder_beside(own).await;
+    let mut command = common::portunus();
+    command.args(common::member_flags(&dir)).args([
+        "--name=m0".to_owned(),
+        format!("--listen-peer-urls=http://{own}"),
+        format!("--initial-advertise-peer-urls=http://{own}"),
+        format!("--initial-cluster=m0=http://{own},m1=http://{other}"),
+    ]);
+    let process = common::Process::spawn(&mut command);
+    let ended = tokio::task::spawn_blocking(|| process.ended()).await;
+    let (status, log) = ended.unwrap();
+    assert!(!status.success(), "{log}");
+    assert!(log.contains("listening for peers"), "{log}");
+    let expected = "--max-learners differs: 1 here, 3 at member m1";
+    assert!(log.lines().last().unwrap().contains(expected), "{log}");
 }
 
 /// Leases can be renewed and asked about through any member, outlive a change of leader by

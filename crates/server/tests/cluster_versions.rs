@@ -55,6 +55,24 @@ async fn a_cluster_is_upgraded_member_by_member() {
     load.judge(&cluster).await;
 }
 
+/// A member may join a cluster one minor below it, as it may start in one, and no further.
+#[tokio::test(flavor = "multi_thread")]
+async fn member_two_minors_above_the_cluster_does_not_join() {
+    let test = "member_two_minors_above_the_cluster_does_not_join";
+    let mut cluster = Cluster::places(test, 1, &[]).await;
+    behave_as(&mut cluster, 0, "3.6");
+    cluster.start_one(0).await;
+    until_cluster_version(&cluster, "3.6.0").await;
+    let new = cluster.add_place();
+    cluster.add_member(new, true).await;
+    cluster.launch(new);
+    let (ended_well, log) = cluster.ended(new).await;
+    let expected = "member m0 has version 3.6, and this one can only join members from 3.7 to 3.8:";
+    assert!(!ended_well && log.contains(expected), "{log}");
+    behave_as(&mut cluster, new, "3.7");
+    cluster.start_one(new).await;
+}
+
 /// An operator announces the downgrade, the cluster's version falls at once, members are
 /// restarted one after the other, and the downgrade ends by itself.
 #[tokio::test(flavor = "multi_thread")]

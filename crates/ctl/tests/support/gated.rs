@@ -191,8 +191,27 @@ impl Gated {
     }
 
     /// Runs a member that does not come up, and returns why.
+    #[track_caller]
     pub fn refusal(&self, at: usize, flags: &[&str]) -> Ran {
-        run(&mut self.server(at, flags, "new"), b"")
+        let mut server = self.server(at, flags, "new");
+        server
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = server.spawn().unwrap();
+        let deadline = Instant::now() + START_WITHIN;
+        let has_ended = loop {
+            let has_ended = child.try_wait().unwrap().is_some();
+            if has_ended || Instant::now() >= deadline {
+                break has_ended;
+            }
+            sleep(Duration::from_millis(10));
+        };
+        // A member that has ended already cannot be killed.
+        let _ = child.kill();
+        let ran = Ran::from(child.wait_with_output().unwrap());
+        assert!(has_ended, "the member was not refused: {ran:?}");
+        ran
     }
 
     /// The endpoints of running members.

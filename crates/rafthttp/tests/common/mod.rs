@@ -2,6 +2,8 @@
 
 #![allow(dead_code)] // every test file uses a part
 
+pub mod log;
+
 use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
