@@ -82,8 +82,13 @@ async fn a_feature_is_on_for_all_or_for_none() {
 async fn cluster_features_need_no_flag_but_their_own() {
     let mut cluster = Cluster::start("gates-default", 3, &[]).await;
     until_feature(&cluster, false).await;
-    let told = detail(&cluster, 0).await;
-    assert!(told.votes.iter().all(|vote| vote.vote == "default"));
+    // The first decision may come before every member has published its proposal.
+    eventually("every member votes by default", async || {
+        let votes = detail(&cluster, 0).await.votes;
+        let by_default = votes.iter().filter(|vote| vote.vote == "default");
+        (by_default.count() == 3).then_some(())
+    })
+    .await;
     for member in 0..3 {
         restart_with(&mut cluster, member, &[wants(true)]).await;
     }
