@@ -1,6 +1,6 @@
-//! Reading history for the watches of one sync round.
+//! Reads history for the watches of one sync round.
 //!
-//! Touches neither the hub nor any queue, so it may run without the hub's lock.
+//! Uses neither the hub nor any queue, so it runs without the hub's lock.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use std::sync::Arc;
 use super::delivery::{Delivery, EncodedRevision};
 use super::event::{History, RevisionEvents};
 use super::index::RangeIndex;
-use super::sync::{Found, Outcome, SyncBatch, SyncPlan, Turn};
+use super::sync::{Outcome, SyncBatch, SyncPlan, Turn, TurnResult};
 
 /// Distinct revisions in one catch-up response.
 pub(super) const RESPONSE_REVISIONS_MAX: usize = 1000;
 
 impl SyncPlan {
-    /// Reads what the planned watches need. Needs no hub; may go to disk.
+    /// Reads the events that the planned watches need. Needs no hub; may read from disk.
     #[must_use]
     pub fn read(self, history: &dyn History) -> SyncBatch {
         let newest = self.newest.min(history.revision());
@@ -38,7 +38,7 @@ impl SyncPlan {
                 Ok(span) => span,
                 Err(compact_revision) => {
                     done[first] = true;
-                    outcomes.push(turn.outcome(Found::Compacted { compact_revision }));
+                    outcomes.push(turn.outcome(TurnResult::Compacted { compact_revision }));
                     continue;
                 }
             };
@@ -50,7 +50,7 @@ impl SyncPlan {
                     break;
                 }
                 if !std::mem::replace(&mut done[*number], true) {
-                    outcomes.push(other.outcome(matches.found_for(other, newest, history)));
+                    outcomes.push(other.outcome(matches.result_for(other, newest, history)));
                 }
             }
             revisions_left = revisions_left.saturating_sub(matches.span.revisions.len());
@@ -63,12 +63,12 @@ impl SyncPlan {
 }
 
 impl Turn {
-    fn outcome(&self, found: Found) -> Outcome {
+    fn outcome(&self, result: TurnResult) -> Outcome {
         Outcome {
             watcher: self.watcher,
             ticket: self.ticket,
             from: self.next,
-            found,
+            result,
         }
     }
 }
@@ -76,12 +76,12 @@ impl Turn {
 /// Consecutive revisions read at once.
 struct Span {
     revisions: Vec<Arc<RevisionEvents>>,
-    /// Last revision about which everything is known.
+    /// Last revision whose events were all read.
     covered: i64,
 }
 
 impl Span {
-    /// `Err` carries the compact revision if `from` is gone.
+    /// Reads revisions from `from` on; `Err` carries the compact revision if `from` is compacted.
     fn read(
         history: &dyn History,
         from: i64,
@@ -101,8 +101,9 @@ impl Span {
         let read = history
             .events_since(from, revisions_max.min(RESPONSE_REVISIONS_MAX))
             .map_err(|gone| gone.compact_revision)?;
-        // A history that repeats itself or runs ahead of the hub must not reach
-        // a client twice, so only ascending revisions up to the hub's count.
+        // A history that repeats revisions or is ahead of the hub must not
+        // deliver an event twice, so only ascending revisions up to the hub's
+        // revision are used.
         let mut revisions: Vec<Arc<RevisionEvents>> = Vec::with_capacity(read.len());
         let mut last = from - 1;
         let mut ran_out = read.is_empty();
@@ -121,21 +122,20 @@ impl Span {
     }
 }
 
-/// Where in a span an event is.
+/// The position of an event in a span.
 #[derive(Clone, Copy)]
 struct Place {
     revision: usize,
     event: usize,
 }
 
-/// A span, and which of its events each planned range gets.
+/// A span, and the events of it that match each planned range.
 struct Matches<'a> {
     plan: &'a SyncPlan,
     span: Span,
     by_range: Vec<Vec<Place>>,
     encoded: Vec<Option<Arc<EncodedRevision>>>,
-    /// Deliveries by range, first place and prev_kv: watchers that fell behind
-    /// together share one.
+    /// Deliveries by range, first place and prev_kv: watchers at the same revision share one.
     made: HashMap<(usize, usize, bool), (Delivery, i64)>,
 }
 
@@ -161,12 +161,12 @@ impl<'a> Matches<'a> {
         }
     }
 
-    fn found_for(&mut self, turn: &Turn, newest: i64, history: &dyn History) -> Found {
+    fn result_for(&mut self, turn: &Turn, newest: i64, history: &dyn History) -> TurnResult {
         let all = &self.by_range[turn.range];
         let first =
             all.partition_point(|place| self.span.revisions[place.revision].revision < turn.next);
         if first == all.len() {
-            return Found::Upto {
+            return TurnResult::Upto {
                 next: self.span.covered.max(turn.next - 1) + 1,
                 delivery: None,
             };
@@ -177,18 +177,19 @@ impl<'a> Matches<'a> {
             self.made.insert(key, made);
         }
         match self.made.get(&key) {
-            Some((delivery, next)) => Found::Upto {
+            Some((delivery, next)) => TurnResult::Upto {
                 next: *next,
                 delivery: Some(delivery.clone()),
             },
-            None => Found::Upto {
+            None => TurnResult::Upto {
                 next: turn.next,
                 delivery: None,
             },
         }
     }
 
-    /// As many whole revisions as fit in one response, and the revision after them.
+    /// Builds a delivery of as many whole revisions as fit in one response; also returns the
+    /// revision after them.
     fn make(
         &mut self,
         turn: &Turn,
