@@ -1,5 +1,6 @@
-//! Turns `proto/` into Rust without a protoc binary: protox compiles the files
-//! to descriptors, tonic-prost-build writes types, clients and servers.
+//! Generates Rust from `proto/` without a protoc binary: protox compiles the
+//! files to descriptors, tonic-prost-build generates types, clients and
+//! servers.
 
 use std::{env, error::Error, fs, path::PathBuf};
 
@@ -24,7 +25,7 @@ const PROTO_FILES: &[&str] = &[
     "walpb/record.proto",
 ];
 
-/// Makes the messages that are written by hand look like the others.
+/// Re-exports the hand-written messages next to the generated ones.
 const NESTED: &str = "pub use crate::nested::{RequestOp, ResponseOp, request_op, response_op};\n";
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -32,13 +33,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let out_dir = PathBuf::from(env::var("OUT_DIR")?);
 
     let mut descriptors = protox::compile(PROTO_FILES, [PROTO_DIR])?;
-    // Written before renaming: JSON must show the names of the .proto files.
+    // Written before renaming: JSON uses the names of the .proto files.
     fs::write(out_dir.join("descriptors.bin"), descriptors.encode_to_vec())?;
 
-    give_rust_readable_names(&mut descriptors);
+    rename_url_fields(&mut descriptors);
     let mut config = prost_build::Config::new();
     config.bytes(["."]);
-    // Written by hand, because they nest in themselves; see src/nested/.
+    // Hand-written, because they are recursive; see src/nested/.
     config.extern_path(".etcdserverpb.RequestOp", "crate::nested::RequestOp");
     config.extern_path(".etcdserverpb.ResponseOp", "crate::nested::ResponseOp");
     tonic_prost_build::configure()
@@ -52,9 +53,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// `peerURLs` would become `peer_ur_ls` in Rust. Only generated code sees the
-/// changed name; neither the wire nor JSON does.
-fn give_rust_readable_names(descriptors: &mut FileDescriptorSet) {
+/// Renames fields such as `peerURLs`, which would become `peer_ur_ls` in Rust.
+/// Only generated code uses the changed name; neither the wire nor JSON does.
+fn rename_url_fields(descriptors: &mut FileDescriptorSet) {
     fn rename_fields(message: &mut DescriptorProto) {
         for field in &mut message.field {
             if let Some(name) = &mut field.name {

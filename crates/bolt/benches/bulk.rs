@@ -1,8 +1,8 @@
-//! Writing and reading a database of 200 MB, as a snapshot of a middling cluster would be.
+//! Benchmarks of writing and reading a database of 200 MB, the size of a medium snapshot.
 //!
-//! Entries look like etcd's `key` bucket: 17-byte ascending keys, values of 1 KiB. The files are
-//! in the page cache: the figures show what the format costs, not what a disk does. `plan` and
-//! `check` never look at values, so their throughput is nominal.
+//! Entries look like etcd's `key` bucket: 17-byte ascending keys, values of 1 KiB. The files are in
+//! the page cache: the figures show the cost of the format, not of a disk. `plan` and `check` never
+//! read values, so their throughput is nominal.
 
 #![allow(missing_docs, clippy::expect_used)]
 
@@ -65,7 +65,7 @@ fn write_file(path: &Path) {
     writer.finish().expect("writable");
 }
 
-/// Looks at every key and touches every cache line of every value.
+/// Reads every key and every cache line of every value.
 fn walk(reader: &Reader) -> u64 {
     let bucket = reader.bucket(b"key").expect("sound").expect("present");
     let mut sum = 0;

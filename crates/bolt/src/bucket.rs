@@ -1,4 +1,4 @@
-//! One bucket of an open file: its keys, by name or in order.
+//! One bucket of an open file: lookup and iteration of its keys.
 
 use crate::cursor::{Cursor, DEPTH_MAX, Entries, Located, Pairs};
 use crate::format::{BUCKET_HEADER_BYTES, FLAG_LEAF, PageHeader, PageId, u64_at};
@@ -8,7 +8,7 @@ use crate::reader::Reader;
 #[derive(Debug, Clone, Copy)]
 enum Root<'r> {
     Page(PageId),
-    /// A small bucket's only leaf, kept inside the parent's value.
+    /// A small bucket's only leaf, stored in the parent's value.
     Inline(Page<'r>),
 }
 
@@ -21,7 +21,7 @@ pub struct Bucket<'r> {
 }
 
 impl<'r> Bucket<'r> {
-    /// With a tree of its own.
+    /// A bucket with its own tree.
     pub(crate) fn rooted(reader: &'r Reader, root: PageId, sequence: u64) -> Self {
         Self {
             reader,
@@ -30,7 +30,7 @@ impl<'r> Bucket<'r> {
         }
     }
 
-    /// From the value stored under the bucket's name in element `index` of `page`.
+    /// Decodes a bucket from the value stored under its name in element `index` of `page`.
     pub(crate) fn decode(
         reader: &'r Reader,
         page: PageId,
@@ -57,12 +57,12 @@ impl<'r> Bucket<'r> {
         })
     }
 
-    /// The bucket's counter; nothing in etcd uses it.
+    /// The bucket's sequence counter; etcd does not use it.
     pub fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// Where the bucket's tree starts; `None` if the bucket is stored inside its parent.
+    /// The root page of the bucket's tree; `None` if the bucket is stored inline in its parent.
     pub fn root(&self) -> Option<PageId> {
         match self.root {
             Root::Page(page) => Some(page),
@@ -85,7 +85,7 @@ impl<'r> Bucket<'r> {
         Entries::new(Cursor::first(self))
     }
 
-    /// The value under `key`. A nested bucket under that key is an error.
+    /// Returns the value under `key`. A nested bucket under that key is an error.
     pub fn get(&self, key: &[u8]) -> Result<Option<&'r [u8]>, ReadError> {
         match self.find(key)? {
             Some(found) if found.is_bucket => Err(ReadError::UnexpectedBucket {

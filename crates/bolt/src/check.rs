@@ -1,9 +1,9 @@
-//! The full consistency check: what `bbolt check` and `etcdutl snapshot status` verify, and a
-//! little more.
+//! The full consistency check: a superset of what `bbolt check` and `etcdutl snapshot status`
+//! verify.
 //!
-//! Run before a snapshot from elsewhere is trusted. Where the reader stops at the first lie it
-//! meets on its way, the checker visits every page and collects all of them. It visits no page
-//! twice, so it finishes in time proportional to the file.
+//! Run before a foreign snapshot is used. While the reader stops at the first inconsistency, the
+//! checker visits every page and collects all of them. It visits no page twice, so its run time is
+//! linear in the file size.
 
 use crate::bucket::Bucket;
 use crate::format::PageId;
@@ -11,7 +11,7 @@ use crate::page::{Page, PageKind, ReadError};
 use crate::page_set::PageSet;
 use crate::reader::Reader;
 
-/// A damaged file can have a problem per element; only this many are kept, all are counted.
+/// Maximum number of problems in a report; all are counted.
 pub const PROBLEMS_KEPT_MAX: usize = 1_000;
 
 /// One inconsistency.
@@ -21,7 +21,7 @@ pub enum Problem {
     /// A page or element is malformed, or out of order.
     #[error(transparent)]
     Malformed(#[from] ReadError),
-    /// Two references lead to the same page.
+    /// Two references point to the same page.
     #[error("page {page} is referenced more than once")]
     PageShared {
         /// The page.
@@ -35,7 +35,7 @@ pub enum Problem {
         /// The later element, counted from 0.
         index: usize,
     },
-    /// bbolt never nests a bucket inside an inline one.
+    /// A bucket is nested inside an inline one, which bbolt never writes.
     #[error("element {index} of page {page} is a bucket inside an inline bucket")]
     BucketInInline {
         /// The page that contains the inline bucket.
@@ -43,19 +43,19 @@ pub enum Problem {
         /// The element of the inline page, counted from 0.
         index: usize,
     },
-    /// A page is in use and listed as free; the next writer would overwrite it.
+    /// A page is in use and listed as free; the next commit would overwrite it.
     #[error("page {page} is in use but listed as free")]
     UsedAndFree {
         /// The page.
         page: PageId,
     },
-    /// The freelist names a page twice; two writers' pages would collide.
+    /// The freelist lists a page twice; it would be allocated twice.
     #[error("page {page} is listed as free twice")]
     FreeTwice {
         /// The page.
         page: PageId,
     },
-    /// The freelist names a page that does not exist or holds a meta.
+    /// The freelist lists a page that does not exist or holds a meta.
     #[error("page {page} is listed as free but is no data page")]
     FreeOutOfRange {
         /// The page.
@@ -69,13 +69,13 @@ pub enum Problem {
     },
 }
 
-/// What the check found.
+/// The result of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
     /// The first [`PROBLEMS_KEPT_MAX`] inconsistencies.
     pub problems: Vec<Problem>,
-    /// How many there are in all.
+    /// Number of all inconsistencies.
     pub problems_total: u64,
     /// Buckets, nested and inline ones included.
     pub buckets: u64,
@@ -88,7 +88,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// True if nothing is wrong.
+    /// Whether no problem was found.
     pub fn is_clean(&self) -> bool {
         self.problems_total == 0
     }
@@ -107,14 +107,14 @@ pub fn check(reader: &Reader) -> Report {
     checker.report
 }
 
-/// A page still to be visited, with the keys its parents allow in it.
+/// A page to visit, with the key range that its parents allow.
 struct Todo<'r> {
     page: PageId,
     /// Smallest key allowed.
     from: Option<&'r [u8]>,
     /// First key not allowed.
     to: Option<&'r [u8]>,
-    /// Belongs to the tree that lists the top-level buckets.
+    /// Whether the page belongs to the tree that lists the top-level buckets.
     top: bool,
 }
 
@@ -174,7 +174,7 @@ impl<'r> Checker<'r> {
         }
     }
 
-    /// Marks the page and its overflow as used; false if any of them was before.
+    /// Marks the page and its overflow as used; false if any of them was used already.
     fn claim(&mut self, page: PageId) -> Result<bool, ReadError> {
         let overflow = self.reader.overflow(page)?;
         let mut alone = true;
@@ -189,7 +189,7 @@ impl<'r> Checker<'r> {
 
     fn visit(&mut self, todo: &Todo<'r>) -> Result<(), ReadError> {
         let page = self.reader.tree_page(todo.page)?;
-        // A page met for the second time has been checked the first time.
+        // A page that was visited before is already checked.
         if !self.claim(todo.page)? {
             return Ok(());
         }
@@ -285,8 +285,8 @@ impl<'r> Checker<'r> {
         });
     }
 
-    /// Calls `each` for every sound element. An element that overlaps the one before is reported
-    /// and not visited, so that a page's bytes are never walked twice.
+    /// Calls `each` for every valid element. An element that overlaps the previous one is reported
+    /// and skipped, so that a page's bytes are visited only once.
     fn visit_elements(
         &mut self,
         page: Page<'r>,
@@ -321,7 +321,7 @@ impl<'r> Checker<'r> {
         }
     }
 
-    /// Every page must be used or free, not both and not neither.
+    /// Checks that every page is either used or free.
     fn account(&mut self, free: &mut PageSet) {
         let list_stored = self.reader.meta().freelist.is_some();
         for page in (0..self.reader.meta().high_water).map(PageId) {
@@ -343,7 +343,7 @@ impl<'r> Checker<'r> {
     }
 }
 
-/// The keys of one page: ascending, and within the parent's bounds.
+/// Checks that the keys of a page ascend within the parent's bounds.
 #[derive(Default)]
 struct Order<'r> {
     from: Option<&'r [u8]>,

@@ -1,9 +1,9 @@
-//! Walking a bucket's tree in key order.
+//! Walks a bucket's tree in key order.
 //!
-//! A cursor holds the path from the root to the next element. Three bounds make it finish on any
+//! A cursor holds the path from the root to the next element. Three checks make it end on any
 //! input: the path is no longer than [`DEPTH_MAX`], no more pages are entered than the file has,
-//! and each key must be greater than the one before. The third also finds what the first two
-//! would let pass: a leaf hung twice into a tree, or a parent that misstates a child's first key.
+//! and each key must be greater than the previous one. The third also finds a leaf that has two
+//! parents and a parent with a wrong first key of a child.
 
 use crate::bucket::Bucket;
 use crate::format::PageId;
@@ -22,7 +22,7 @@ pub struct Entry<'r> {
     pub value: EntryValue<'r>,
 }
 
-/// What a key holds.
+/// The value of a key.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum EntryValue<'r> {
@@ -101,7 +101,7 @@ impl<'r> Iterator for Pairs<'r> {
     }
 }
 
-/// A leaf element and where it was found.
+/// A leaf element and its location.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Located<'r> {
     pub page: PageId,
@@ -117,13 +117,13 @@ impl<'r> Located<'r> {
     }
 }
 
-/// What the next key must exceed.
+/// The lower bound of the next key.
 #[derive(Debug, Clone, Copy)]
 enum Floor<'r> {
     None,
-    /// A branch announced this key: what follows is equal or greater.
-    Announced(&'r [u8]),
-    /// This entry was returned: what follows is greater.
+    /// First key of a child in its branch: the next key is equal or greater.
+    FirstOfChild(&'r [u8]),
+    /// Key of the last returned entry: the next key is greater.
     Returned(&'r [u8]),
 }
 
@@ -131,7 +131,7 @@ impl Floor<'_> {
     fn admits(&self, key: &[u8]) -> bool {
         match self {
             Floor::None => true,
-            Floor::Announced(floor) => key >= *floor,
+            Floor::FirstOfChild(floor) => key >= *floor,
             Floor::Returned(floor) => key > *floor,
         }
     }
@@ -149,12 +149,12 @@ pub(crate) struct Cursor<'r> {
     path: Vec<Frame<'r>>,
     pages_left: u64,
     floor: Floor<'r>,
-    /// An error met while positioning; the first thing `next` returns.
+    /// An error of positioning, which `next` returns first.
     failed: Option<ReadError>,
 }
 
 impl<'r> Cursor<'r> {
-    /// At the first entry of the bucket.
+    /// A cursor at the first entry of the bucket.
     pub fn first(bucket: &Bucket<'r>) -> Self {
         let mut cursor = Self::unplaced(bucket.reader());
         match bucket.root_page().and_then(|root| cursor.enter(root)) {
@@ -164,7 +164,7 @@ impl<'r> Cursor<'r> {
         cursor
     }
 
-    /// At the first entry whose key is `from` or greater.
+    /// A cursor at the first entry whose key is `from` or greater.
     pub fn at(bucket: &Bucket<'r>, from: &[u8]) -> Self {
         let mut cursor = Self::unplaced(bucket.reader());
         if let Err(error) = cursor.descend(bucket, from) {
@@ -199,16 +199,21 @@ impl<'r> Cursor<'r> {
                 return Ok(());
             }
             let element = page.branch_element(index)?;
-            self.announce(page.id, index, element.key)?;
+            self.enter_child_range(page.id, index, element.key)?;
             page = self.reader.tree_page(element.child)?;
         }
     }
 
-    fn announce(&mut self, page: PageId, index: usize, key: &'r [u8]) -> Result<(), ReadError> {
+    fn enter_child_range(
+        &mut self,
+        page: PageId,
+        index: usize,
+        key: &'r [u8],
+    ) -> Result<(), ReadError> {
         if !self.floor.admits(key) {
             return Err(ReadError::KeyOrder { page, index });
         }
-        self.floor = Floor::Announced(key);
+        self.floor = Floor::FirstOfChild(key);
         Ok(())
     }
 
@@ -264,7 +269,7 @@ impl<'r> Cursor<'r> {
             match page.kind {
                 PageKind::Branch => {
                     let element = page.branch_element(next_index)?;
-                    self.announce(page.id, next_index, element.key)?;
+                    self.enter_child_range(page.id, next_index, element.key)?;
                     let child = self.reader.tree_page(element.child)?;
                     self.enter(child)?;
                 }

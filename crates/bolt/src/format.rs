@@ -1,4 +1,4 @@
-//! The numbers of the file format, and the fixed-width fields both the reader and the writer use.
+//! Constants of the file format, and the fixed-width fields that reader and writers use.
 //!
 //! Everything here is little-endian: bbolt writes host order, and every host that runs etcd in
 //! practice is little-endian. A file from a big-endian host fails the magic check and is refused.
@@ -19,11 +19,11 @@ impl fmt::Display for PageId {
 pub(crate) const MAGIC: u32 = 0xED0C_DAED;
 /// The only version of the format that etcd has ever written.
 pub(crate) const VERSION: u32 = 2;
-/// In a meta's freelist field: free pages are not stored, find them by walking.
+/// In a meta's freelist field: free pages are not stored and must be found by a walk.
 pub(crate) const NO_FREELIST: u64 = u64::MAX;
 
 pub(crate) const PAGE_HEADER_BYTES: usize = 16;
-/// Branch and leaf elements happen to be equally long.
+/// Length of a branch element and of a leaf element.
 pub(crate) const ELEMENT_BYTES: usize = 16;
 /// Root page and sequence, the value of a bucket's entry.
 pub(crate) const BUCKET_HEADER_BYTES: usize = 16;
@@ -39,8 +39,8 @@ pub(crate) const ELEMENT_IS_BUCKET: u32 = 0x01;
 /// marker), so a page holds at most one element fewer.
 pub(crate) const COUNT_MARKER: u16 = 0xFFFF;
 
-/// Page sizes accepted on reading: powers of two in this range. bbolt itself looks for the
-/// second meta at 1 KiB to 16 MiB.
+/// Page sizes accepted on reading: powers of two in this range. bbolt searches the second meta at 1
+/// KiB to 16 MiB.
 pub(crate) const PAGE_BYTES_MIN: u32 = 1 << 10;
 pub(crate) const PAGE_BYTES_MAX: u32 = 1 << 24;
 
@@ -54,7 +54,7 @@ pub(crate) struct PageHeader {
     pub id: u64,
     pub flags: u16,
     pub count: u16,
-    /// How many further pages, directly after this one, belong to it.
+    /// Number of pages directly after this one that belong to it.
     pub overflow: u32,
 }
 
@@ -68,7 +68,7 @@ impl PageHeader {
         out
     }
 
-    /// `None` if `bytes` is shorter than a header.
+    /// Decodes a header; `None` if `bytes` is shorter than one.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         Some(Self {
             id: u64_at(bytes, 0)?,
@@ -111,14 +111,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fnv1a_gives_the_published_vectors() {
+    fn fnv1a_matches_the_published_vectors() {
         assert_eq!(fnv1a_64(b""), 0xcbf2_9ce4_8422_2325);
         assert_eq!(fnv1a_64(b"a"), 0xaf63_dc4c_8601_ec8c);
         assert_eq!(fnv1a_64(b"foobar"), 0x8594_4171_f739_67e8);
     }
 
     #[test]
-    fn a_page_header_survives_the_round_trip() {
+    fn page_header_round_trips() {
         let header = PageHeader {
             id: 0x0102_0304_0506_0708,
             flags: FLAG_LEAF,

@@ -1,8 +1,8 @@
 //! bbolt database files, as etcd keeps them in its data directories and sends them as snapshots.
 //!
-//! A member takes over an etcd data directory, receives a snapshot from a Go leader, and hands
-//! its own state back in the same format. This crate is the only place that knows the bytes of
-//! that format; `docs/formats-bolt.md` specifies them.
+//! A member imports an etcd data directory, receives a snapshot from a Go leader, and exports its
+//! own state in the same format. Only this crate reads and writes that format;
+//! `docs/formats-bolt.md` specifies it.
 //!
 //! ```text
 //!   file or bytes ──▶ Reader ──▶ Bucket ──▶ iter / get      import, restore
@@ -48,10 +48,9 @@
 //! # }
 //! ```
 //!
-//! What it never does: change a file in place, keep a freelist, or read a key's meaning (the one
-//! exception is [`snapshot::status`], which reports what `etcdutl snapshot status` reports).
-//! Nothing a file contains can make it panic or loop; every lie is a typed error that names the
-//! page it was told on.
+//! This crate never changes a file in place, never writes a freelist, and does not interpret keys
+//! (except in [`snapshot::status`], which reports what `etcdutl snapshot status` reports). No file
+//! content can make it panic or loop; every inconsistency is a typed error that names the page.
 
 mod bucket;
 mod bulk;

@@ -1,8 +1,8 @@
-//! The meta: the 64 bytes that say where everything else is.
+//! The meta: 64 bytes that locate the root page and the freelist.
 //!
-//! A file has two, on pages 0 and 1. bbolt overwrites the older one on each commit, so at any
-//! moment at least one is whole; the valid one with the higher transaction id is the file's state.
-//! Read by the reader when it opens a file, written last (or first, from a plan) by the writers.
+//! A file has two, on pages 0 and 1. bbolt overwrites the older one on each commit, so at least one
+//! is always complete; the valid one with the higher transaction id is the file's state. The reader
+//! decodes them when it opens a file; the writers write them last (or first, from a plan).
 
 use crate::format::{MAGIC, NO_FREELIST, PageId, VERSION, fnv1a_64, u32_at, u64_at};
 
@@ -17,9 +17,9 @@ pub struct Meta {
     pub page_bytes: u32,
     /// Root page of the tree that lists the top-level buckets.
     pub root: PageId,
-    /// The top level's own sequence; nothing in etcd uses it.
+    /// Sequence counter of the top level; etcd does not use it.
     pub root_sequence: u64,
-    /// Where the list of free pages is stored; `None` if it must be found by walking.
+    /// Page of the freelist; `None` if it is not stored.
     pub freelist: Option<PageId>,
     /// One past the highest page in use.
     pub high_water: u64,
@@ -27,7 +27,7 @@ pub struct Meta {
     pub txid: u64,
 }
 
-/// Why a meta cannot be used.
+/// The reason why a meta is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MetaFault {
@@ -49,13 +49,13 @@ pub enum MetaFault {
     /// The checksum does not match, as after a torn write.
     #[error("checksum mismatch")]
     Checksum,
-    /// The page size is no power of two between 1 KiB and 16 MiB.
+    /// The page size is not a power of two between 1 KiB and 16 MiB.
     #[error("impossible page size {found}")]
     PageSize {
         /// The value found.
         found: u32,
     },
-    /// The two metas are valid but disagree on the page size, so this one is left from another file.
+    /// The two metas are valid but disagree on the page size, so this one belongs to another file.
     #[error("its page size differs from the other meta's")]
     ForeignPageSize,
 }
@@ -80,15 +80,15 @@ impl Meta {
 
     /// Decodes the meta at the start of `bytes` (just after the page header).
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, MetaFault> {
-        let word = |offset| u32_at(bytes, offset).ok_or(MetaFault::Missing);
+        let int = |offset| u32_at(bytes, offset).ok_or(MetaFault::Missing);
         let long = |offset| u64_at(bytes, offset).ok_or(MetaFault::Missing);
         let checksum = long(CHECKSUMMED_BYTES)?;
 
-        let magic = word(0)?;
+        let magic = int(0)?;
         if magic != MAGIC {
             return Err(MetaFault::Magic { found: magic });
         }
-        let version = word(4)?;
+        let version = int(4)?;
         if version != VERSION {
             return Err(MetaFault::Version { found: version });
         }
@@ -96,7 +96,7 @@ impl Meta {
         if checksum != fnv1a_64(summed) {
             return Err(MetaFault::Checksum);
         }
-        let page_bytes = word(8)?;
+        let page_bytes = int(8)?;
         if !crate::format::page_bytes_valid(page_bytes) {
             return Err(MetaFault::PageSize { found: page_bytes });
         }
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_meta_survives_the_round_trip_with_and_without_freelist() {
+    fn meta_round_trips_with_and_without_freelist() {
         for freelist in [Some(PageId(2)), None] {
             let meta = Meta { freelist, ..meta() };
             assert_eq!(Meta::decode(&meta.encode()), Ok(meta));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_is_noticed() {
+    fn meta_with_a_flipped_bit_is_refused() {
         for bit in 0..META_BYTES * 8 {
             let mut bytes = meta().encode();
             bytes[bit / 8] ^= 1 << (bit % 8);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checksummed_but_impossible_page_size_is_refused() {
+    fn invalid_page_size_with_a_valid_checksum_is_refused() {
         for page_bytes in [0, 512, 4095, 1 << 25] {
             let bytes = Meta {
                 page_bytes,
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_meta_is_missing() {
+    fn truncated_meta_is_missing() {
         let bytes = meta().encode();
         assert_eq!(Meta::decode(&bytes[..63]), Err(MetaFault::Missing));
     }

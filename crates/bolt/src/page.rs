@@ -1,34 +1,35 @@
 //! One page of a tree, with every field checked before it is used.
 //!
-//! The cursor, the lookup and the checker all see the file through [`Page`]; none of them
-//! computes an offset itself. A page never reaches beyond its own bytes, whatever its elements say.
+//! The cursor, the lookup and the checker all access the file through [`Page`]; none of them
+//! computes an offset itself. A page never returns bytes outside its own, regardless of its
+//! elements.
 
 use crate::format::{
     ELEMENT_BYTES, ELEMENT_IS_BUCKET, FLAG_BRANCH, FLAG_LEAF, PAGE_HEADER_BYTES, PageHeader,
     PageId, u32_at, u64_at,
 };
 
-/// The file says something that cannot be true; the page named is where it says so.
+/// An inconsistency of the file, with the page that holds it.
 ///
 /// A file that gives any of these is damaged: restore it from another member or from a snapshot
 /// whose digest verifies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// A reference leads to a page that the file does not have, or to a meta.
+    /// A reference points to a page that the file does not have, or to a meta.
     #[error("page {page} is referenced but the database has pages 2 to {high_water} (exclusive)")]
     PageOutOfRange {
-        /// The page referenced.
+        /// The referenced page.
         page: PageId,
         /// One past the last page.
         high_water: u64,
     },
-    /// The page's own number is not its position.
-    #[error("page {page} calls itself page {found}")]
+    /// The page id in the header differs from the page's position.
+    #[error("page {page} has page id {found} in its header")]
     PageId {
-        /// Where the page is.
+        /// Position of the page.
         page: PageId,
-        /// What its header says.
+        /// Page id in its header.
         found: u64,
     },
     /// A page inside a tree is neither a branch nor a leaf.
@@ -44,7 +45,7 @@ pub enum ReadError {
     Overflow {
         /// The page.
         page: PageId,
-        /// The claim.
+        /// The claimed number.
         overflow: u32,
     },
     /// A page claims more elements than fit into it.
@@ -52,7 +53,7 @@ pub enum ReadError {
     Count {
         /// The page.
         page: PageId,
-        /// The claim.
+        /// The claimed number.
         count: usize,
     },
     /// An element's key or value lies outside its page, or inside the element table.
@@ -63,7 +64,7 @@ pub enum ReadError {
         /// The element, counted from 0.
         index: usize,
     },
-    /// bbolt never stores an empty key.
+    /// A key is empty, which bbolt never stores.
     #[error("element {index} of page {page} has an empty key")]
     EmptyKey {
         /// The page.
@@ -79,22 +80,22 @@ pub enum ReadError {
         /// The element, counted from 0.
         index: usize,
     },
-    /// A branch without children leads nowhere.
+    /// A branch has no children.
     #[error("branch page {page} has no children")]
     EmptyBranch {
         /// The page.
         page: PageId,
     },
-    /// The tree is deeper than any real one; a page is its own ancestor.
+    /// The tree is deeper than any valid one; a page is its own ancestor.
     #[error("page {page} is nested deeper than any valid tree; the pages form a cycle")]
     TooDeep {
-        /// The page at which the walk gave up.
+        /// The page at which the walk stopped.
         page: PageId,
     },
-    /// The walk met more pages than exist, so some page has two parents.
+    /// The walk visited more pages than exist, so some page has two parents.
     #[error("page {page} was reached after more pages than the database has; a page is shared")]
     PageShared {
-        /// The page at which the walk gave up.
+        /// The page at which the walk stopped.
         page: PageId,
     },
     /// An entry marked as a bucket does not hold a bucket header and, if inline, a leaf page.
@@ -138,7 +139,7 @@ pub(crate) enum PageKind {
 /// A branch or leaf with its overflow pages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Page<'a> {
-    /// Where it is; for an inline page, the page that contains it.
+    /// Position of the page; for an inline page, the page that contains it.
     pub id: PageId,
     pub kind: PageKind,
     pub count: usize,
@@ -159,7 +160,8 @@ pub(crate) struct BranchElement<'a> {
 }
 
 impl<'a> Page<'a> {
-    /// `bytes` is the whole page including overflow; `header` has been decoded from it.
+    /// Checks the type and the element count of a page. `bytes` is the whole page including
+    /// overflow; `header` was decoded from it.
     pub fn new(id: PageId, header: PageHeader, bytes: &'a [u8]) -> Result<Self, ReadError> {
         let kind = match header.flags {
             FLAG_BRANCH => PageKind::Branch,
@@ -178,7 +180,7 @@ impl<'a> Page<'a> {
         })
     }
 
-    /// The `length` bytes that element `index` places `position` bytes after its own start.
+    /// Returns the `length` bytes that start `position` bytes after element `index`.
     fn data(&self, index: usize, position: u32, length: u64) -> Result<&'a [u8], ReadError> {
         let outside = ReadError::Element {
             page: self.id,
@@ -253,8 +255,8 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// The first element whose key is not less than `key`, and whether it is equal.
-    /// On a page whose keys are out of order the answer is some index, never an endless search.
+    /// Returns the first element whose key is not less than `key`, and whether it is equal. On a
+    /// page whose keys are out of order the result is some index; the search always ends.
     pub fn lower_bound(&self, key: &[u8]) -> Result<(usize, bool), ReadError> {
         let (mut low, mut high) = (0, self.count);
         while low < high {
@@ -268,7 +270,7 @@ impl<'a> Page<'a> {
         Ok((low, false))
     }
 
-    /// The child of this branch in which `key` would be: the last one whose first key is not
+    /// Returns the child of this branch that may hold `key`: the last one whose first key is not
     /// greater, or the first child.
     pub fn child_index(&self, key: &[u8]) -> Result<usize, ReadError> {
         let (index, exact) = self.lower_bound(key)?;

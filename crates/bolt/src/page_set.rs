@@ -1,4 +1,4 @@
-//! Which pages have been met, in the least memory: the checker keeps two of these.
+//! A set of pages as a bitmap, for the checker.
 
 use crate::format::PageId;
 
@@ -26,7 +26,7 @@ impl PageSet {
             .and_then(|word| self.words.get_mut(word))
     }
 
-    /// False if the page was in the set already.
+    /// Adds a page; false if it was in the set already or is out of range.
     pub fn insert(&mut self, page: PageId) -> bool {
         let bit = 1 << (page.0 % 64);
         self.word(page).is_some_and(|word| {

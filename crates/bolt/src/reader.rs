@@ -1,8 +1,8 @@
-//! Opening a database file and finding its buckets.
+//! Opens a database file and finds its buckets.
 //!
-//! Callers are the import of an etcd data directory, the restore of a snapshot, and `portctl`.
-//! A reader never writes to the file and copies nothing out of it: keys and values are slices
-//! of the mapped file.
+//! Callers are the import of an etcd data directory, the restore of a snapshot, and `portctl`. A
+//! reader never writes to the file and copies nothing from it: keys and values are slices of the
+//! mapped file.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -19,11 +19,11 @@ use crate::format::{
 use crate::meta::{Meta, MetaFault};
 use crate::page::{Page, ReadError};
 
-/// A file cannot be opened as a bbolt database.
+/// An error of opening a file as a bbolt database.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The operating system refused.
+    /// The file could not be read.
     #[error("cannot read the database file")]
     Io(#[from] io::Error),
     /// Another process has the file open for writing.
@@ -71,11 +71,11 @@ impl AsRef<[u8]> for LockedMap {
 }
 
 impl Reader {
-    /// Opens the file at `path`; a snapshot with its trailing digest is fine.
+    /// Opens the file at `path`; a snapshot with its trailing digest is accepted.
     ///
-    /// Takes the shared lock that bbolt's own read-only mode takes and holds it until the reader
-    /// is dropped, so no etcd can be writing the file at the same time. A program that ignores
-    /// the lock and truncates the file kills this process with SIGBUS.
+    /// Takes the shared lock that bbolt's own read-only mode takes and holds it until the reader is
+    /// dropped, so no etcd can write the file at the same time. If a program ignores the lock and
+    /// truncates the file, this process ends with SIGBUS.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         let file = File::open(path)?;
         match file.try_lock_shared() {
@@ -87,20 +87,20 @@ impl Reader {
             // An empty file cannot be mapped, and its metas are missing.
             return Self::from_bytes(Bytes::new());
         }
-        // Why unsafe at all: databases reach many gigabytes, are scanned once, and keys and values
-        // are handed out as slices. Reading the file into memory instead needs as much memory as
-        // the file is long and takes several times as long (benches/bulk.rs measures both).
+        // Reason for `unsafe`: databases reach many gigabytes, are scanned once, and keys and
+        // values are returned as slices. Reading the file into memory needs as much memory as the
+        // file is long and takes several times as long (benches/bulk.rs measures both).
         //
-        // SAFETY: the slice stays valid and unchanged as long as nobody changes the file. Every
-        // bbolt takes the exclusive flock before it writes and we hold the shared one until the
+        // SAFETY: the slice stays valid and unchanged as long as no process changes the file. bbolt
+        // takes the exclusive flock before it writes and this reader holds the shared one until the
         // map is dropped (`LockedMap` owns both), so no bbolt or etcd writes meanwhile; snapshots
-        // are never changed after they are written. A process that bypasses the lock is outside
-        // what a process can defend against, and is named in the documentation above.
+        // are never changed after they are written. A process that ignores the lock cannot be
+        // defended against; the documentation above states that.
         let map = unsafe { memmap2::Mmap::map(&file)? };
         Self::from_bytes(Bytes::from_owner(LockedMap { map, _locked: file }))
     }
 
-    /// Reads a database that is already in memory.
+    /// Opens a database that is already in memory.
     pub fn from_bytes(data: Bytes) -> Result<Self, OpenError> {
         let meta = choose_meta(&data)?;
         let reader = Self { data, meta };
@@ -115,13 +115,13 @@ impl Reader {
         Ok(reader)
     }
 
-    /// The state that was chosen: the valid meta with the higher transaction id.
+    /// The meta in use: the valid one with the higher transaction id.
     pub fn meta(&self) -> &Meta {
         &self.meta
     }
 
-    /// Bytes of all pages up to the high-water mark; what `etcdutl` calls the total size.
-    /// The file itself may be longer.
+    /// Bytes of all pages up to the high-water mark; the total size in the output of `etcdutl`. The
+    /// file itself may be longer.
     pub fn database_bytes(&self) -> u64 {
         self.meta.high_water * u64::from(self.meta.page_bytes)
     }
@@ -133,7 +133,7 @@ impl Reader {
         }
     }
 
-    /// The top-level bucket of that name, if there is one.
+    /// Returns the top-level bucket of that name, if there is one.
     pub fn bucket(&self, name: &[u8]) -> Result<Option<Bucket<'_>>, ReadError> {
         match self.top().find(name)? {
             None => Ok(None),
@@ -145,12 +145,12 @@ impl Reader {
         }
     }
 
-    /// The tree of the top level, seen as a bucket.
+    /// The tree of the top level as a bucket.
     pub(crate) fn top(&self) -> Bucket<'_> {
         Bucket::rooted(self, self.meta.root, self.meta.root_sequence)
     }
 
-    /// The page with its overflow, whatever its type; only position and extent are checked.
+    /// Returns a page of any type with its overflow; only position and extent are checked.
     fn raw_page(&self, id: PageId) -> Result<(PageHeader, &[u8]), ReadError> {
         let out_of_range = ReadError::PageOutOfRange {
             page: id,
@@ -189,18 +189,18 @@ impl Reader {
         Ok((header, extent))
     }
 
-    /// A branch or leaf page.
+    /// Returns a branch or leaf page.
     pub(crate) fn tree_page(&self, id: PageId) -> Result<Page<'_>, ReadError> {
         let (header, bytes) = self.raw_page(id)?;
         Page::new(id, header, bytes)
     }
 
-    /// How many further pages belong to page `id`.
+    /// Number of overflow pages of page `id`.
     pub(crate) fn overflow(&self, id: PageId) -> Result<u32, ReadError> {
         self.raw_page(id).map(|(header, _)| header.overflow)
     }
 
-    /// The stored list of free pages, as it stands in the file; `None` if none is stored.
+    /// The stored list of free pages, unchecked; `None` if none is stored.
     pub fn freelist(&self) -> Result<Option<impl Iterator<Item = PageId> + '_>, ReadError> {
         let Some(page) = self.meta.freelist else {
             return Ok(None);
@@ -246,14 +246,14 @@ fn choose_meta(data: &[u8]) -> Result<Meta, OpenError> {
             })
         }
         Err(first) => {
-            // Page 0 is torn, so the page size is unknown; the second meta is at one of these.
+            // Page 0 is torn, so the page size is unknown; try every size for the second meta.
             let mut second_fault = MetaFault::Missing;
             let mut page_bytes = PAGE_BYTES_MIN;
             while page_bytes <= PAGE_BYTES_MAX {
                 match meta_at(page_bytes as usize) {
                     Ok(second) if second.page_bytes == page_bytes => return Ok(second),
                     Ok(_) => second_fault = MetaFault::ForeignPageSize,
-                    // Where the magic is wrong there was simply no meta at this distance.
+                    // A wrong magic means that there is no meta at this offset.
                     Err(MetaFault::Missing | MetaFault::Magic { .. }) => {}
                     Err(fault) => second_fault = fault,
                 }

@@ -1,4 +1,4 @@
-//! A file that lies gets a typed error that names the page; nothing panics and nothing loops.
+//! A damaged file gives a typed error that names the page; nothing panics or loops.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 mod support;
@@ -14,7 +14,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use support::*;
 
-/// Does everything a caller can do with a file, and forgets the results.
+/// Calls every function of the reader on a file and ignores the results.
 fn exercise(file: Vec<u8>) {
     let Ok(reader) = Reader::from_bytes(Bytes::from(file)) else {
         return;
@@ -34,7 +34,7 @@ fn exercise(file: Vec<u8>) {
             Ok(entries + 1)
         })
     });
-    // The checker finds at least what a walk finds.
+    // The checker finds at least the errors of a walk.
     if let Err(error) = walked {
         assert!(!report.is_clean(), "the walk failed with {error}");
     }
@@ -104,11 +104,11 @@ fn walk_error(file: Vec<u8>) -> ReadError {
             return error;
         }
     }
-    panic!("the walk found nothing wrong");
+    panic!("the walk found no error");
 }
 
 #[test]
-fn what_bbolt_writes_and_we_do_not_is_read_too() {
+fn reader_accepts_inline_and_nested_buckets_and_a_freelist() {
     let reader = open(go_like_file());
     assert_eq!(check(&reader).problems, []);
     assert_eq!(check(&reader).buckets, 4);
@@ -143,7 +143,7 @@ fn what_bbolt_writes_and_we_do_not_is_read_too() {
 }
 
 #[test]
-fn a_freelist_of_more_than_65534_pages_has_its_length_in_the_first_slot() {
+fn freelist_of_more_than_65534_pages_has_its_length_in_the_first_slot() {
     let mut page = freelist_page(2, &[], 65_540 * 8);
     page[10..12].copy_from_slice(&u16::MAX.to_le_bytes());
     page[16..24].copy_from_slice(&65_535_u64.to_le_bytes());
@@ -155,12 +155,12 @@ fn a_freelist_of_more_than_65534_pages_has_its_length_in_the_first_slot() {
 }
 
 #[test]
-fn the_newer_valid_meta_is_the_file() {
+fn open_uses_the_newer_valid_meta() {
     let mut file = rich_file();
     assert_eq!(open(file.clone()).meta().txid, 2);
     patch_meta(&mut file, 1024, 1, META_TXID, 3);
     assert_eq!(open(file.clone()).meta().txid, 3);
-    // Torn: the other one counts, whichever it is.
+    // If one meta is torn, the other one is used.
     file[1024 + 16 + 20] ^= 1;
     assert_eq!(open(file.clone()).meta().txid, 2);
     file[1024 + 16 + 20] ^= 1;
@@ -169,7 +169,7 @@ fn the_newer_valid_meta_is_the_file() {
 }
 
 #[test]
-fn with_page_0_torn_the_second_meta_is_found_at_any_page_size() {
+fn open_finds_the_second_meta_at_any_page_size_if_page_0_is_torn() {
     for page_bits in 10..=24 {
         let mut file = write_stream(&numbered(5, 5), pages_of(1 << page_bits));
         file[16] ^= 1;
@@ -180,7 +180,7 @@ fn with_page_0_torn_the_second_meta_is_found_at_any_page_size() {
 }
 
 #[test]
-fn a_file_without_a_meta_says_what_is_wrong_with_both() {
+fn open_without_a_valid_meta_reports_the_fault_of_both() {
     let mut file = rich_file();
     file[16 + 30] ^= 1;
     file[1024 + 16 + 4] = 3;
@@ -200,7 +200,7 @@ fn a_file_without_a_meta_says_what_is_wrong_with_both() {
 }
 
 #[test]
-fn a_cut_file_is_refused_at_once() {
+fn open_refuses_a_truncated_file() {
     let file = rich_file();
     let cut = file[..file.len() - 1].to_vec();
     assert!(matches!(
@@ -217,7 +217,7 @@ fn a_cut_file_is_refused_at_once() {
 }
 
 #[test]
-fn a_page_that_is_not_where_it_says() {
+fn page_with_a_wrong_id_is_reported() {
     let mut file = rich_file();
     put(&mut file, 2 * 1024, &99_u64.to_le_bytes());
     let error = ReadError::PageId {
@@ -229,7 +229,7 @@ fn a_page_that_is_not_where_it_says() {
 }
 
 #[test]
-fn a_page_of_no_tree_type() {
+fn page_of_no_tree_type_is_reported() {
     let mut file = rich_file();
     put(&mut file, 2 * 1024 + 8, &0x13_u16.to_le_bytes());
     let error = ReadError::PageType {
@@ -241,7 +241,7 @@ fn a_page_of_no_tree_type() {
 }
 
 #[test]
-fn a_page_with_more_overflow_than_file() {
+fn page_with_overflow_beyond_the_file_is_reported() {
     let mut file = rich_file();
     put(&mut file, 2 * 1024 + 12, &u32::MAX.to_le_bytes());
     assert_eq!(
@@ -254,7 +254,7 @@ fn a_page_with_more_overflow_than_file() {
 }
 
 #[test]
-fn a_page_with_more_elements_than_room() {
+fn page_with_more_elements_than_fit_is_reported() {
     let mut file = rich_file();
     put(&mut file, 2 * 1024 + 10, &64_u16.to_le_bytes());
     assert_eq!(
@@ -267,7 +267,7 @@ fn a_page_with_more_elements_than_room() {
 }
 
 #[test]
-fn elements_that_point_outside_or_into_the_element_table() {
+fn elements_that_point_outside_the_page_data_are_reported() {
     for (field, value) in [(4, 1_000_000_u32), (4, 16), (8, u32::MAX), (12, u32::MAX)] {
         let mut file = rich_file();
         // The second element of page 2.
@@ -283,7 +283,7 @@ fn elements_that_point_outside_or_into_the_element_table() {
 }
 
 #[test]
-fn an_empty_key() {
+fn empty_key_is_reported() {
     let mut file = rich_file();
     put(&mut file, 2 * 1024 + 16 + 8, &0_u32.to_le_bytes());
     assert_eq!(
@@ -296,7 +296,7 @@ fn an_empty_key() {
 }
 
 #[test]
-fn references_to_metas_and_beyond_the_end() {
+fn references_to_metas_and_beyond_the_end_are_reported() {
     for root in [0_u64, 1, 3, 1 << 40, u64::MAX] {
         let header = bucket_header(root, 0);
         let file = file_of(
@@ -333,8 +333,8 @@ fn tree(pages: &[Vec<u8>]) -> Vec<u8> {
 }
 
 #[test]
-fn a_branch_that_is_its_own_child() {
-    // Unused pages behind it, or the walk would run out of pages before it runs too deep.
+fn branch_that_is_its_own_child_is_reported() {
+    // Unused pages follow, or the walk would reach the page limit before the depth limit.
     let unused = vec![0; 100 * 1024];
     let file = tree(&[branch_page(3, &[(b"a", 3), (b"b", 3)], 1024), unused]);
     assert_eq!(
@@ -355,8 +355,8 @@ fn a_branch_that_is_its_own_child() {
 }
 
 #[test]
-fn branches_that_share_empty_children_do_not_multiply() {
-    // Each level points twice to the next: 2^40 ways down to an empty leaf.
+fn walk_of_shared_empty_children_is_bounded() {
+    // Each level points twice to the next: 2^40 paths to an empty leaf.
     let mut pages: Vec<Vec<u8>> = (3..43)
         .map(|id| branch_page(id, &[(b"a", id + 1), (b"b", id + 1)], 1024))
         .collect();
@@ -370,7 +370,7 @@ fn branches_that_share_empty_children_do_not_multiply() {
 }
 
 #[test]
-fn a_leaf_hung_twice_into_a_tree() {
+fn leaf_with_two_parents_is_reported() {
     let file = tree(&[
         branch_page(3, &[(b"a", 4), (b"m", 4)], 1024),
         leaf_page(4, 0, &[(0, b"a", b""), (0, b"n", b"")], 1024),
@@ -386,7 +386,7 @@ fn a_leaf_hung_twice_into_a_tree() {
 }
 
 #[test]
-fn keys_out_of_order_in_a_leaf_in_a_branch_and_between_them() {
+fn keys_out_of_order_in_a_leaf_a_branch_and_between_them_are_reported() {
     let order = |page, index| ReadError::KeyOrder {
         page: PageId(page),
         index,
@@ -401,7 +401,7 @@ fn keys_out_of_order_in_a_leaf_in_a_branch_and_between_them() {
             order(3, 1),
         ),
         (
-            // The branch announces `c`, the child begins with `b`.
+            // The branch has first key `c`, the child starts with `b`.
             tree(&[
                 branch_page(3, &[(b"a", 4), (b"c", 5)], 1024),
                 leaf_page(4, 0, &[(0, b"a", b"")], 1024),
@@ -414,8 +414,8 @@ fn keys_out_of_order_in_a_leaf_in_a_branch_and_between_them() {
         assert_eq!(walk_error(file.clone()), error);
         assert_eq!(problems(file), [Problem::Malformed(error)]);
     }
-    // The first child reaches into the second's range: the walk notices at the second's
-    // announcement, the checker at the key itself.
+    // The first child reaches into the second's range: the walk reports the second's branch
+    // element, the checker the key itself.
     let file = tree(&[
         branch_page(3, &[(b"a", 4), (b"c", 5)], 1024),
         leaf_page(4, 0, &[(0, b"a", b""), (0, b"d", b"")], 1024),
@@ -426,7 +426,7 @@ fn keys_out_of_order_in_a_leaf_in_a_branch_and_between_them() {
 }
 
 #[test]
-fn a_branch_without_children() {
+fn branch_without_children_is_reported() {
     let file = tree(&[branch_page(3, &[], 1024)]);
     let error = ReadError::EmptyBranch { page: PageId(3) };
     assert_eq!(walk_error(file.clone()), error);
@@ -436,7 +436,7 @@ fn a_branch_without_children() {
 }
 
 #[test]
-fn a_plain_value_among_the_buckets() {
+fn plain_value_among_the_buckets_is_reported() {
     let file = file_of(
         2,
         NO_FREELIST,
@@ -452,7 +452,7 @@ fn a_plain_value_among_the_buckets() {
 }
 
 #[test]
-fn a_bucket_inside_an_inline_bucket() {
+fn bucket_inside_an_inline_bucket_is_reported() {
     let inner = inline_bucket(0, &[]);
     let outer = inline_bucket(0, &[(1, b"inner", &inner)]);
     let file = file_of(
@@ -470,7 +470,7 @@ fn a_bucket_inside_an_inline_bucket() {
 }
 
 #[test]
-fn elements_that_share_bytes() {
+fn elements_that_share_bytes_are_reported() {
     let mut file = tree(&[leaf_page(3, 0, &[(0, b"a", b"xx"), (0, b"b", b"yy")], 1024)]);
     // The first element's value now reaches over the second's key.
     put(&mut file, 3 * 1024 + 16 + 12, &4_u32.to_le_bytes());
@@ -484,7 +484,7 @@ fn elements_that_share_bytes() {
 }
 
 #[test]
-fn what_a_freelist_can_get_wrong() {
+fn inconsistent_freelists_are_reported() {
     let with_list = |free: &[u64]| {
         file_of(
             3,
@@ -522,7 +522,7 @@ fn what_a_freelist_can_get_wrong() {
 }
 
 #[test]
-fn the_report_keeps_a_bounded_number_of_problems_and_counts_them_all() {
+fn report_bounds_the_kept_problems_and_counts_all() {
     let free = vec![u64::MAX; 2_000];
     let mut page = freelist_page(2, &free, 16 * 1024);
     put(&mut page, 12, &15_u32.to_le_bytes());
@@ -532,7 +532,7 @@ fn the_report_keeps_a_bounded_number_of_problems_and_counts_them_all() {
 }
 
 #[test]
-fn a_meta_that_points_to_itself() {
+fn meta_that_points_to_itself_is_reported() {
     for root in [0, 1, u64::MAX] {
         let mut file = rich_file();
         patch_meta(&mut file, 1024, 0, META_ROOT, root);
@@ -550,7 +550,7 @@ fn a_meta_that_points_to_itself() {
 }
 
 #[test]
-fn every_single_byte_of_a_small_file_can_be_wrong() {
+fn any_changed_byte_of_a_small_file_never_panics() {
     for at in 0..go_like_file().len() {
         for flip in [0x01, 0x80, 0xFF] {
             let mut file = go_like_file();
@@ -573,7 +573,7 @@ proptest! {
         exercise(file);
     }
 
-    /// Aimed at headers and elements, where the structure is.
+    /// Changes headers and elements, which hold the structure.
     #[test]
     fn changed_page_heads_never_panic(
         changes in vec((any::<prop::sample::Index>(), 0_usize..80, prop_oneof![any::<u8>(), 0_u8..4]), 1..8)

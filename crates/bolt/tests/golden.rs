@@ -1,14 +1,14 @@
-//! The smallest file that has everything, to the byte: bucket `b` with `k` = `v`, pages of 1 KiB.
-//! The checksums were computed by an independent program.
+//! The golden bytes of a small file: bucket `b` with `k` = `v`, pages of 1 KiB. The checksums were
+//! computed by an independent program.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 mod support;
 
 use support::*;
 
-/// (offset, bytes in hex, what they are); every byte not listed is zero.
+/// (offset, bytes in hex, description); every byte not listed is zero.
 const GOLDEN: &[(usize, &str, &str)] = &[
-    // Page 0: the meta that counts.
+    // Page 0: the newer meta.
     (0x000, "0000000000000000", "page id 0"),
     (
         0x008,
@@ -83,7 +83,7 @@ fn contents() -> Contents {
 }
 
 #[test]
-fn the_writer_makes_exactly_this_file() {
+fn writer_produces_the_golden_file() {
     let written = write_stream(&contents(), pages_of(1024));
     for (offset, _, meaning) in GOLDEN {
         let expected = &golden_file()[*offset..offset + 8];
@@ -93,6 +93,6 @@ fn the_writer_makes_exactly_this_file() {
 }
 
 #[test]
-fn the_reader_reads_exactly_this_file() {
+fn reader_reads_the_golden_file() {
     assert_eq!(read_all(&open(golden_file())), contents());
 }

@@ -1,9 +1,9 @@
-//! The Go programs agree: bbolt's own checker and reader accept our files, we read theirs, and
-//! `etcdutl` gives the same status and restores our snapshots.
+//! Interoperation with the Go programs: bbolt's checker and reader accept our files, we read
+//! theirs, and `etcdutl` reports the same status and restores our snapshots.
 //!
-//! `portunus_peers` says where they come from. Without them the tests say SKIPPED on standard
-//! error, past the test harness's capture, and prove nothing; `PORTUNUS_REQUIRE_GO=1` makes that
-//! a failure instead.
+//! `portunus_peers` locates the programs. Without them the tests print SKIPPED on standard error,
+//! past the test harness's capture, and prove nothing; `PORTUNUS_REQUIRE_GO=1` makes that a failure
+//! instead.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 mod support;
@@ -18,7 +18,7 @@ use portunus_bolt::{EntryValue, Reader, StreamWriter, check};
 use portunus_peers::{Tool, find_for_test};
 use support::*;
 
-/// Runs a command; its output, or all it said if it failed.
+/// Runs a command and returns its output; on failure the error holds the output.
 fn run(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| error.to_string())?;
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -37,7 +37,7 @@ fn revision(main: i64) -> Vec<u8> {
     [&main.to_be_bytes()[..], b"_", &0_i64.to_be_bytes()].concat()
 }
 
-/// A store as etcd leaves it: 3000 puts over 1000 keys, the last ten keys deleted again.
+/// The content of an etcd store: 3000 puts over 1000 keys, the last ten keys deleted again.
 fn etcd_contents() -> Contents {
     let mut contents: Contents = ETCD_BUCKETS
         .iter()
@@ -118,8 +118,8 @@ fn many_shapes() -> Vec<(&'static str, Contents, u32)> {
 }
 
 #[test]
-fn bbolt_finds_nothing_wrong_with_our_files() {
-    let Some(bbolt) = find_for_test(Tool::Bbolt, "bbolt_finds_nothing_wrong_with_our_files") else {
+fn bbolt_check_accepts_our_files() {
+    let Some(bbolt) = find_for_test(Tool::Bbolt, "bbolt_check_accepts_our_files") else {
         return;
     };
     let directory = tempfile::tempdir().unwrap();
@@ -133,8 +133,8 @@ fn bbolt_finds_nothing_wrong_with_our_files() {
 }
 
 #[test]
-fn bbolts_checker_is_not_merely_polite() {
-    let Some(bbolt) = find_for_test(Tool::Bbolt, "bbolts_checker_is_not_merely_polite") else {
+fn bbolt_check_reports_swapped_keys() {
+    let Some(bbolt) = find_for_test(Tool::Bbolt, "bbolt_check_reports_swapped_keys") else {
         return;
     };
     let directory = tempfile::tempdir().unwrap();
@@ -187,8 +187,8 @@ fn bbolt_lists_our_keys_and_gets_our_values() {
 /// `compact` copies key by key into a new file with Go's own writer: inline buckets, a stored
 /// freelist, half-full pages.
 #[test]
-fn we_read_what_bbolt_writes_from_our_files() {
-    let Some(bbolt) = find_for_test(Tool::Bbolt, "we_read_what_bbolt_writes_from_our_files") else {
+fn reader_accepts_files_compacted_by_bbolt() {
+    let Some(bbolt) = find_for_test(Tool::Bbolt, "reader_accepts_files_compacted_by_bbolt") else {
         return;
     };
     let directory = tempfile::tempdir().unwrap();
@@ -221,10 +221,10 @@ fn we_read_what_bbolt_writes_from_our_files() {
 }
 
 #[test]
-fn we_read_and_check_files_with_nested_buckets_and_free_pages() {
+fn reader_accepts_bbolt_files_with_nested_buckets_and_free_pages() {
     let Some(bbolt) = find_for_test(
         Tool::Bbolt,
-        "we_read_and_check_files_with_nested_buckets_and_free_pages",
+        "reader_accepts_bbolt_files_with_nested_buckets_and_free_pages",
     ) else {
         return;
     };
@@ -302,10 +302,10 @@ fn etcdutl_reports_the_same_status() {
 }
 
 #[test]
-fn etcdutl_restores_our_snapshot_and_we_read_the_data_directory() {
+fn etcdutl_restores_our_snapshot_to_a_readable_data_directory() {
     let Some(etcdutl) = find_for_test(
         Tool::Etcdutl,
-        "etcdutl_restores_our_snapshot_and_we_read_the_data_directory",
+        "etcdutl_restores_our_snapshot_to_a_readable_data_directory",
     ) else {
         return;
     };

@@ -1,4 +1,4 @@
-//! What is written is what is read, for every shape of database.
+//! Written databases of every shape read back unchanged.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 mod support;
@@ -10,14 +10,14 @@ use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use support::*;
 
-/// Writes both ways, compares the bytes, reads back, checks, and looks at the raw pages.
+/// Writes with both writers, compares the bytes, reads back, checks, and inspects the raw pages.
 fn assert_round_trip(contents: &Contents, page_bytes: u32) -> Vec<u8> {
     let options = pages_of(page_bytes);
     let file = write_stream(contents, options);
     assert_eq!(plan(contents, options).file_bytes(), file.len() as u64);
     assert!(
         write_seekable(contents, options) == file,
-        "both writers make the same file"
+        "both writers produce the same file"
     );
 
     let pages = raw_pages(&file, page_bytes as usize);
@@ -41,7 +41,7 @@ fn assert_round_trip(contents: &Contents, page_bytes: u32) -> Vec<u8> {
 }
 
 #[test]
-fn a_database_without_buckets() {
+fn database_without_buckets_round_trips() {
     let file = assert_round_trip(&Contents::new(), 4096);
     assert_eq!(file.len(), 3 * 4096);
 }
@@ -53,12 +53,12 @@ fn an_empty_bucket_is_one_empty_leaf() {
 }
 
 #[test]
-fn one_entry() {
+fn one_entry_round_trips() {
     assert_round_trip(&one_bucket([(b"k".to_vec(), b"v".to_vec())]), 4096);
 }
 
 #[test]
-fn a_value_may_be_empty() {
+fn empty_value_round_trips() {
     let file = assert_round_trip(&one_bucket([(b"k".to_vec(), Vec::new())]), 4096);
     let reader = open(file);
     let bucket = reader.bucket(b"b").unwrap().unwrap();
@@ -66,7 +66,7 @@ fn a_value_may_be_empty() {
 }
 
 #[test]
-fn etcds_ten_buckets() {
+fn ten_buckets_of_etcd_round_trip() {
     let mut contents: Contents = ETCD_BUCKETS
         .iter()
         .map(|name| (name.as_bytes().to_vec(), BTreeMap::new()))
@@ -77,7 +77,7 @@ fn etcds_ten_buckets() {
 }
 
 #[test]
-fn a_hundred_thousand_entries_make_three_levels_of_nine_tenths_full_pages() {
+fn large_database_has_three_levels_of_pages_filled_to_90_percent() {
     let file = assert_round_trip(&numbered(100_000, 80), 4096);
     // 104 bytes per entry and 35 entries to 90 % of a page.
     let leaves = 100_000_usize.div_ceil(35);
@@ -90,7 +90,7 @@ fn a_hundred_thousand_entries_make_three_levels_of_nine_tenths_full_pages() {
 }
 
 #[test]
-fn a_tree_of_many_levels() {
+fn tree_of_many_levels_round_trips() {
     // Keys of 300 bytes leave three to a branch of 1 KiB.
     let contents = one_bucket((0_u32..3_000).map(|n| {
         let mut key = vec![b'k'; 296];
@@ -101,7 +101,7 @@ fn a_tree_of_many_levels() {
 }
 
 #[test]
-fn every_number_of_entries_around_the_page_boundaries() {
+fn every_number_of_entries_around_page_boundaries_round_trips() {
     // One entry to a leaf and two children to a branch: every tree up to six levels.
     for count in 0..70 {
         let contents = one_bucket((0_u8..count).map(|n| (vec![n + 1; 400], vec![n; 300])));
@@ -127,7 +127,7 @@ fn values_longer_than_a_page_take_overflow_pages() {
 }
 
 #[test]
-fn values_that_end_exactly_at_a_page_boundary() {
+fn values_that_end_at_a_page_boundary_round_trip() {
     // Header, element and key take 33 bytes.
     for value_bytes in [4096 - 33, 4096 - 32, 8192 - 33, 8192 - 32] {
         let file = assert_round_trip(&one_bucket([(b"k".to_vec(), vec![9; value_bytes])]), 4096);
@@ -136,7 +136,7 @@ fn values_that_end_exactly_at_a_page_boundary() {
 }
 
 #[test]
-fn the_longest_keys_make_branches_with_overflow() {
+fn longest_keys_make_branches_with_overflow() {
     let contents = one_bucket((0_u8..9).map(|n| (vec![n + 1; KEY_BYTES_MAX], vec![n; 3])));
     let file = assert_round_trip(&contents, 4096);
     assert!(
@@ -147,12 +147,12 @@ fn the_longest_keys_make_branches_with_overflow() {
 }
 
 #[test]
-fn the_largest_pages_hold_fewer_elements_than_their_count_can_say() {
+fn largest_pages_hold_fewer_elements_than_the_count_field_allows() {
     assert_round_trip(&numbered(200_000, 0), 1 << 24);
 }
 
 #[test]
-fn so_many_buckets_that_their_names_need_a_tree() {
+fn many_buckets_need_a_tree_of_names() {
     let contents = (0_u32..2_000)
         .map(|n| (n.to_be_bytes().to_vec(), BTreeMap::new()))
         .collect();
@@ -163,7 +163,7 @@ fn so_many_buckets_that_their_names_need_a_tree() {
 }
 
 #[test]
-fn a_file_is_mapped_and_may_be_followed_by_other_bytes() {
+fn mapped_file_may_have_trailing_bytes() {
     let contents = numbered(10_000, 30);
     let mut file = write_stream(&contents, pages_of(4096));
     let database_bytes = file.len() as u64;
@@ -177,14 +177,17 @@ fn a_file_is_mapped_and_may_be_followed_by_other_bytes() {
 }
 
 #[test]
-fn a_file_locked_by_a_writer_is_refused_and_one_locked_by_a_reader_is_not() {
+fn open_refuses_a_file_locked_by_a_writer_but_not_by_a_reader() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db");
     std::fs::write(&path, write_stream(&numbered(3, 3), pages_of(4096))).unwrap();
     let first = portunus_bolt::Reader::open(&path).unwrap();
     let second = portunus_bolt::Reader::open(&path).unwrap();
     let writer = std::fs::File::options().write(true).open(&path).unwrap();
-    assert!(writer.try_lock().is_err(), "readers keep writers out");
+    assert!(
+        writer.try_lock().is_err(),
+        "a reader's lock excludes writers"
+    );
     drop((first, second));
     writer.try_lock().unwrap();
     assert!(matches!(
@@ -209,7 +212,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_contents_survive(contents in some_contents(), page_bits in 10_u32..14) {
+    fn any_contents_round_trip(contents in some_contents(), page_bits in 10_u32..14) {
         assert_round_trip(&contents, 1 << page_bits);
     }
 

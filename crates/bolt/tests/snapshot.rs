@@ -73,7 +73,7 @@ fn status_counts_live_keys_and_names_the_last_revision() {
     assert_eq!(status.total_bytes, reader.database_bytes());
     assert_eq!(status.version, "3.6.0");
 
-    // The same bytes in the same order, hashed by hand.
+    // The expected hash: the same bytes in the same order.
     let mut all = Vec::new();
     for (name, entries) in etcd_contents() {
         all.extend(name);
@@ -88,7 +88,7 @@ fn status_counts_live_keys_and_names_the_last_revision() {
 }
 
 #[test]
-fn an_empty_store_has_a_status_too() {
+fn empty_store_has_a_status() {
     let status = snapshot::status(&reader(&Contents::new())).unwrap();
     assert_eq!(
         (
@@ -102,7 +102,7 @@ fn an_empty_store_has_a_status_too() {
 }
 
 #[test]
-fn a_storage_version_that_is_no_version_is_not_shown() {
+fn invalid_storage_version_is_not_shown() {
     for (text, shown) in [
         ("3.6.0", "3.6.0"),
         ("3.7.0-alpha.0", "3.7.0-alpha.0"),
@@ -117,7 +117,7 @@ fn a_storage_version_that_is_no_version_is_not_shown() {
 }
 
 #[test]
-fn status_refuses_a_key_bucket_that_holds_something_else() {
+fn status_refuses_a_key_bucket_with_foreign_entries() {
     let mut contents = etcd_contents();
     let keys = contents.get_mut(&b"key"[..]).unwrap();
     keys.insert(b"no revision".to_vec(), Vec::new());
@@ -146,7 +146,7 @@ fn status_refuses_a_damaged_file() {
 }
 
 #[test]
-fn the_hash_rpc_leaves_out_what_differs_between_members() {
+fn hash_rpc_excludes_entries_that_differ_between_members() {
     let hash = |contents: &Contents| {
         snapshot::hash(&reader(contents), snapshot::excluded_from_hash_rpc).unwrap()
     };
@@ -162,7 +162,7 @@ fn the_hash_rpc_leaves_out_what_differs_between_members() {
 }
 
 #[test]
-fn the_hash_does_not_depend_on_pages() {
+fn hash_is_independent_of_the_page_size() {
     let contents = numbered(3_000, 40);
     let hash = |page_bytes| {
         let reader = open(write_stream(&contents, pages_of(page_bytes)));
@@ -172,7 +172,7 @@ fn the_hash_does_not_depend_on_pages() {
 }
 
 #[test]
-fn a_streamed_snapshot_is_sealed_verified_and_opened() {
+fn streamed_snapshot_with_digest_verifies_and_opens() {
     let contents = numbered(20_000, 100);
     let layout = plan(&contents, pages_of(4096));
     let mut writer = StreamWriter::new(layout.clone(), DigestWriter::new(Vec::new())).unwrap();

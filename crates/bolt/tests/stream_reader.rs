@@ -1,4 +1,4 @@
-//! Databases that are read while they arrive: what comes out, and that nothing damaged passes.
+//! The stream reader: the entries it returns, and its refusal of damaged streams.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 mod support;
@@ -14,7 +14,7 @@ fn stream_of(contents: &Contents) -> Vec<u8> {
     write_stream(contents, BulkOptions::for_stream_reader())
 }
 
-/// Hands out a few bytes at a time.
+/// A source that returns a few bytes at a time.
 struct Trickle<'a>(&'a [u8]);
 
 impl Read for Trickle<'_> {
@@ -24,7 +24,7 @@ impl Read for Trickle<'_> {
     }
 }
 
-/// `None` if it is not to be read as a stream.
+/// Reads a file as a stream; `None` if it is not one.
 fn read_stream(file: &[u8]) -> Option<Result<Contents, StreamError>> {
     let (head, rest) = file.split_at(file.len().min(STREAM_HEAD_BYTES));
     let reader = StreamReader::new(head, Trickle(rest)).ok()?;
@@ -59,7 +59,7 @@ fn without_empty(mut contents: Contents) -> Contents {
 }
 
 #[test]
-fn what_was_written_comes_out_and_bbolt_reads_the_same_file() {
+fn stream_reader_returns_the_written_entries() {
     for contents in [
         varied(),
         numbered(0, 0),
@@ -79,7 +79,7 @@ fn what_was_written_comes_out_and_bbolt_reads_the_same_file() {
 }
 
 #[test]
-fn a_file_without_directory_or_changed_since_is_left_to_the_other_reader() {
+fn file_without_directory_or_changed_later_is_not_read_as_a_stream() {
     let contents = varied();
     assert!(read_stream(&write_stream(&contents, BulkOptions::default())).is_none());
     assert!(read_stream(&write_seekable(&contents, BulkOptions::for_stream_reader())).is_none());
@@ -97,7 +97,7 @@ fn a_file_without_directory_or_changed_since_is_left_to_the_other_reader() {
 }
 
 #[test]
-fn a_stream_that_ends_early_or_late_is_refused() {
+fn stream_that_ends_early_or_late_is_refused() {
     let file = stream_of(&varied());
     for cut in (8192..file.len()).step_by(30_011).chain([file.len() - 1]) {
         let read = read_stream(&file[..cut]).unwrap();
@@ -109,7 +109,7 @@ fn a_stream_that_ends_early_or_late_is_refused() {
 }
 
 #[test]
-fn pages_that_change_places_are_refused() {
+fn stream_with_swapped_pages_is_refused() {
     let file = stream_of(&varied());
     let pages = file.len() / 4096;
     for first in (2..pages - 1).step_by(31) {
@@ -117,7 +117,7 @@ fn pages_that_change_places_are_refused() {
         let (before, after) = swapped.split_at_mut((first + 1) * 4096);
         before[first * 4096..].swap_with_slice(&mut after[..4096]);
         if swapped != file {
-            // Overflow pages are plain bytes of a value: nothing tells that they moved.
+            // Overflow pages are plain bytes of a value: moving them is not detectable.
             let is_overflow = |page: usize| {
                 let id = page as u64;
                 file[page * 4096..][..8] != id.to_le_bytes()
@@ -129,7 +129,7 @@ fn pages_that_change_places_are_refused() {
 }
 
 #[test]
-fn a_changed_page_header_is_refused() {
+fn stream_with_a_changed_page_header_is_refused() {
     let file = stream_of(&varied());
     let pages = file.len() / 4096;
     for page in (2..8).chain(pages - 8..pages) {
@@ -148,9 +148,9 @@ fn a_changed_page_header_is_refused() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Whatever the stream reader accepts, the other reader finds in the file too.
+    /// The stream reader and the file reader return the same entries.
     #[test]
-    fn what_is_accepted_is_what_the_file_holds(
+    fn accepted_stream_equals_the_content_of_the_file(
         count in 0_u64..3000,
         value_bytes in 0_usize..6000,
         damage in proptest::option::of((any::<prop::sample::Index>(), 1_u8..)),

@@ -1,4 +1,4 @@
-//! What the writers refuse, and what they do when the target or the source fails.
+//! Refusals of the writers, and failures of the target or the source.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 mod support;
@@ -18,7 +18,7 @@ fn planner_in_bucket() -> Planner {
 }
 
 #[test]
-fn buckets_come_in_ascending_order_each_once() {
+fn bucket_out_of_order_or_repeated_is_refused() {
     for (first, second) in [("b", "a"), ("b", "b"), ("authUsers", "auth")] {
         let mut planner = Planner::new(BulkOptions::default());
         planner.bucket(first.as_bytes()).unwrap();
@@ -32,7 +32,7 @@ fn buckets_come_in_ascending_order_each_once() {
 }
 
 #[test]
-fn keys_come_in_ascending_order_each_once() {
+fn key_out_of_order_or_repeated_is_refused() {
     for (first, second) in [("b", "a"), ("b", "b"), ("bb", "b")] {
         let mut writer = FileWriter::new(BulkOptions::default(), Cursor::new(Vec::new())).unwrap();
         writer.bucket(b"b").unwrap();
@@ -43,7 +43,7 @@ fn keys_come_in_ascending_order_each_once() {
 }
 
 #[test]
-fn each_bucket_has_its_own_order() {
+fn key_order_is_per_bucket() {
     let mut planner = planner_in_bucket();
     planner.entry(b"z", 1).unwrap();
     planner.bucket(b"c").unwrap();
@@ -51,7 +51,7 @@ fn each_bucket_has_its_own_order() {
 }
 
 #[test]
-fn keys_and_names_have_1_to_32768_bytes() {
+fn keys_and_names_must_have_1_to_32768_bytes() {
     let mut planner = planner_in_bucket();
     for bytes in [0, KEY_BYTES_MAX + 1] {
         let key = vec![b'z'; bytes];
@@ -68,7 +68,7 @@ fn keys_and_names_have_1_to_32768_bytes() {
 }
 
 #[test]
-fn values_stay_below_2_gib() {
+fn value_of_2_gib_is_refused() {
     let mut planner = planner_in_bucket();
     assert!(matches!(
         planner.entry(b"k", VALUE_BYTES_MAX + 1),
@@ -81,7 +81,7 @@ fn values_stay_below_2_gib() {
 }
 
 #[test]
-fn a_refused_entry_leaves_the_writer_usable() {
+fn refused_entry_leaves_the_writer_usable() {
     let mut planner = planner_in_bucket();
     planner.entry(b"k", 5).unwrap();
     planner.entry(b"a", 5).unwrap_err();
@@ -90,13 +90,13 @@ fn a_refused_entry_leaves_the_writer_usable() {
 }
 
 #[test]
-fn an_entry_needs_a_bucket() {
+fn entry_before_any_bucket_is_refused() {
     let mut planner = Planner::new(BulkOptions::default());
     assert!(matches!(planner.entry(b"k", 1), Err(WriteError::NoBucket)));
 }
 
 #[test]
-fn page_sizes_are_powers_of_two() {
+fn page_size_must_be_a_power_of_two() {
     for page_bytes in [0, 512, 1000, 4097, 1 << 25] {
         assert_eq!(
             BulkOptions::with_page_bytes(page_bytes),
@@ -118,7 +118,7 @@ fn stream_other(planned: &Contents, written: &Contents) -> Result<Vec<u8>, Write
 }
 
 #[test]
-fn a_source_that_changed_between_the_passes_is_noticed() {
+fn source_that_changed_between_the_passes_is_an_error() {
     let planned = numbered(1_000, 50);
     stream_other(&planned, &planned).unwrap();
     for written in [
@@ -137,7 +137,7 @@ fn a_source_that_changed_between_the_passes_is_noticed() {
 }
 
 #[test]
-fn a_stream_never_grows_past_the_announced_size() {
+fn stream_never_exceeds_the_planned_size() {
     struct Counted(u64);
     impl Write for Counted {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -161,7 +161,7 @@ fn a_stream_never_grows_past_the_announced_size() {
     ));
 }
 
-/// Takes `room` bytes and then fails like a full disk.
+/// A target that accepts `room` bytes and then fails like a full disk.
 struct FullDisk {
     room: usize,
 }
@@ -181,7 +181,7 @@ impl Write for FullDisk {
 }
 
 #[test]
-fn after_a_failed_write_nothing_more_is_accepted() {
+fn writer_refuses_all_calls_after_a_failed_write() {
     let contents = numbered(40_000, 50);
     let layout = plan(&contents, pages_of(4096));
     let mut writer = StreamWriter::new(layout, FullDisk { room: 1 << 20 }).unwrap();
@@ -200,7 +200,7 @@ fn after_a_failed_write_nothing_more_is_accepted() {
 }
 
 #[test]
-fn an_unfinished_file_is_no_database() {
+fn unfinished_file_does_not_open() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db");
     let file = std::fs::File::create(&path).unwrap();
@@ -215,7 +215,7 @@ fn an_unfinished_file_is_no_database() {
 }
 
 #[test]
-fn a_finished_file_is_left_at_its_end_so_that_a_digest_can_follow() {
+fn finished_file_is_positioned_at_its_end() {
     let contents = numbered(100, 100);
     let mut writer = FileWriter::new(BulkOptions::default(), Cursor::new(Vec::new())).unwrap();
     writer.bucket(b"b").unwrap();

@@ -1,6 +1,6 @@
-//! A million leases: becoming leader, renewing, expiring.
+//! Benchmarks of a million leases: promotion, renewal, expiry.
 //!
-//! Ratios between runs on one machine mean something; the times alone do not.
+//! Compare runs on one machine only; absolute times depend on it.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
@@ -12,7 +12,7 @@ use portunus_mvcc::lease::{Lessor, LessorConfig};
 
 const LEASES: i64 = 1_000_000;
 
-/// Ids spread like real ones, times to live between one and ten minutes.
+/// A primary lessor with distributed ids and times to live between one and ten minutes.
 fn million() -> Lessor {
     let config = LessorConfig {
         checkpoint_interval_s: Some(300),

@@ -1,7 +1,7 @@
-//! What the state machine costs by itself: no raft, no network.
+//! Benchmarks of the store alone: no raft, no network.
 //!
-//! LMDB writes behind on its own thread in every case. Not shown: memory, the
-//! effect of other threads on a small machine, and reads of evicted values.
+//! LMDB commits on the write-behind thread in every case. Not measured: memory,
+//! the effect of other threads on a small machine, and reads of evicted values.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::{
@@ -80,7 +80,7 @@ impl Loaded {
         let _ = black_box(applied);
     }
 
-    /// What kube-apiserver sends for an update.
+    /// Applies the transaction that kube-apiserver sends for an update.
     fn apply_update(&mut self, number: u64, mod_revision: i64) {
         let put = put(number);
         let request = TxnRequest {

@@ -1,7 +1,7 @@
-//! What one write costs the apply thread when ten thousand watches want it.
+//! Benchmarks of publishing one write to ten thousand watches on the apply thread.
 //!
-//! Ratios between runs on one machine mean something; the times alone do not.
-//! The reading side (encoding, sockets) is not part of it.
+//! Compare runs on one machine only; absolute times depend on it. Encoding and
+//! sockets are not measured.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 

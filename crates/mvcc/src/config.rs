@@ -1,8 +1,8 @@
-//! The knobs of the store and their defaults.
+//! Settings of the store and their defaults.
 
 use std::time::Duration;
 
-/// How one store behaves. None of it changes what an entry means.
+/// Settings of one store. None of them changes the result of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// Longest time an applied entry waits for its commit.
@@ -13,10 +13,9 @@ pub struct Config {
     pub pending_records_max: usize,
     /// Applying waits while the queued records hold this many bytes.
     pub pending_bytes_max: usize,
-    /// Bytes of values kept in memory; 0 keeps all. Uncommitted values are kept
-    /// whatever this says.
+    /// Bytes of values kept in memory; 0 keeps all. Uncommitted values are always kept.
     pub resident_value_bytes_max: usize,
-    /// Changes one [`compaction_step`](crate::Store::compaction_step) looks at.
+    /// Changes one [`compaction_step`](crate::Store::compaction_step) examines.
     pub compaction_batch_limit: usize,
 }
 

@@ -1,6 +1,6 @@
-//! What can go wrong when reading, applying and opening.
+//! Errors of reading, applying and opening.
 //!
-//! A refusal ([`EtcdError`]) is an answer for a client and leaves no trace. A failed read is an
+//! A refusal ([`EtcdError`]) is an answer for a client and changes nothing. A failed read is an
 //! error of its reader unless it found damage ([`ReadError::is_damage`]). All else here means
 //! this member must stop: its state and its disk can no longer be trusted to agree.
 
@@ -13,7 +13,7 @@ use crate::{
     revision::Revision,
 };
 
-/// A read that gave no result.
+/// An error of a read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
@@ -25,7 +25,7 @@ pub enum ReadError {
     Backend(#[from] BackendError),
     /// A record that must exist does not.
     #[error(
-        "no record at revision {}/{} although memory says it is stored; the backend is damaged: \
+        "no record at revision {}/{} although the index holds it; the backend is damaged: \
          stop this member and replace its data from a snapshot",
         .0.main, .0.sub
     )]
@@ -37,9 +37,9 @@ pub enum ReadError {
         .revision.main, .revision.sub
     )]
     DamagedRecord {
-        /// Where it is.
+        /// Revision of the record.
         revision: Revision,
-        /// What the decoder said.
+        /// Error of the decoder.
         source: prost::DecodeError,
     },
     /// Waiting for the write-behind queue ended without a commit.
@@ -48,8 +48,8 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// Whether what is stored is wrong. Else only this read failed: a later one may succeed, and
-    /// what was read before is right.
+    /// Whether the stored data is damaged. Otherwise only this read failed: a later read may
+    /// succeed, and earlier reads are correct.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         match self {
@@ -59,14 +59,15 @@ impl ReadError {
     }
 }
 
-/// The write-behind thread is gone; nothing more will be stored.
+/// The reason why the store accepts no more changes.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreFault {
-    /// A commit failed. It is never retried: what reached the disk is unknown.
+    /// A commit failed. It is never retried: which part reached the disk is unknown.
     #[error("a commit to the backend failed; stop this member, check its disk, start it again")]
     CommitFailed(#[source] Arc<BackendError>),
-    /// A transaction stopped half-way because state could not be read.
+    /// A transaction failed after its first change because state could not be
+    /// read.
     #[error(
         "a read failed in the middle of a transaction, so memory no longer agrees with the log; \
          stop this member, check its disk, start it again"
@@ -77,7 +78,7 @@ pub enum StoreFault {
     Closed,
 }
 
-/// An entry that was not applied.
+/// An error of applying an entry.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ApplyError {
@@ -90,7 +91,7 @@ pub enum ApplyError {
     /// The store is poisoned; stop.
     #[error(transparent)]
     Fault(#[from] StoreFault),
-    /// Entries came out of order; stop.
+    /// Entries are out of order; stop.
     #[error(
         "entry {offered} was offered but {applied} is applied already; the log and the store \
          disagree: stop this member and compare its WAL with its backend"
@@ -104,7 +105,7 @@ pub enum ApplyError {
     /// A change was made outside `begin` and `end`.
     #[error("a change was made outside of a log entry; call begin before it")]
     OutsideEntry,
-    /// `begin` came before the `end` of the entry before.
+    /// `begin` was called before the `end` of the previous entry.
     #[error("entry {0} was not ended before the next one began; call end after each entry")]
     EntryNotEnded(u64),
 }
@@ -120,7 +121,7 @@ impl From<ReadError> for ApplyError {
 }
 
 impl ApplyError {
-    /// The client's answer, or `None` if this member must stop.
+    /// Returns the error for the client, or `None` if this member must stop.
     #[must_use]
     pub const fn refusal(&self) -> Option<EtcdError> {
         match self {
@@ -130,14 +131,14 @@ impl ApplyError {
     }
 }
 
-/// A store that could not be opened.
+/// An error of opening a store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
     /// The backend could not be read.
     #[error("the backend could not be read")]
     Backend(#[from] BackendError),
-    /// A key of the `key` bucket is no revision.
+    /// A key of the `key` bucket is not a revision.
     #[error(
         "bucket key holds an entry whose key {key:02x?} is no revision; this is not an etcd \
          store, or it is damaged: restore it from a snapshot"
@@ -146,18 +147,18 @@ pub enum OpenError {
         /// The bytes found.
         key: Vec<u8>,
     },
-    /// A record of the `key` bucket is no `KeyValue`.
+    /// A record of the `key` bucket is not a `KeyValue`.
     #[error(
         "the record at revision {}/{} cannot be decoded; restore this member from a snapshot",
         .revision.main, .revision.sub
     )]
     DamagedRecord {
-        /// Where it is.
+        /// Revision of the record.
         revision: Revision,
-        /// What the decoder said.
+        /// Error of the decoder.
         source: prost::DecodeError,
     },
-    /// An entry whose length or form is fixed has another.
+    /// An entry of the `meta` bucket has the wrong length or form.
     #[error(
         "bucket {} holds {value:02x?} under {key}, which cannot be read; restore this member \
          from a snapshot",
@@ -166,9 +167,9 @@ pub enum OpenError {
     DamagedMeta {
         /// The bucket.
         bucket: Bucket,
-        /// The entry.
+        /// Key of the entry.
         key: &'static str,
-        /// What it holds.
+        /// Value of the entry.
         value: Vec<u8>,
     },
     /// The write-behind thread could not be started.

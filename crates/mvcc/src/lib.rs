@@ -3,21 +3,21 @@
 //! ```text
 //!   apply thread                                   any thread
 //!   ┌──────────── Store ────────────┐   publishes   ┌── Reader ──┐
-//!   │ rules decide, slots remember  │ ────────────▶ │ one view,  │
+//!   │ rules decide, slots hold data │ ────────────▶ │ one view,  │
 //!   └───────┬───────────────────────┘  index, then  │ one        │
 //!           │ batches                  revision     │ revision   │
 //!           ▼                                       └─────┬──────┘
 //!   write-behind thread ──commit──▶ Backend ◀─values──────┘
-//!                                                (only what left memory)
+//!                                                (evicted values only)
 //! ```
 //!
-//! The apply thread owns [`Store`] and hands it every committed log entry. All
-//! others hold a [`Reader`], which never takes a lock that the apply thread
-//! waits for. The rules that decide what an entry means are pure ([`rules`]);
-//! where records end up is behind [`backend::Backend`].
+//! The apply thread owns [`Store`] and applies every committed log entry to it.
+//! All other threads hold a [`Reader`], which never takes a lock that the apply
+//! thread waits for. The rules that decide what an entry means are pure
+//! ([`rules`]); [`backend::Backend`] stores the records.
 //!
-//! This crate never reads a clock to decide a result, never talks to peers or
-//! clients, and knows nothing of raft beyond the index and term of an entry.
+//! This crate never reads a clock to decide a result, never communicates with
+//! peers or clients, and uses only the index and term of a raft entry.
 
 pub mod backend;
 mod config;

@@ -1,7 +1,7 @@
 //! Revisions and their byte form in the `key` bucket.
 //!
 //! The bucket is ordered by these bytes, and hashes are computed over them, so
-//! they are etcd's to the byte: big-endian main, `_`, big-endian sub, and a
+//! they equal etcd's byte for byte: big-endian main, `_`, big-endian sub, and a
 //! trailing `t` if the record is a tombstone.
 
 /// Bytes of a revision in the `key` bucket.
@@ -30,10 +30,10 @@ impl Revision {
     }
 }
 
-/// What names a record of the `key` bucket.
+/// The key of a record in the `key` bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordKey {
-    /// When the change happened.
+    /// Revision of the change.
     pub revision: Revision,
     /// Whether the change was a delete.
     pub tombstone: bool,
@@ -58,7 +58,7 @@ impl RecordKey {
         }
     }
 
-    /// The bytes under which the record is stored.
+    /// Encodes the key as it is stored.
     #[must_use]
     pub fn encode(self) -> RecordKeyBytes {
         let mut bytes = [0; TOMBSTONE_BYTES];
@@ -72,7 +72,7 @@ impl RecordKey {
         }
     }
 
-    /// Reads stored bytes back; `None` if they are not a record's key.
+    /// Decodes stored bytes; `None` if they are not a record's key.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (revision, rest) = bytes.split_first_chunk::<REVISION_BYTES>()?;
@@ -119,7 +119,7 @@ pub fn encode_mark(main: i64) -> RecordKeyBytes {
     RecordKey::put(Revision::first_of(main)).encode()
 }
 
-/// Reads a compaction mark of the `meta` bucket.
+/// Decodes a compaction mark of the `meta` bucket.
 #[must_use]
 pub fn decode_mark(bytes: &[u8]) -> Option<i64> {
     RecordKey::decode(bytes).map(|key| key.revision.main)
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_etcds() {
+    fn record_key_encodes_to_etcd_bytes() {
         let revision = Revision { main: 258, sub: 3 };
         let put = RecordKey::put(revision);
         assert_eq!(
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn byte_order_is_revision_order() {
+    fn encoded_keys_sort_in_revision_order() {
         let keys = [
             RecordKey::put(Revision { main: 1, sub: 9 }),
             RecordKey::put(Revision { main: 2, sub: 0 }),
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_bytes_are_refused() {
+    fn decode_rejects_bytes_that_are_no_record_key() {
         let good = RecordKey::put(Revision::first_of(7)).encode();
         let mut other_separator = good.to_vec();
         other_separator[8] = b'-';

@@ -1,7 +1,7 @@
 //! One version of one key, as held in memory.
 //!
-//! Plain data: the slots hold it, the rules read it, the backend never sees it.
-//! What is stored is the canonical `KeyValue` that [`Version::with_value`] makes.
+//! Plain data: slots hold it, rules read it. The backend stores the canonical `KeyValue` that
+//! [`Version::with_value`] builds.
 
 use bytes::Bytes;
 use triomphe::ThinArc;
@@ -16,16 +16,17 @@ use crate::{
 /// Where the value of a version is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
-    /// In memory. Always so until the backend has committed it.
+    /// In memory. Uncommitted values are always resident.
     Resident(ResidentValue),
     /// Only in the backend, under the version's revision.
     InBackend,
-    /// Nowhere: this version is a delete.
+    /// No value: this version is a delete.
     Tombstone,
 }
 
 /// A value in memory: one pointer, and one allocation that holds nothing else.
-/// A slice of the request would be less work, but keep all of it alive.
+/// A slice of the request would save a copy, but keep the whole request
+/// allocated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResidentValue(ThinArc<(), u8>);
 
@@ -39,7 +40,7 @@ impl ResidentValue {
     /// Sharing costs an allocation, so only values above this are shared.
     const COPIED_BYTES_MAX: usize = 512;
 
-    /// The value for a message: copied if it is small, else shared.
+    /// Returns the value for a message: copied if it is small, else shared.
     #[must_use]
     pub fn to_bytes(&self, copies: &mut Copies) -> Bytes {
         match self.copied_bytes() {
@@ -48,7 +49,7 @@ impl ResidentValue {
         }
     }
 
-    /// What [`Self::to_bytes`] will copy.
+    /// Bytes that [`Self::to_bytes`] will copy.
     #[must_use]
     pub fn copied_bytes(&self) -> usize {
         match self.as_ref().len() {
@@ -59,13 +60,13 @@ impl ResidentValue {
 }
 
 impl Value {
-    /// A value in memory.
+    /// Builds a value in memory.
     #[must_use]
     pub fn resident(value: &[u8]) -> Self {
         Self::Resident(ResidentValue(ThinArc::from_header_and_slice((), value)))
     }
 
-    /// Bytes of value this holds in memory.
+    /// Bytes of the value held in memory.
     #[must_use]
     pub fn resident_bytes(&self) -> usize {
         match self {
@@ -78,7 +79,7 @@ impl Value {
 /// One version of one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Version {
-    /// The change that made it.
+    /// Revision of the change that made the version.
     pub revision: Revision,
     /// Main revision at which the current life of the key began; 0 for a tombstone.
     pub create_revision: i64,
@@ -86,12 +87,12 @@ pub struct Version {
     pub version: i64,
     /// The lease the key is attached to; 0 means none.
     pub lease: i64,
-    /// The value, or that there is none.
+    /// The value, or the tombstone mark.
     pub value: Value,
 }
 
 impl Version {
-    /// The version a delete leaves behind.
+    /// The version that a delete adds.
     #[must_use]
     pub const fn tombstone(revision: Revision) -> Self {
         Self {
@@ -118,7 +119,7 @@ impl Version {
         }
     }
 
-    /// The message with the given value.
+    /// Builds the message with the given value.
     #[must_use]
     pub fn with_value(&self, key: Bytes, value: Bytes) -> KeyValue {
         KeyValue {

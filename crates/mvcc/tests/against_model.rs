@@ -1,5 +1,5 @@
-//! Long random histories: the store must answer like the model, whatever is
-//! restarted, compacted in slices or evicted on the way.
+//! Long random histories: the store must answer like the model, through
+//! restarts, sliced compactions and evictions.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod model;
@@ -37,8 +37,7 @@ enum Step {
     Hash(i64),
 }
 
-/// What the log holds. Revisions are offsets back from the newest, so that they
-/// hit something.
+/// An entry of the log. Revisions are offsets back from the newest, so that they exist.
 #[derive(Debug, Clone)]
 enum Entry {
     Put(PutRequest),
@@ -84,7 +83,7 @@ impl Harness {
             None => Arc::new(self.memory.clone()),
             Some(directory) => {
                 let path: PathBuf = directory.path().join("db");
-                // Small, so that growing the map is part of the game.
+                // Small, so that the map grows.
                 let config = LmdbConfig {
                     map_bytes: 1 << 20,
                     ..LmdbConfig::default()
@@ -94,7 +93,7 @@ impl Harness {
         }
     }
 
-    /// Opens what the backend holds and replays the log from there.
+    /// Opens the store of the backend and replays the rest of the log.
     fn open(&mut self) {
         drop(self.store.take());
         let (mut store, restored) =
@@ -171,13 +170,14 @@ impl Harness {
     fn entry(&mut self, entry: Entry) {
         let entry = match entry {
             Entry::Compact(back) => Entry::Compact(self.absolute(back)),
-            // The edge refuses these, so no log holds them.
+            // The API layer refuses these, so no log holds them.
             Entry::Put(put) if validate::put(&put).is_err() => return,
             Entry::Txn(txn) if validate::txn(&txn, validate::TXN_OPS_MAX).is_err() => return,
             entry => entry,
         };
         if matches!(entry, Entry::Compact(_)) {
-            // The model compacts at once; hashes are compared only then.
+            // The model compacts immediately; hashes are compared only after
+            // the store has finished too.
             self.finish_compactions();
         }
         self.log.push(entry.clone());
@@ -209,7 +209,7 @@ impl Harness {
     fn stream_equals(&self, request: &RangeRequest) {
         let reader = self.reader();
         // Put together, the pieces equal the one answer only if they are sorted by key; with
-        // another target each piece is sorted by itself, which a test of its own shows.
+        // another target each piece is sorted separately, which another test covers.
         let request = &RangeRequest {
             sort_target: SortTarget::Key as i32,
             ..request.clone()
@@ -323,7 +323,7 @@ fn unwrap_refusal<T>(result: Result<T, ReadError>) -> Result<T, EtcdError> {
     })
 }
 
-/// Responses as text: they are of different types.
+/// Applies an entry and returns the response as text, since response types differ.
 fn apply(
     store: &mut Store,
     leases: &mut Vec<i64>,
@@ -536,7 +536,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(192))]
 
     #[test]
-    fn a_store_in_memory_answers_like_the_model(
+    fn store_in_memory_agrees_with_the_model(
         steps in prop::collection::vec(step(), 1..150),
         budget in budget(),
     ) {
@@ -552,7 +552,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
-    fn a_store_on_disk_answers_like_the_model(
+    fn store_on_disk_agrees_with_the_model(
         steps in prop::collection::vec(step(), 1..120),
         budget in budget(),
     ) {

@@ -1,4 +1,4 @@
-//! What every backend promises, and what only LMDB has.
+//! Rules of every backend, and rules of LMDB alone.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::{ops::ControlFlow, path::Path, sync::Arc, thread};
@@ -81,7 +81,7 @@ fn records_are_stored_in_canonical_form() {
 }
 
 #[test]
-fn a_snapshot_does_not_see_later_commits_and_can_be_read_twice() {
+fn snapshot_excludes_later_commits_and_can_be_scanned_twice() {
     for_each_backend(|backend| {
         backend
             .commit(&[record(2, 10), put(Bucket::Members, "a", b"1")])
@@ -101,7 +101,7 @@ fn a_snapshot_does_not_see_later_commits_and_can_be_read_twice() {
 }
 
 #[test]
-fn a_scan_begins_where_it_is_told_and_stops_when_told() {
+fn scan_starts_at_the_given_key_and_stops_on_break() {
     for_each_backend(|backend| {
         let changes: Vec<_> = ["a", "b", "c", "d"]
             .map(|k| put(Bucket::Auth, k, b""))
@@ -122,7 +122,7 @@ fn a_scan_begins_where_it_is_told_and_stops_when_told() {
 }
 
 #[test]
-fn names_of_any_length_keep_their_place_in_the_order() {
+fn keys_of_any_length_are_scanned_in_order() {
     for_each_backend(|backend| {
         let long = |first: char| format!("{first}{}", "x".repeat(2000));
         let names = [
@@ -178,7 +178,7 @@ fn names_of_any_length_keep_their_place_in_the_order() {
 }
 
 #[test]
-fn the_map_grows_when_it_is_full() {
+fn commit_grows_a_full_map() {
     let directory = tempfile::tempdir().unwrap();
     let config = LmdbConfig {
         map_bytes: 1 << 20,
@@ -204,11 +204,11 @@ fn the_map_grows_when_it_is_full() {
 }
 
 #[test]
-fn after_a_failed_commit_nothing_is_written() {
+fn failed_commit_poisons_the_backend() {
     let directory = tempfile::tempdir().unwrap();
     let lmdb = lmdb(directory.path());
     lmdb.commit(&[record(5, 10)]).unwrap();
-    // Out of order cannot be appended; LMDB refuses the whole batch.
+    // A record out of order cannot be appended; LMDB refuses the whole batch.
     let refused = lmdb.commit(&[record(6, 10), record(4, 10)]);
     assert!(matches!(refused, Err(BackendError::Lmdb { .. })));
     assert!(matches!(
@@ -232,7 +232,7 @@ fn shrink(lmdb: &Lmdb) -> (u64, u64) {
 }
 
 #[test]
-fn defragmenting_gives_space_back_and_survives_a_restart() {
+fn defragmented_file_is_smaller_and_survives_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let lmdb_open = lmdb(directory.path());
     let (before, after) = shrink(&lmdb_open);
@@ -247,7 +247,7 @@ fn defragmenting_gives_space_back_and_survives_a_restart() {
 }
 
 #[test]
-fn commits_and_snapshots_go_on_while_defragmenting() {
+fn commits_and_snapshots_continue_during_defragmentation() {
     let directory = tempfile::tempdir().unwrap();
     let lmdb_open = Arc::new(lmdb(directory.path()));
     lmdb_open
@@ -278,7 +278,7 @@ fn commits_and_snapshots_go_on_while_defragmenting() {
 }
 
 #[test]
-fn what_an_interrupted_defragmentation_left_is_removed() {
+fn open_removes_files_of_an_interrupted_defragmentation() {
     let directory = tempfile::tempdir().unwrap();
     lmdb(directory.path()).commit(&[record(1, 10)]).unwrap();
     let leftover = directory
@@ -289,9 +289,9 @@ fn what_an_interrupted_defragmentation_left_is_removed() {
     assert!(!leftover.exists());
 }
 
-/// A record as another store encoded it reads like one that was encoded here.
+/// An encoded record of another store is stored unchanged.
 #[test]
-fn an_encoded_record_is_stored_as_it_is() {
+fn encoded_record_is_stored_unchanged() {
     for_each_backend(|backend| {
         let Change::PutRecord { key, record } = record(2, 10) else {
             unreachable!()
@@ -306,13 +306,12 @@ fn an_encoded_record_is_stored_as_it_is() {
     });
 }
 
-/// A store that was filled at once is like any other; one that was given up is only a directory
-/// to be removed.
+/// A loaded store opens like any other; an abandoned load leaves only a directory to remove.
 #[test]
-fn a_store_is_filled_at_once_and_then_opened() {
+fn loaded_store_opens_with_all_entries() {
     let parent = tempfile::tempdir().unwrap();
     let directory = parent.path().join("new");
-    // More than is synced in the background at a time, and some after it.
+    // More than one background sync covers.
     let fill = |load: &mut LmdbLoad| {
         for step in 0..20 {
             let records: Vec<_> = (0..40)
@@ -341,7 +340,7 @@ fn a_store_is_filled_at_once_and_then_opened() {
     assert_eq!(term.as_deref(), Some(&b"1"[..]));
 }
 
-/// What readers hold open must never keep a member from writing.
+/// Open snapshots must never keep a member from committing.
 #[test]
 fn commit_needs_no_reader_slot() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Readers beside the writer never see a transaction in part.
+//! Concurrent readers never see part of a transaction.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::{

@@ -1,4 +1,4 @@
-//! Hashes that a real etcd answered for a recorded history.
+//! Compares hashes with those of a real etcd for a recorded history.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::{sync::Arc, time::Duration};
@@ -51,9 +51,9 @@ impl<F: Fn() -> Arc<dyn Backend>> Replay<F> {
     }
 
     fn line(&mut self, line: &str) {
-        let words: Vec<&str> = line.split(' ').collect();
-        if words[0] == "hashkv" {
-            return self.compare_hash(line, &words);
+        let fields: Vec<&str> = line.split(' ').collect();
+        if fields[0] == "hashkv" {
+            return self.compare_hash(line, &fields);
         }
         self.index += 1;
         let store = self.store.as_mut().unwrap();
@@ -63,7 +63,7 @@ impl<F: Fn() -> Arc<dyn Backend>> Replay<F> {
                 term: 2,
             })
             .unwrap();
-        match words[0] {
+        match fields[0] {
             "txn" => {
                 let success = line[4..].split(" ; ").map(op).collect();
                 let txn = TxnRequest {
@@ -75,17 +75,17 @@ impl<F: Fn() -> Arc<dyn Backend>> Replay<F> {
             "compact" => {
                 store
                     .compact(&CompactionRequest {
-                        revision: words[1].parse().unwrap(),
+                        revision: fields[1].parse().unwrap(),
                         physical: true,
                     })
                     .unwrap();
             }
             "grant" => {
-                let id: i64 = words[1].parse().unwrap();
+                let id: i64 = fields[1].parse().unwrap();
                 let key = Bytes::copy_from_slice(&id.to_be_bytes());
                 store.put_raw(Bucket::Lease, key, Bytes::new()).unwrap();
             }
-            "revoke" => drop(store.revoke_lease(words[1].parse().unwrap()).unwrap()),
+            "revoke" => drop(store.revoke_lease(fields[1].parse().unwrap()).unwrap()),
             _ => match op(line).request.take().unwrap() {
                 Request::RequestPut(put) => drop(store.put(&put, &|_| true).unwrap()),
                 Request::RequestDeleteRange(delete) => drop(store.delete_range(&delete).unwrap()),
@@ -96,15 +96,15 @@ impl<F: Fn() -> Arc<dyn Backend>> Replay<F> {
         finish_compactions(store);
     }
 
-    fn compare_hash(&mut self, line: &str, words: &[&str]) {
+    fn compare_hash(&mut self, line: &str, fields: &[&str]) {
         if self.reopen_before_hash {
             self.reopen();
         }
         let reader = self.store.as_ref().unwrap().reader();
-        let found = reader.hash_kv(words[1].parse().unwrap()).unwrap();
-        // After a restart nobody knows the hash a compaction computed before.
-        if found.compact_revision == words[3].parse::<i64>().unwrap() {
-            assert_eq!(found.hash, words[2].parse::<u32>().unwrap(), "{line}");
+        let found = reader.hash_kv(fields[1].parse().unwrap()).unwrap();
+        // Compaction hashes are cached in memory only, so a restart loses them.
+        if found.compact_revision == fields[3].parse::<i64>().unwrap() {
+            assert_eq!(found.hash, fields[2].parse::<u32>().unwrap(), "{line}");
             self.hashes_compared += 1;
         } else {
             assert!(self.reopen_before_hash, "{line}: {found:?}");
@@ -124,17 +124,17 @@ fn finish_compactions(store: &mut Store) {
 }
 
 fn op(text: &str) -> RequestOp {
-    let words: Vec<&str> = text.split(' ').collect();
-    let request = match words[0] {
+    let fields: Vec<&str> = text.split(' ').collect();
+    let request = match fields[0] {
         "put" => Request::RequestPut(PutRequest {
-            key: bytes(words[1]),
-            value: bytes(words[2]),
-            lease: words[3].parse().unwrap(),
+            key: bytes(fields[1]),
+            value: bytes(fields[2]),
+            lease: fields[3].parse().unwrap(),
             ..PutRequest::default()
         }),
         "del" => Request::RequestDeleteRange(DeleteRangeRequest {
-            key: bytes(words[1]),
-            range_end: bytes(words[2]),
+            key: bytes(fields[1]),
+            range_end: bytes(fields[2]),
             prev_kv: false,
         }),
         other => panic!("unknown operation {other}"),
@@ -160,21 +160,21 @@ fn recorded_hashes() -> usize {
 }
 
 #[test]
-fn a_running_store_hashes_like_etcd() {
+fn running_store_hashes_equal_etcd() {
     let memory = MemoryBackend::new();
     let compared = Replay::run(|| Arc::new(memory.clone()), false);
     assert_eq!(compared, recorded_hashes());
 }
 
 #[test]
-fn a_restarted_store_hashes_like_etcd() {
+fn restarted_store_hashes_equal_etcd() {
     let memory = MemoryBackend::new();
     let compared = Replay::run(|| Arc::new(memory.clone()), true);
     assert!(compared > recorded_hashes() / 2);
 }
 
 #[test]
-fn a_store_on_disk_hashes_like_etcd() {
+fn store_on_disk_hashes_equal_etcd() {
     let directory = tempfile::tempdir().unwrap();
     let open = || -> Arc<dyn Backend> {
         Arc::new(Lmdb::open(directory.path(), LmdbConfig::default()).unwrap())

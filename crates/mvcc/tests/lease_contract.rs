@@ -1,4 +1,4 @@
-//! What leases promise, rule by rule.
+//! The rules of leases, one test each.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -33,7 +33,7 @@ fn remaining(lessor: &Lessor, id: i64, now_ms: u64) -> i64 {
 }
 
 #[test]
-fn grants_are_checked_as_etcd_checks_them() {
+fn grant_is_refused_in_the_cases_and_order_of_etcd() {
     let mut lessor = primary(LessorConfig::default());
     assert_eq!(lessor.grant(0, 10, 0), Err(EtcdError::LeaseNotFound));
     assert_eq!(
@@ -42,7 +42,7 @@ fn grants_are_checked_as_etcd_checks_them() {
     );
     assert_eq!(lessor.grant(1, TTL_S_MAX, 0).unwrap().ttl, TTL_S_MAX);
     assert_eq!(lessor.grant(1, 10, 0), Err(EtcdError::LeaseExists));
-    // Too large is found before exists.
+    // The time to live is checked before the id.
     assert_eq!(
         lessor.grant(1, TTL_S_MAX + 1, 0),
         Err(EtcdError::LeaseTtlTooLarge)
@@ -84,7 +84,7 @@ fn time_to_live_counts_down_in_whole_seconds() {
 }
 
 #[test]
-fn only_the_primary_renews_and_only_what_is_alive() {
+fn renew_needs_the_primary_and_an_unexpired_lease() {
     let mut lessor = Lessor::new(LessorConfig::default());
     lessor.grant(1, 10, 0).unwrap();
     assert_eq!(lessor.renew(TERM, 1, 0), Err(EtcdError::NotPrimaryLessor));
@@ -102,7 +102,7 @@ fn only_the_primary_renews_and_only_what_is_alive() {
 }
 
 #[test]
-fn due_leases_come_in_the_order_they_ended_and_again_if_not_revoked() {
+fn due_returns_leases_by_expiry_and_again_if_not_revoked() {
     let mut lessor = primary(LessorConfig::default());
     for (id, ttl_s) in [(1, 30), (2, 10), (3, 20), (4, 40)] {
         lessor.grant(id, ttl_s, 0).unwrap();
@@ -123,7 +123,7 @@ fn due_leases_come_in_the_order_they_ended_and_again_if_not_revoked() {
 }
 
 #[test]
-fn promotion_gives_every_lease_its_time_again_and_a_bit_more() {
+fn promotion_restarts_every_lease_with_the_extension() {
     let mut lessor = Lessor::new(LessorConfig::default());
     lessor.grant(1, 10, 0).unwrap();
     lessor.grant(2, 500, 0).unwrap();
@@ -140,7 +140,7 @@ fn promotion_gives_every_lease_its_time_again_and_a_bit_more() {
 }
 
 #[test]
-fn a_renewal_right_after_promotion_may_shorten_and_is_still_honoured() {
+fn renewal_after_promotion_may_shorten_the_expiry() {
     let mut lessor = Lessor::new(LessorConfig::default());
     lessor.grant(1, 10, 0).unwrap();
     lessor.promote(TERM, 0, 60_000);
@@ -150,7 +150,7 @@ fn a_renewal_right_after_promotion_may_shorten_and_is_still_honoured() {
 }
 
 #[test]
-fn leases_that_would_end_together_are_spread_below_the_revoke_rate() {
+fn promotion_spreads_expiries_below_the_revoke_rate() {
     let mut lessor = Lessor::new(LessorConfig::default());
     for id in 1..=5000 {
         lessor.grant(id, 10, 0).unwrap();
@@ -174,7 +174,7 @@ fn leases_that_would_end_together_are_spread_below_the_revoke_rate() {
 }
 
 #[test]
-fn few_leases_are_not_spread() {
+fn promotion_does_not_spread_few_leases() {
     let mut lessor = Lessor::new(LessorConfig::default());
     for id in 1..1000 {
         lessor.grant(id, 10, 0).unwrap();
@@ -210,7 +210,7 @@ fn long_leases_are_checkpointed_once_per_interval() {
 }
 
 #[test]
-fn renewing_a_checkpointed_lease_first_clears_the_checkpoint() {
+fn renewing_a_checkpointed_lease_requires_clearing_the_checkpoint() {
     let mut lessor = primary(CHECKPOINTING);
     lessor.grant(1, 1000, 0).unwrap();
     lessor.checkpoint(1, 700, 300_000, true);
@@ -228,17 +228,17 @@ fn renewing_a_checkpointed_lease_first_clears_the_checkpoint() {
 }
 
 #[test]
-fn a_lease_that_became_short_is_checkpointed_again_after_a_renewal() {
+fn renewed_lease_is_checkpointed_again() {
     let mut lessor = primary(CHECKPOINTING);
     lessor.grant(1, 500, 0).unwrap();
     assert_eq!(lessor.checkpoints_due(TERM, 300_000)[0].remaining_ttl, 200);
-    // That proposal was lost, so there is nothing to clear.
+    // The proposal was lost, so there is no checkpoint to clear.
     let _ = lessor.renew(TERM, 1, 400_000).unwrap();
     assert_eq!(lessor.checkpoints_due(TERM, 700_000)[0].remaining_ttl, 200);
 }
 
 #[test]
-fn checkpoints_come_in_batches() {
+fn checkpoints_due_are_limited_per_batch() {
     let mut lessor = primary(CHECKPOINTING);
     for id in 1..=2500 {
         lessor.grant(id, 1000, 0).unwrap();
@@ -250,7 +250,7 @@ fn checkpoints_come_in_batches() {
 }
 
 #[test]
-fn checkpoints_off_means_none_due_and_plain_renewals() {
+fn disabled_checkpoints_are_never_due_and_do_not_affect_renewals() {
     let mut lessor = primary(LessorConfig::default());
     lessor.grant(1, 10_000, 0).unwrap();
     lessor.checkpoint(1, 50, 0, false);
@@ -263,7 +263,7 @@ fn checkpoints_off_means_none_due_and_plain_renewals() {
 }
 
 #[test]
-fn the_remaining_time_is_persisted_only_if_the_cluster_does_that() {
+fn remaining_time_is_persisted_only_if_requested() {
     let mut lessor = primary(CHECKPOINTING);
     lessor.grant(1, 1000, 0).unwrap();
     assert_eq!(lessor.checkpoint(1, 700, 0, false), None);
@@ -281,7 +281,7 @@ fn the_remaining_time_is_persisted_only_if_the_cluster_does_that() {
 }
 
 #[test]
-fn records_are_etcds_bytes_and_survive_a_restart() {
+fn lease_records_equal_etcd_bytes_and_survive_a_restart() {
     let record = leasepb::Lease {
         id: 0x0102,
         ttl: 300,
@@ -317,7 +317,7 @@ fn records_are_etcds_bytes_and_survive_a_restart() {
 }
 
 #[test]
-fn a_lease_granted_again_does_not_inherit_times() {
+fn lease_granted_again_does_not_inherit_times() {
     let mut lessor = primary(CHECKPOINTING);
     lessor.grant(1, 1000, 0).unwrap();
     lessor.revoke(1).unwrap();
@@ -328,19 +328,23 @@ fn a_lease_granted_again_does_not_inherit_times() {
     assert_eq!(lessor.due(TERM, 2_100_000, 9), [1]);
 }
 
-/// A member that was replaced must neither revoke nor renew, whatever reaches its lessor last:
-/// the news of its successor, or its own first entry.
+/// The lessor of a former leader must neither revoke nor renew, whether the demotion or the
+/// promotion arrives last.
 #[test]
-fn lessor_keeps_time_for_a_term_that_its_member_leads_and_for_no_other() {
+fn lessor_serves_only_the_term_it_is_primary_for() {
     let mut lessor = Lessor::new(CHECKPOINTING);
     lessor.grant(1, 1000, 0).unwrap();
     lessor.demote(TERM);
     lessor.promote(TERM, 0, 0);
-    assert_eq!(lessor.primary_term(), None, "the promotion came too late");
+    assert_eq!(lessor.primary_term(), None, "the term was already closed");
 
     lessor.promote(TERM + 1, 0, 0);
     lessor.demote(TERM);
-    assert_eq!(lessor.primary_term(), Some(TERM + 1), "old news");
+    assert_eq!(
+        lessor.primary_term(),
+        Some(TERM + 1),
+        "the demotion is for an older term"
+    );
     let end_ms = 1_000_000;
     for other in [TERM, TERM + 2] {
         assert!(lessor.due(other, end_ms, 9).is_empty());

@@ -1,4 +1,4 @@
-//! Any sequence of calls gives what a plain list of leases gives.
+//! Any sequence of calls returns what a plain list of leases returns.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -34,7 +34,7 @@ struct ModelLease {
     ttl_s: i64,
     checkpointed_s: i64,
     expiry_ms: u64,
-    /// When it may be handed out again.
+    /// When `due` may return the lease again.
     retry_ms: u64,
 }
 
@@ -141,7 +141,7 @@ impl Model {
             }
             Step::Demote => {
                 lessor.demote(self.term);
-                // One that was decided before the demotion and comes after it.
+                // A late promotion, for a term that was already closed.
                 lessor.promote(self.term, now_ms, 0);
                 self.primary = false;
             }
@@ -204,9 +204,9 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
-    /// Same answers, same order, same times as the list.
+    /// Same results, order and times as the list.
     #[test]
-    fn every_sequence_agrees_with_the_list(steps in prop::collection::vec(step(), 1..100)) {
+    fn lessor_agrees_with_a_list_of_leases(steps in prop::collection::vec(step(), 1..100)) {
         let mut lessor = Lessor::new(CONFIG);
         let mut model = Model::default();
         for step in steps {

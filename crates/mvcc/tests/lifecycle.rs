@@ -19,8 +19,8 @@ use portunus_proto::{
     mvccpb::KeyValue,
 };
 
-/// A queue that commits only when told to.
-fn held_back() -> Config {
+/// A configuration that commits only on a flush.
+fn commit_on_flush() -> Config {
     Config {
         commit_interval: Duration::from_secs(3600),
         ..Config::default()
@@ -32,7 +32,7 @@ fn open_with(backend: &MemoryBackend, config: Config) -> (Store, Restored) {
 }
 
 fn open(backend: &MemoryBackend) -> (Store, Restored) {
-    open_with(backend, held_back())
+    open_with(backend, commit_on_flush())
 }
 
 fn entry(index: u64) -> EntryId {
@@ -102,14 +102,14 @@ fn stored_records(backend: &MemoryBackend) -> usize {
 }
 
 #[test]
-fn a_fresh_store_is_at_revision_one_and_never_compacted() {
+fn fresh_store_is_at_revision_one_and_never_compacted() {
     let (store, restored) = open(&MemoryBackend::new());
     assert_eq!((store.revision(), store.compact_revision()), (1, -1));
     assert_eq!(restored.applied, None);
 }
 
 #[test]
-fn a_commit_is_atomic_with_index_and_term() {
+fn commit_is_atomic_with_index_and_term() {
     let backend = MemoryBackend::new();
     let (mut store, _) = open(&backend);
     put(&mut store, 7, "a", 0);
@@ -128,7 +128,7 @@ fn a_commit_is_atomic_with_index_and_term() {
 }
 
 #[test]
-fn an_entry_without_changes_still_moves_the_index() {
+fn entry_without_changes_advances_the_index() {
     let backend = MemoryBackend::new();
     let (mut store, _) = open(&backend);
     store.begin(entry(4)).unwrap();
@@ -138,7 +138,7 @@ fn an_entry_without_changes_still_moves_the_index() {
 }
 
 #[test]
-fn nobody_sees_an_entry_before_it_ends() {
+fn readers_see_an_entry_only_after_it_ends() {
     let (mut store, _) = open(&MemoryBackend::new());
     let reader = store.reader();
     store.begin(entry(1)).unwrap();
@@ -177,7 +177,7 @@ fn entries_out_of_order_are_refused() {
 }
 
 #[test]
-fn other_buckets_share_the_commit_and_are_read_back_at_once() {
+fn raw_entries_share_the_commit_and_are_readable_at_once() {
     let backend = MemoryBackend::new();
     let (mut store, _) = open(&backend);
     let member = |store: &Store| store.get_raw(Bucket::Members, b"1").cloned();
@@ -202,16 +202,19 @@ fn other_buckets_share_the_commit_and_are_read_back_at_once() {
 }
 
 #[test]
-fn a_failed_commit_poisons_the_store_and_calls_the_hook_once() {
+fn failed_commit_poisons_the_store_and_calls_the_hook_once() {
     let backend = MemoryBackend::new();
-    let (told, hear) = mpsc::channel();
-    let hooks = Hooks::default().on_fault(move |fault| told.send(fault.to_string()).unwrap());
-    let (mut store, _) = Store::open(Arc::new(backend.clone()), held_back(), hooks).unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let hooks = Hooks::default().on_fault(move |fault| sender.send(fault.to_string()).unwrap());
+    let (mut store, _) = Store::open(Arc::new(backend.clone()), commit_on_flush(), hooks).unwrap();
     put(&mut store, 1, "a", 0);
     backend.fail_next_commit();
     assert!(matches!(store.flush(), Err(StoreFault::CommitFailed(_))));
-    assert!(hear.recv().unwrap().contains("commit"));
-    assert!(hear.recv().is_err(), "told once, and the thread is gone");
+    assert!(receiver.recv().unwrap().contains("commit"));
+    assert!(
+        receiver.recv().is_err(),
+        "called once, and the thread has ended"
+    );
 
     store.begin(entry(2)).unwrap();
     assert!(matches!(
@@ -227,7 +230,7 @@ fn a_failed_commit_poisons_the_store_and_calls_the_hook_once() {
 }
 
 #[test]
-fn applying_waits_at_the_pending_limit_and_goes_on_after_the_commit() {
+fn applying_waits_at_the_pending_limit_and_continues_after_the_commit() {
     let config = Config {
         commit_interval: Duration::from_secs(3600),
         commit_records: 1000,
@@ -244,10 +247,10 @@ fn applying_waits_at_the_pending_limit_and_goes_on_after_the_commit() {
 }
 
 #[test]
-fn a_full_batch_is_committed_without_waiting_for_the_interval() {
+fn full_batch_is_committed_before_the_interval_ends() {
     let config = Config {
         commit_records: 10,
-        ..held_back()
+        ..commit_on_flush()
     };
     let backend = MemoryBackend::new();
     let (mut store, _) = open_with(&backend, config);
@@ -260,7 +263,7 @@ fn a_full_batch_is_committed_without_waiting_for_the_interval() {
 }
 
 #[test]
-fn attachments_are_restored_for_living_keys_only() {
+fn attachments_are_restored_for_existing_keys_only() {
     let backend = MemoryBackend::new();
     let (mut store, _) = open(&backend);
     put(&mut store, 1, "gone", 5);
@@ -278,7 +281,7 @@ fn attachments_are_restored_for_living_keys_only() {
 }
 
 #[test]
-fn an_interrupted_compaction_is_resumed() {
+fn interrupted_compaction_is_resumed_after_a_restart() {
     let backend = MemoryBackend::new();
     let (mut store, _) = open(&backend);
     for index in 1..=5 {
@@ -301,7 +304,7 @@ fn an_interrupted_compaction_is_resumed() {
 }
 
 #[test]
-fn the_hash_of_the_newest_revision_is_not_the_one_of_a_compaction_to_nothing() {
+fn hash_at_revision_zero_ignores_the_hash_of_a_compaction_to_zero() {
     let backend = MemoryBackend::new();
     let (mut store, _) = open(&backend);
     put(&mut store, 1, "a", 0);
@@ -314,7 +317,7 @@ fn the_hash_of_the_newest_revision_is_not_the_one_of_a_compaction_to_nothing() {
 }
 
 #[test]
-fn the_revision_never_falls_below_a_compaction() {
+fn restored_revision_is_at_least_the_compact_revision() {
     let backend = MemoryBackend::new();
     let (mut store, _) = open(&backend);
     put(&mut store, 1, "a", 0);
@@ -331,7 +334,7 @@ fn the_revision_never_falls_below_a_compaction() {
 }
 
 #[test]
-fn what_older_members_left_below_a_compaction_goes_with_the_next() {
+fn next_compaction_removes_records_left_below_the_last_one() {
     let backend = MemoryBackend::new();
     let record = |main, key: &'static str| Change::PutRecord {
         key: RecordKey::put(Revision { main, sub: 0 }),
@@ -373,7 +376,7 @@ fn what_older_members_left_below_a_compaction_goes_with_the_next() {
 }
 
 #[test]
-fn a_record_without_content_raises_the_revision_and_names_no_key() {
+fn empty_record_raises_the_revision_without_adding_a_key() {
     let backend = MemoryBackend::new();
     let bumped = Change::PutRecord {
         key: RecordKey::put(Revision { main: 1000, sub: 0 }),
@@ -393,7 +396,7 @@ fn a_record_without_content_raises_the_revision_and_names_no_key() {
 }
 
 #[test]
-fn a_store_that_is_not_etcds_is_refused() {
+fn open_refuses_foreign_and_damaged_entries() {
     let put = |bucket, key: &'static str, value: &'static [u8]| Change::Put {
         bucket,
         key: Bytes::from_static(key.as_bytes()),
@@ -414,7 +417,7 @@ fn a_store_that_is_not_etcds_is_refused() {
 }
 
 #[test]
-fn compactions_that_overlap_finish_in_order() {
+fn overlapping_compactions_finish_in_order() {
     let backend = MemoryBackend::new();
     let (mut store, _) = open(&backend);
     for index in 1..=20 {
@@ -431,7 +434,7 @@ fn compactions_that_overlap_finish_in_order() {
     while finished.len() < 2 {
         match store.compaction_step().unwrap() {
             CompactionStep::Finished { revision } => finished.push(revision),
-            // The second may not trim what the job of the first still reads.
+            // The second compaction must not trim what the hash job of the first still reads.
             CompactionStep::Hash(job) => held = Some(job),
             CompactionStep::Waiting if finished == [5] => drop(held.take()),
             CompactionStep::Waiting => store.flush().unwrap(),
@@ -450,9 +453,9 @@ fn progress_is_reported_while_opening() {
     let (mut store, _) = open(&backend);
     put(&mut store, 1, "a", 0);
     store.close().unwrap();
-    let (told, hear) = mpsc::channel();
-    let hooks = Hooks::default().on_progress(move |progress| told.send(progress).unwrap());
+    let (sender, receiver) = mpsc::channel();
+    let hooks = Hooks::default().on_progress(move |progress| sender.send(progress).unwrap());
     let _ = Store::open(Arc::new(backend), Config::default(), hooks).unwrap();
-    let last = hear.iter().last().unwrap();
+    let last = receiver.iter().last().unwrap();
     assert_eq!((last.records, last.revision), (1, 2));
 }

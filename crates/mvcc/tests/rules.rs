@@ -188,7 +188,7 @@ mod revisions {
     use super::*;
 
     #[test]
-    fn only_changes_take_a_revision() {
+    fn revision_advances_only_on_changes() {
         let mut store = Harness::new();
         assert_eq!(store.delete("a", ""), (0, 1), "nothing there");
         assert_eq!(store.put("a", "1"), 2);
@@ -203,7 +203,7 @@ mod revisions {
     }
 
     #[test]
-    fn a_new_life_starts_over() {
+    fn recreated_key_starts_at_version_one() {
         let mut store = Harness::new();
         store.put("a", "1");
         store.put("a", "2");
@@ -214,7 +214,7 @@ mod revisions {
     }
 
     #[test]
-    fn changes_of_a_txn_share_the_revision_and_count_sub_revisions() {
+    fn changes_of_a_txn_share_the_main_revision_and_count_sub_revisions() {
         let mut store = Harness::new();
         store.put("x", "");
         let nested = success([put_op("b", ""), delete_op("x", "")]);
@@ -239,7 +239,7 @@ mod revisions {
     }
 
     #[test]
-    fn headers_inside_a_txn_carry_the_revision_as_it_is_there() {
+    fn headers_inside_a_txn_carry_the_revision_of_their_operation() {
         let mut store = Harness::new();
         store.put("a", "1");
         let request = success([
@@ -262,7 +262,7 @@ mod revisions {
         assert_eq!(
             revisions,
             [2, 3, 3, 0],
-            "only the outermost txn knows its own"
+            "the header of a nested txn is empty"
         );
         assert_eq!(response.header.unwrap().revision, 3);
     }
@@ -281,7 +281,7 @@ mod ranges {
     }
 
     #[test]
-    fn intervals() {
+    fn range_end_selects_a_key_an_interval_or_all_keys() {
         let store = abc();
         let cases: [(&str, &str, &[&str]); 8] = [
             ("a", "", &["a"]),
@@ -306,7 +306,7 @@ mod ranges {
     }
 
     #[test]
-    fn bounds_of_the_revision() {
+    fn range_refuses_compacted_and_future_revisions() {
         let mut store = abc();
         store.compact(3).unwrap();
         let at = |revision| RangeRequest {
@@ -332,7 +332,7 @@ mod ranges {
     }
 
     #[test]
-    fn limit_more_and_count() {
+    fn limit_sets_more_and_keeps_the_total_count() {
         let store = abc();
         // (limit, keys, more)
         for (limit, expected, more) in [(0, 3, false), (-1, 3, false), (2, 2, true), (3, 3, false)]
@@ -343,7 +343,7 @@ mod ranges {
                 (expected, more),
                 "{limit}"
             );
-            assert_eq!(response.count, 3, "whatever the limit");
+            assert_eq!(response.count, 3, "independent of the limit");
         }
         let counted = store
             .range(&RangeRequest {
@@ -380,7 +380,7 @@ mod ranges {
     }
 
     #[test]
-    fn sorting() {
+    fn range_sorts_by_every_target_and_order() {
         let store = abc();
         let cases: [(SortTarget, SortOrder, [&str; 3]); 6] = [
             (SortTarget::Key, SortOrder::Descend, ["c", "b", "a"]),
@@ -408,7 +408,7 @@ mod ranges {
     }
 
     #[test]
-    fn a_target_without_order_is_sorted_after_the_limit() {
+    fn sort_target_without_order_is_sorted_after_the_limit() {
         let store = abc();
         let request = RangeRequest {
             sort_target: SortTarget::Value as i32,
@@ -447,7 +447,7 @@ mod ranges {
     }
 
     #[test]
-    fn a_stream_pins_the_revision_of_its_first_piece() {
+    fn range_stream_reads_at_the_revision_of_its_first_piece() {
         let mut store = Harness::new();
         for number in 0..25 {
             store.put(&format!("k{number:02}"), "v");
@@ -469,9 +469,9 @@ mod ranges {
         assert!(!late);
     }
 
-    /// As etcd: each piece is sorted by itself, and the next begins after its last key.
+    /// As in etcd: each piece is sorted separately, and the next begins after its last key.
     #[test]
-    fn a_stream_with_a_target_and_no_order_sorts_each_piece() {
+    fn range_stream_with_a_target_and_no_order_sorts_each_piece() {
         let mut harness = Harness::new();
         for key in ["a", "b", "c", "d"] {
             harness.put(key, "");
@@ -492,7 +492,7 @@ mod ranges {
                 .collect()
         };
         assert_eq!(keys(&request), ["b", "d", "c", "a"]);
-        // Three are read, a, b and c; the last of b, c, a is cut off.
+        // Keys a, b and c are read; sorted they are b, c, a, and the limit drops a.
         let limited = RangeRequest {
             limit: 2,
             ..request
@@ -501,7 +501,7 @@ mod ranges {
     }
 
     #[test]
-    fn a_compaction_ends_a_stream() {
+    fn compaction_ends_a_range_stream() {
         let mut store = Harness::new();
         for number in 0..25 {
             store.put(&format!("k{number:02}"), "v");
@@ -529,7 +529,7 @@ mod writes {
     }
 
     #[test]
-    fn ignoring_needs_an_existing_key() {
+    fn ignore_value_and_ignore_lease_need_an_existing_key() {
         let mut store = Harness::new();
         let ignore_value = PutRequest {
             ignore_value: true,
@@ -559,7 +559,7 @@ mod writes {
     }
 
     #[test]
-    fn leases_must_exist_and_are_detached_by_zero() {
+    fn put_needs_an_existing_lease_and_zero_detaches() {
         let mut store = Harness::new();
         let with_lease = |lease| PutRequest {
             lease,
@@ -633,7 +633,7 @@ mod transactions {
     use super::*;
 
     #[test]
-    fn compares() {
+    fn compare_evaluates_every_target_and_result() {
         use CompareResult::{Equal, Greater, Less, NotEqual};
         use TargetUnion::{CreateRevision, Lease, ModRevision, Value, Version};
         let mut store = Harness::new();
@@ -695,7 +695,7 @@ mod transactions {
     }
 
     #[test]
-    fn a_failing_check_on_the_taken_path_undoes_everything() {
+    fn failing_check_on_the_taken_path_refuses_the_transaction() {
         let mut store = Harness::new();
         store.put("a", "1");
         store.put("a", "2");
@@ -738,15 +738,15 @@ mod transactions {
                     failure: vec![last],
                     ..TxnRequest::default()
                 };
-                assert!(store.txn(&not_taken).is_ok(), "nobody goes there");
+                assert!(store.txn(&not_taken).is_ok(), "the branch is not taken");
             }
             store.delete("b", "");
         }
     }
 
-    /// etcd accepts such a transaction and then stops, on every member.
+    /// etcd accepts such a transaction and then panics on every member.
     #[test]
-    fn a_put_that_keeps_what_the_transaction_deleted_refuses_all_of_it() {
+    fn put_that_keeps_a_value_deleted_by_the_transaction_is_refused() {
         let keeping = |change: fn(&mut PutRequest)| {
             let mut request = put("b", "");
             change(&mut request);
@@ -786,7 +786,7 @@ mod transactions {
     }
 
     #[test]
-    fn members_that_answer_nobody_skip_ranges_but_check_them() {
+    fn unwanted_ranges_are_checked_but_not_executed() {
         let mut store = Harness::new();
         store.put("a", "1");
         let unwanted = |store: &mut Harness, request: &TxnRequest| {
@@ -810,7 +810,7 @@ mod transactions {
     }
 
     #[test]
-    fn read_only_and_serializable() {
+    fn transactions_are_classified_as_read_only_and_serializable() {
         let serializable = range_op(RangeRequest {
             serializable: true,
             ..all()
@@ -834,7 +834,7 @@ mod the_edge {
     use super::*;
 
     #[test]
-    fn single_requests() {
+    fn validation_checks_single_requests() {
         use EtcdError::{EmptyKey, InvalidSortOption, LeaseProvided, ValueProvided};
         assert_eq!(validate::range(&range("", "")), Err(EmptyKey));
         let odd_order = RangeRequest {
@@ -863,7 +863,7 @@ mod the_edge {
     }
 
     #[test]
-    fn streams_come_in_key_order_only() {
+    fn validation_refuses_range_streams_not_in_key_order() {
         let descending = RangeRequest {
             sort_order: SortOrder::Descend as i32,
             ..all()
@@ -884,7 +884,7 @@ mod the_edge {
     }
 
     #[test]
-    fn the_number_of_operations() {
+    fn validation_limits_the_number_of_operations() {
         let ops =
             |count: usize| -> Vec<_> { (0..count).map(|n| put_op(&format!("{n}"), "")).collect() };
         let check = |request: &TxnRequest| validate::txn(request, 4);
@@ -895,7 +895,7 @@ mod the_edge {
             ..TxnRequest::default()
         };
         assert_eq!(check(&compares), Err(EtcdError::TooManyOps));
-        // Branches are counted apart, and a nested one gets what is left.
+        // Branches are counted separately, and a nested one gets the rest of the limit.
         let both = TxnRequest {
             success: ops(4),
             failure: ops(4),
@@ -916,9 +916,9 @@ mod the_edge {
         txn
     }
 
-    /// etcd 3.7 takes 4998 with a put in the innermost, 4999 if that is empty.
+    /// etcd 3.7 accepts 4998 with a put in the innermost, 4999 if that is empty.
     #[test]
-    fn the_depth_of_transactions() {
+    fn validation_limits_the_depth_of_transactions() {
         let check = |request: &TxnRequest| validate::txn(request, usize::MAX);
         assert_eq!(check(&nested(4998)), Ok(()));
         assert_eq!(check(&nested(4999)), Err(EtcdError::TooManyOps));
@@ -928,9 +928,9 @@ mod the_edge {
         assert_eq!(check(&empty_inside(5000)), Err(EtcdError::TooManyOps));
     }
 
-    /// A Go member of 3.5 puts no limit on depth, so a log may hold any.
+    /// An etcd 3.5 member does not limit the depth, so a log may hold any.
     #[test]
-    fn a_transaction_of_any_depth_is_checked_charged_and_applied_on_a_small_stack() {
+    fn transaction_of_any_depth_is_handled_on_a_small_stack() {
         const DEPTH: usize = 100_000;
         const STACK_BYTES: usize = 256 * 1024;
         let run = || {
@@ -1000,7 +1000,7 @@ mod the_edge {
     }
 
     #[test]
-    fn a_branch_changes_a_key_once() {
+    fn branch_that_changes_a_key_twice_is_refused() {
         let branches = |then: RequestOp, otherwise: RequestOp| {
             txn_op(TxnRequest {
                 success: vec![then],
@@ -1054,7 +1054,7 @@ mod the_edge {
                 ],
                 duplicate,
             ),
-            // Only deletes before it count: so etcd walks the branch.
+            // Only earlier deletes count, because etcd walks the branch in order.
             (
                 vec![
                     nested(vec![put_op("a", "")]),
@@ -1082,7 +1082,7 @@ mod compaction {
     use super::*;
 
     #[test]
-    fn bounds() {
+    fn compact_refuses_compacted_and_future_revisions() {
         let mut store = Harness::new();
         for value in ["1", "2", "3"] {
             store.put("a", value);
@@ -1095,7 +1095,7 @@ mod compaction {
     }
 
     #[test]
-    fn it_takes_no_revision_and_makes_no_event() {
+    fn compact_takes_no_revision_and_makes_no_event() {
         let mut store = Harness::new();
         let revision = store.put("a", "1");
         store.compact(revision).unwrap();
@@ -1107,7 +1107,7 @@ mod quotas {
     use super::*;
 
     #[test]
-    fn costs() {
+    fn quota_costs_of_requests() {
         assert_eq!(quota::put_cost_bytes(&put("key", "value")), 256 + 8);
         let nested = txn_op(success([put_op("a", "1"), put_op("b", "1")]));
         let request = TxnRequest {
@@ -1124,7 +1124,7 @@ mod quotas {
     }
 
     #[test]
-    fn what_costs_nothing_always_fits() {
+    fn request_without_cost_always_fits() {
         // (total, cost, quota, fits)
         let cases = [
             (90, 9, Some(100), true),

@@ -1,4 +1,4 @@
-//! What a watch promises its client, rule by rule.
+//! The rules of watches, one test each.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -13,8 +13,8 @@ use portunus_mvcc::watch::{
 use portunus_proto::etcdserverpb::WatchCreateRequest;
 use portunus_proto::etcdserverpb::watch_create_request::FilterType;
 use support::{
-    Client, ModelStore, Op, PROGRESS_INTERVAL, from, new_hub, on_key, on_range, sync_all, told,
-    told_all,
+    Client, ModelStore, Op, PROGRESS_INTERVAL, event_texts, event_texts_all, from, new_hub, on_key,
+    on_range, sync_all,
 };
 
 fn small(limits: Limits) -> Hub {
@@ -34,7 +34,7 @@ fn live_events_reach_exactly_the_watches_of_their_keys() {
     let mut seen: Vec<(i64, Vec<String>)> = client
         .drain()
         .iter()
-        .map(|r| (r.watch_id, told(r)))
+        .map(|r| (r.watch_id, event_texts(r)))
         .collect();
     seen.sort();
     let one = |text: &str| vec![text.to_owned()];
@@ -51,19 +51,19 @@ fn live_events_reach_exactly_the_watches_of_their_keys() {
 }
 
 #[test]
-fn an_empty_key_is_the_smallest_key() {
+fn empty_key_in_a_watch_means_the_smallest_key() {
     let (mut hub, mut store) = (new_hub(), ModelStore::default());
     let mut client = Client::open(&mut hub);
     client.watch(&mut hub, on_range("", "\0"));
     client.watch(&mut hub, on_key(""));
     hub.publish(&store.put("\0", "v")).unwrap();
-    assert_eq!(told_all(&client.drain()).len(), 2);
+    assert_eq!(event_texts_all(&client.drain()).len(), 2);
     hub.publish(&store.put("x", "v")).unwrap();
-    assert_eq!(told_all(&client.drain()), ["put x@3"]);
+    assert_eq!(event_texts_all(&client.drain()), ["put x@3"]);
 }
 
 #[test]
-fn created_comes_first_with_the_current_revision() {
+fn created_response_comes_first_with_the_current_revision() {
     let (mut hub, mut store) = (new_hub(), ModelStore::default());
     hub.publish(&store.put("a", "1")).unwrap();
     let mut client = Client::open(&mut hub);
@@ -73,7 +73,7 @@ fn created_comes_first_with_the_current_revision() {
     let responses = client.drain();
     assert!(responses[0].created && responses[0].events.is_empty());
     assert_eq!(responses[0].header.as_ref().unwrap().revision, 2);
-    assert_eq!(told_all(&responses[1..]), ["put a@2", "put a@3"]);
+    assert_eq!(event_texts_all(&responses[1..]), ["put a@2", "put a@3"]);
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn automatic_ids_count_up_and_skip_used_ones() {
 }
 
 #[test]
-fn refusals_are_created_and_canceled_with_etcds_reasons() {
+fn refused_create_is_created_and_canceled_with_etcd_reason() {
     let mut hub = new_hub();
     let mut client = Client::open(&mut hub);
     client.watch(
@@ -121,7 +121,7 @@ fn refusals_are_created_and_canceled_with_etcds_reasons() {
             from(-1, on_key("a")),
             "etcdserver: mvcc: required revision has been compacted",
         ),
-        // A bad start is answered before a bad range.
+        // The start revision is checked before the range.
         (
             from(-1, on_range("b", "a")),
             "etcdserver: mvcc: required revision has been compacted",
@@ -160,7 +160,7 @@ fn cancel_is_answered_without_reason_and_unknown_ids_are_not_answered() {
 
 /// Proves: K21
 #[test]
-fn all_events_of_a_revision_arrive_in_one_response() {
+fn response_holds_all_events_of_a_revision() {
     let (mut hub, mut store) = (new_hub(), ModelStore::default());
     let mut client = Client::open(&mut hub);
     client.watch(&mut hub, on_range("a", "z"));
@@ -169,13 +169,16 @@ fn all_events_of_a_revision_arrive_in_one_response() {
     hub.publish(&store.txn(&[put("a"), put("b"), put("x")]))
         .unwrap();
     let responses = client.drain();
-    assert_eq!(told(&responses[0]).len() + told(&responses[1]).len(), 5);
+    assert_eq!(
+        event_texts(&responses[0]).len() + event_texts(&responses[1]).len(),
+        5
+    );
     let narrow = responses.iter().find(|r| r.watch_id == 1).unwrap();
-    assert_eq!(told(narrow), ["put a@2", "put b@2"]);
+    assert_eq!(event_texts(narrow), ["put a@2", "put b@2"]);
 }
 
 #[test]
-fn filters_remove_events_and_nothing_is_sent_if_nothing_is_left() {
+fn filters_remove_events_and_empty_responses_are_not_sent() {
     let (mut hub, mut store) = (new_hub(), ModelStore::default());
     hub.publish(&store.put("a", "1")).unwrap();
     let mut client = Client::open(&mut hub);
@@ -197,7 +200,7 @@ fn filters_remove_events_and_nothing_is_sent_if_nothing_is_left() {
             .filter(|r| r.watch_id == id)
             .cloned()
             .collect();
-        told_all(&of)
+        event_texts_all(&of)
     };
     assert_eq!(seen(no_put), ["delete a@4"]);
     assert_eq!(seen(no_delete), ["put a@3"]);
@@ -207,7 +210,7 @@ fn filters_remove_events_and_nothing_is_sent_if_nothing_is_left() {
 
 /// Proves: K18
 #[test]
-fn a_delete_carries_key_and_revision_and_the_old_value_only_as_prev_kv() {
+fn delete_event_carries_the_old_value_only_as_prev_kv() {
     let (mut hub, mut store) = (new_hub(), ModelStore::default());
     let mut client = Client::open(&mut hub);
     let plain = client.watch(&mut hub, on_key("a"));
@@ -242,7 +245,7 @@ fn a_delete_carries_key_and_revision_and_the_old_value_only_as_prev_kv() {
 
 /// Proves: K20
 #[test]
-fn a_watch_of_the_future_waits_for_its_revision() {
+fn future_watch_starts_at_its_revision() {
     let (mut hub, mut store) = (new_hub(), ModelStore::default());
     let mut client = Client::open(&mut hub);
     let id = client.watch(&mut hub, from(4, on_key("a")));
@@ -253,13 +256,13 @@ fn a_watch_of_the_future_waits_for_its_revision() {
     for value in ["1", "2", "3", "4"] {
         hub.publish(&store.put("a", value)).unwrap();
     }
-    assert_eq!(told_all(&client.drain()), ["put a@4", "put a@5"]);
+    assert_eq!(event_texts_all(&client.drain()), ["put a@4", "put a@5"]);
     assert_eq!(hub.state(client.stream, id), Some(WatchState::Synced));
 }
 
 /// Proves: K20
 #[test]
-fn a_start_before_compaction_is_created_then_canceled_with_the_compact_revision() {
+fn watch_from_a_compacted_revision_is_created_then_canceled() {
     let (mut hub, mut store) = (new_hub(), ModelStore::default());
     for value in ["1", "2", "3"] {
         hub.publish(&store.put("a", value)).unwrap();
@@ -274,12 +277,12 @@ fn a_start_before_compaction_is_created_then_canceled_with_the_compact_revision(
     assert!(gone.canceled && gone.compact_revision == 3 && gone.cancel_reason.is_empty());
     assert_eq!(gone.header.as_ref().unwrap().revision, 0);
     assert_eq!(responses[1].watch_id, legal);
-    assert_eq!(told_all(&responses[1..]), ["put a@3", "put a@4"]);
+    assert_eq!(event_texts_all(&responses[1..]), ["put a@3", "put a@4"]);
     assert_eq!(hub.stats().watchers, 1);
 }
 
 #[test]
-fn catch_up_responses_hold_at_most_1000_revisions_and_name_the_current_one() {
+fn catch_up_response_holds_at_most_1000_revisions() {
     let (mut hub, mut store) = (new_hub(), ModelStore::default());
     let put = |key: &str| Op::Put(key.into(), "v".into());
     for _ in 0..2500 {
@@ -301,7 +304,7 @@ fn catch_up_responses_hold_at_most_1000_revisions_and_name_the_current_one() {
 }
 
 #[test]
-fn a_catch_up_response_stops_before_its_byte_limit_but_never_inside_a_revision() {
+fn catch_up_response_respects_its_byte_limit_in_whole_revisions() {
     let limits = Limits {
         catch_up_bytes_max: 1000,
         ..Limits::default()
@@ -321,7 +324,7 @@ fn a_catch_up_response_stops_before_its_byte_limit_but_never_inside_a_revision()
 }
 
 #[test]
-fn large_responses_are_cut_into_fragments_only_when_asked() {
+fn large_response_is_fragmented_only_on_request() {
     let limits = Limits {
         fragment_bytes: 600,
         ..Limits::default()
@@ -344,7 +347,7 @@ fn large_responses_are_cut_into_fragments_only_when_asked() {
             .iter()
             .filter(move |r| (r.watch_id == asked) == want)
     };
-    let cut: Vec<(bool, Vec<String>)> = of(true).map(|r| (r.fragment, told(r))).collect();
+    let cut: Vec<(bool, Vec<String>)> = of(true).map(|r| (r.fragment, event_texts(r))).collect();
     let texts = |texts: &[&str]| texts.iter().map(|t| (*t).to_owned()).collect::<Vec<_>>();
     assert_eq!(
         cut,
@@ -360,7 +363,7 @@ fn large_responses_are_cut_into_fragments_only_when_asked() {
 }
 
 #[test]
-fn a_client_that_does_not_read_costs_a_bounded_queue_and_loses_nothing() {
+fn slow_client_has_a_bounded_queue_and_loses_no_event() {
     let limits = Limits {
         responses_max: 8,
         ..Limits::default()
@@ -377,20 +380,20 @@ fn a_client_that_does_not_read_costs_a_bounded_queue_and_loses_nothing() {
         hub.state(client.stream, id),
         Some(WatchState::Slow { next: 10 })
     );
-    let mut told = told_all(&client.drain());
+    let mut texts = event_texts_all(&client.drain());
     assert!(
         client.wake.drained.load(Ordering::Relaxed) > 0,
-        "the hub asks to be told of room"
+        "the hub requests a drained notification"
     );
     sync_all(&mut hub, &store);
-    told.extend(told_all(&client.drain()));
+    texts.extend(event_texts_all(&client.drain()));
     let expected: Vec<String> = (2..=101).map(|r| format!("put a@{r}")).collect();
-    assert_eq!(told, expected);
+    assert_eq!(texts, expected);
     assert_eq!(hub.state(client.stream, id), Some(WatchState::Synced));
 }
 
 #[test]
-fn the_byte_limit_bounds_a_queue_too_but_one_huge_revision_gets_through() {
+fn byte_limit_bounds_a_queue_but_admits_one_huge_revision() {
     let limits = Limits {
         bytes_max: 1000,
         ..Limits::default()
@@ -405,16 +408,16 @@ fn the_byte_limit_bounds_a_queue_too_but_one_huge_revision_gets_through() {
         hub.state(client.stream, id),
         Some(WatchState::Slow { next: 3 })
     );
-    let first = told_all(&client.drain());
+    let first = event_texts_all(&client.drain());
     sync_all(&mut hub, &store);
     assert_eq!(
-        [first, told_all(&client.drain())].concat(),
+        [first, event_texts_all(&client.drain())].concat(),
         ["put a@2", "put a@3"]
     );
 }
 
 #[test]
-fn a_request_is_refused_while_answers_pile_up_unread() {
+fn request_is_refused_while_too_many_answers_are_unread() {
     let limits = Limits {
         answers_max: 2,
         ..Limits::default()
@@ -439,7 +442,7 @@ fn a_request_is_refused_while_answers_pile_up_unread() {
 }
 
 #[test]
-fn a_reader_is_woken_once_per_time_its_queue_fills_from_empty() {
+fn reader_is_woken_once_when_its_queue_becomes_non_empty() {
     let (mut hub, mut store) = (new_hub(), ModelStore::default());
     let mut client = Client::open(&mut hub);
     client.watch(&mut hub, on_key("a"));
@@ -455,7 +458,7 @@ fn a_reader_is_woken_once_per_time_its_queue_fills_from_empty() {
 
 /// Proves: K19
 #[test]
-fn automatic_progress_goes_to_quiet_watches_that_asked_and_are_in_step() {
+fn automatic_progress_goes_to_synced_watches_without_events_that_requested_it() {
     let (mut hub, mut store) = (new_hub(), ModelStore::default());
     let mut client = Client::open(&mut hub);
     let asks = |request| WatchCreateRequest {
@@ -483,7 +486,7 @@ fn automatic_progress_goes_to_quiet_watches_that_asked_and_are_in_step() {
 }
 
 #[test]
-fn a_watch_that_caught_up_since_the_last_tick_gets_no_notice() {
+fn watch_that_caught_up_since_the_last_tick_gets_no_notice() {
     let (mut hub, mut store) = (new_hub(), ModelStore::default());
     hub.publish(&store.put("a", "1")).unwrap();
     let mut client = Client::open(&mut hub);
@@ -495,22 +498,22 @@ fn a_watch_that_caught_up_since_the_last_tick_gets_no_notice() {
         },
     );
     hub.tick(PROGRESS_INTERVAL);
-    assert!(client.drain().is_empty(), "not in step");
+    assert!(client.drain().is_empty(), "not synced");
     sync_all(&mut hub, &store);
     hub.tick(PROGRESS_INTERVAL * 2);
-    assert_eq!(told_all(&client.drain()), ["put a@2"]);
+    assert_eq!(event_texts_all(&client.drain()), ["put a@2"]);
     hub.tick(PROGRESS_INTERVAL * 3);
     assert_eq!(client.drain().len(), 1);
 }
 
 /// Proves: K19
 #[test]
-fn requested_progress_speaks_for_the_whole_stream_or_not_at_all() {
+fn requested_progress_needs_every_watch_of_the_stream_synced() {
     let (mut hub, mut store) = (new_hub(), ModelStore::default());
     let mut client = Client::open(&mut hub);
     assert!(
         !hub.request_progress(client.stream).unwrap(),
-        "no watches, nothing to say"
+        "a stream without watches gets no notice"
     );
     client.watch(&mut hub, on_key("a"));
     hub.publish(&store.put("b", "1")).unwrap();
@@ -540,7 +543,7 @@ fn requested_progress_speaks_for_the_whole_stream_or_not_at_all() {
 }
 
 #[test]
-fn the_server_can_end_watches_with_a_reason_after_what_they_were_owed() {
+fn server_cancels_watches_with_a_reason_after_queued_events() {
     let (mut hub, mut store) = (new_hub(), ModelStore::default());
     let mut client = Client::open(&mut hub);
     let secret = client.watch(&mut hub, on_range("s/", "s0"));
@@ -553,17 +556,17 @@ fn the_server_can_end_watches_with_a_reason_after_what_they_were_owed() {
     hub.publish(&store.put("s/2", "v")).unwrap();
     hub.publish(&store.put("o/1", "v")).unwrap();
     let responses = client.drain();
-    assert_eq!(told(&responses[0]), ["put s/1@2"]);
+    assert_eq!(event_texts(&responses[0]), ["put s/1@2"]);
     assert!(responses[1].canceled && responses[1].watch_id == secret);
     assert_eq!(responses[1].cancel_reason, "etcdserver: permission denied");
     assert_eq!(
-        (responses[2].watch_id, told(&responses[2])),
+        (responses[2].watch_id, event_texts(&responses[2])),
         (open, vec!["put o/1@4".to_owned()])
     );
 }
 
 #[test]
-fn closing_a_stream_forgets_its_watches() {
+fn closing_a_stream_removes_its_watches() {
     let (mut hub, mut store) = (new_hub(), ModelStore::default());
     hub.publish(&store.put("a", "1")).unwrap();
     let mut client = Client::open(&mut hub);
@@ -597,7 +600,7 @@ fn one_read_of_history_serves_watches_that_start_close_together() {
 }
 
 #[test]
-fn a_round_cut_short_by_its_budget_goes_on_with_those_who_waited() {
+fn watch_left_out_by_the_budget_is_served_in_the_next_round() {
     let (mut hub, mut store) = (new_hub(), ModelStore::default());
     for _ in 0..5000 {
         hub.publish(&store.put("a", "v")).unwrap();
@@ -618,12 +621,12 @@ fn a_round_cut_short_by_its_budget_goes_on_with_those_who_waited() {
     assert_eq!(
         hub.state(client.stream, near),
         Some(WatchState::Synced),
-        "its turn came"
+        "served in the second round"
     );
 }
 
 #[test]
-fn revisions_left_out_by_the_publisher_are_read_from_history() {
+fn revisions_skipped_by_the_publisher_are_read_from_history() {
     let (mut hub, mut store) = (new_hub(), ModelStore::default());
     let mut client = Client::open(&mut hub);
     client.watch(&mut hub, on_key("a"));
@@ -636,8 +639,11 @@ fn revisions_left_out_by_the_publisher_are_read_from_history() {
     );
     sync_all(&mut hub, &store);
     let responses = client.drain();
-    assert_eq!(told(&responses[0]), ["put a@2", "put a@3", "put a@4"]);
-    assert_eq!(told(&responses[1]), ["put a@3", "put a@4"]);
+    assert_eq!(
+        event_texts(&responses[0]),
+        ["put a@2", "put a@3", "put a@4"]
+    );
+    assert_eq!(event_texts(&responses[1]), ["put a@3", "put a@4"]);
 }
 
 fn store_event(store: &ModelStore) -> std::sync::Arc<portunus_mvcc::watch::RevisionEvents> {
@@ -646,7 +652,7 @@ fn store_event(store: &ModelStore) -> std::sync::Arc<portunus_mvcc::watch::Revis
 }
 
 #[test]
-fn a_round_read_outside_the_hub_does_not_disturb_what_happens_meanwhile() {
+fn round_read_outside_the_hub_tolerates_concurrent_changes() {
     let (mut hub, mut store) = (new_hub(), ModelStore::default());
     hub.publish(&store.put("a", "1")).unwrap();
     let mut client = Client::open(&mut hub);
@@ -668,7 +674,7 @@ fn a_round_read_outside_the_hub_does_not_disturb_what_happens_meanwhile() {
             .filter(|r| r.watch_id == id)
             .cloned()
             .collect();
-        told_all(&of)
+        event_texts_all(&of)
     };
     assert_eq!(of(0), ["put a@2", "put a@3"]);
     assert_eq!(of(again), ["put a@3"]);
@@ -676,7 +682,7 @@ fn a_round_read_outside_the_hub_does_not_disturb_what_happens_meanwhile() {
 }
 
 #[test]
-fn a_busy_watch_does_not_starve_its_neighbours_on_the_stream() {
+fn busy_watch_does_not_starve_other_watches_of_the_stream() {
     let limits = Limits {
         responses_max: 8,
         ..Limits::default()
@@ -689,22 +695,22 @@ fn a_busy_watch_does_not_starve_its_neighbours_on_the_stream() {
     for _ in 0..8 {
         hub.publish(&store.put("a", "v")).unwrap();
     }
-    // The client reads as fast as the busy key is written, never faster, and
-    // the queue is full again before each round.
-    let mut told = Vec::new();
+    // The client reads as fast as the busy key is written, and the queue is
+    // full again before each round.
+    let mut caught_up = Vec::new();
     for _ in 0..8 {
         let read: Vec<_> = (0..4).filter_map(|_| client.next()).collect();
-        told.extend(read.into_iter().filter(|r| r.watch_id == behind));
+        caught_up.extend(read.into_iter().filter(|r| r.watch_id == behind));
         for _ in 0..4 {
             hub.publish(&store.put("a", "v")).unwrap();
         }
         let _ = hub.sync_step(&store, SyncBudget::default());
     }
-    assert_eq!(told_all(&told), ["put b@2"]);
+    assert_eq!(event_texts_all(&caught_up), ["put b@2"]);
 }
 
 #[test]
-fn what_was_read_for_an_ended_watch_does_not_reach_its_successor() {
+fn events_read_for_an_ended_watch_do_not_reach_a_new_watch() {
     let (mut hub, mut store) = (new_hub(), ModelStore::default());
     hub.publish(&store.put("a", "1")).unwrap();
     let mut client = Client::open(&mut hub);
@@ -721,12 +727,12 @@ fn what_was_read_for_an_ended_watch_does_not_reach_its_successor() {
     );
 }
 
-/// The watch kube-apiserver opens for its cache: from just after its list, with
-/// previous versions and progress.
+/// The watch that kube-apiserver opens for its cache: from the revision after
+/// its list, with previous versions and progress.
 ///
 /// Proves: K17, K18
 #[test]
-fn the_watch_of_a_kubernetes_cache() {
+fn kubernetes_cache_watch_gets_events_and_progress() {
     let (mut hub, mut store) = (new_hub(), ModelStore::default());
     hub.publish(&store.put("/registry/pods/ns/a", "listed"))
         .unwrap();

@@ -1,4 +1,4 @@
-//! Bugs etcd had in watches, as tests of this implementation. The numbers are
+//! Former watch bugs of etcd as tests of this implementation. The numbers are
 //! those of etcd's issue tracker.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -13,16 +13,16 @@ use portunus_mvcc::watch::{
 use portunus_proto::etcdserverpb::WatchCreateRequest;
 use portunus_proto::mvccpb::KeyValue;
 use support::{
-    Client, ModelStore, PROGRESS_INTERVAL, from, new_hub, on_key, on_range, sync_all, told,
-    told_all,
+    Client, ModelStore, PROGRESS_INTERVAL, event_texts, event_texts_all, from, new_hub, on_key,
+    on_range, sync_all,
 };
 
-/// A progress notice named a revision whose events were still on their way to
-/// the client, so a client resuming after it lost them.
+/// A progress notice named a revision whose events were not yet sent, so a
+/// client that resumed after it lost them.
 ///
 /// Proves: K19
 #[test]
-fn issue_15220_progress_never_overtakes_events() {
+fn issue_15220_progress_notice_never_overtakes_events() {
     let limits = Limits {
         responses_max: 4,
         ..Limits::default()
@@ -41,7 +41,7 @@ fn issue_15220_progress_never_overtakes_events() {
     hub.publish(&store.put("a", "2")).unwrap();
     assert!(hub.request_progress(client.stream).unwrap());
     let responses = client.drain();
-    assert_eq!(told_all(&responses[..2]), ["put a@2", "put a@3"]);
+    assert_eq!(event_texts_all(&responses[..2]), ["put a@2", "put a@3"]);
     assert_eq!(responses[2].header.as_ref().unwrap().revision, 3);
     // Not even queued: no notice of either kind.
     for _ in 0..10 {
@@ -55,14 +55,14 @@ fn issue_15220_progress_never_overtakes_events() {
     sync_all(&mut hub, &store);
     assert!(hub.request_progress(client.stream).unwrap());
     let responses = client.drain();
-    assert_eq!(told(&responses[0]).last().unwrap(), "put a@13");
+    assert_eq!(event_texts(&responses[0]).last().unwrap(), "put a@13");
     assert_eq!(responses[1].header.as_ref().unwrap().revision, 13);
 }
 
-/// A member that got a snapshot from the leader sent old events again, because
-/// a watch in step did not know how far it had come.
+/// A member that installed a snapshot sent old events again, because a synced
+/// watch did not store its next revision.
 #[test]
-fn issue_15271_a_snapshot_does_not_take_watches_back_in_time() {
+fn issue_15271_restore_does_not_repeat_events() {
     let (mut hub, mut store) = (new_hub(), ModelStore::default());
     let mut client = Client::open(&mut hub);
     client.watch(&mut hub, on_key("a"));
@@ -70,19 +70,22 @@ fn issue_15271_a_snapshot_does_not_take_watches_back_in_time() {
         hub.publish(&store.put("a", "v")).unwrap();
     }
     assert_eq!(client.drain().len(), 5);
-    // Cut off from the others while they write three revisions.
+    // The member is partitioned while the others write three revisions.
     for _ in 0..3 {
         store.put("a", "missed");
     }
     hub.restore(store.revision_now());
     sync_all(&mut hub, &store);
-    assert_eq!(told_all(&client.drain()), ["put a@7", "put a@8", "put a@9"]);
+    assert_eq!(
+        event_texts_all(&client.drain()),
+        ["put a@7", "put a@8", "put a@9"]
+    );
 }
 
 /// History that repeats revisions and is ahead of what was published.
-struct Stuttering(ModelStore);
+struct RepeatingHistory(ModelStore);
 
-impl History for Stuttering {
+impl History for RepeatingHistory {
     fn revision(&self) -> i64 {
         self.0.revision()
     }
@@ -111,8 +114,8 @@ impl History for Stuttering {
 /// A read that saw both a buffer and the committed data returned records twice,
 /// and the watch passed the duplicates on.
 #[test]
-fn issue_17247_what_history_says_twice_is_sent_once() {
-    let (mut hub, mut store) = (new_hub(), Stuttering(ModelStore::default()));
+fn issue_17247_repeated_revision_in_history_is_sent_once() {
+    let (mut hub, mut store) = (new_hub(), RepeatingHistory(ModelStore::default()));
     for _ in 0..3 {
         hub.publish(&store.0.put("a", "v")).unwrap();
     }
@@ -125,14 +128,17 @@ fn issue_17247_what_history_says_twice_is_sent_once() {
     }
     assert_eq!(hub.state(client.stream, id), Some(WatchState::Synced));
     hub.publish(&ahead).unwrap();
-    assert_eq!(told_all(&client.drain()), ["put a@3", "put a@4", "put a@5"]);
+    assert_eq!(
+        event_texts_all(&client.drain()),
+        ["put a@3", "put a@4", "put a@5"]
+    );
 }
 
 /// Hundreds of watches with prev_kv on one stream starved each other: each
-/// looked up each previous version itself, and a watch that fell behind
-/// compaction while its queue was full lost events without being told.
+/// looked up every previous version separately, and a watch that fell behind
+/// compaction while its queue was full lost events without a cancellation.
 #[test]
-fn issue_17529_many_prev_kv_watches_share_work_and_never_lose_silently() {
+fn issue_17529_prev_kv_watches_share_lookups_and_are_never_dropped_silently() {
     const WATCHES: i64 = 300;
     let limits = Limits {
         responses_max: 128,
@@ -198,7 +204,7 @@ fn issue_17529_many_prev_kv_watches_share_work_and_never_lose_silently() {
     assert_eq!(
         complete + ended,
         WATCHES as usize,
-        "in step, or told why not"
+        "synced, or canceled with the compact revision"
     );
     assert!(ended > 0);
 }
@@ -206,7 +212,7 @@ fn issue_17529_many_prev_kv_watches_share_work_and_never_lose_silently() {
 /// Compaction at the revision of a delete removed the delete itself, so a watch
 /// starting there saw only what came after.
 #[test]
-fn issue_18089_a_delete_at_the_compact_revision_is_delivered() {
+fn issue_18089_delete_at_the_compact_revision_is_delivered() {
     let (mut hub, mut store) = (new_hub(), ModelStore::default());
     for value in ["2", "3", "4"] {
         hub.publish(&store.put("k", value)).unwrap();
@@ -217,7 +223,7 @@ fn issue_18089_a_delete_at_the_compact_revision_is_delivered() {
     let mut client = Client::open(&mut hub);
     client.watch(&mut hub, from(5, on_key("k")));
     sync_all(&mut hub, &store);
-    assert_eq!(told_all(&client.drain()), ["delete k@5", "put k@6"]);
+    assert_eq!(event_texts_all(&client.drain()), ["delete k@5", "put k@6"]);
 }
 
 /// A watch opened at the revision being compacted missed the delete there when
@@ -234,15 +240,15 @@ fn issue_19179_compaction_between_opening_and_reading_keeps_its_own_revision() {
     store.compact = 3;
     let _ = hub.sync_commit(plan.read(&store));
     let responses = client.drain();
-    assert_eq!(told(&responses[0]), ["delete k@3"]);
+    assert_eq!(event_texts(&responses[0]), ["delete k@3"]);
     assert!(responses[1].canceled && responses[1].watch_id == too_old);
     assert_eq!(responses[1].compact_revision, 3);
 }
 
-/// A client that switched to a member lagging behind opened a watch of the
-/// future there and got notices of revisions before its start.
+/// A client that switched to a lagging member opened a future watch there and
+/// got progress notices below its start revision.
 #[test]
-fn issue_20221_no_progress_for_a_watch_that_has_not_started() {
+fn issue_20221_future_watch_gets_no_progress_notice() {
     let (mut hub, mut store) = (new_hub(), ModelStore::default());
     hub.publish(&store.put("a", "1")).unwrap();
     let mut client = Client::open(&mut hub);
@@ -273,10 +279,10 @@ fn issue_20221_no_progress_for_a_watch_that_has_not_started() {
     assert_eq!(notices[0].header.as_ref().unwrap().revision, 6);
 }
 
-/// The same client, when that member then installed a snapshot, got events from
-/// before the start, because catching up lowered the watch's next revision.
+/// When that member then installed a snapshot, the client got events from
+/// before the start, because catch-up lowered the watch's next revision.
 #[test]
-fn issue_20221_a_snapshot_does_not_start_a_future_watch_early() {
+fn issue_20221_restore_does_not_start_a_future_watch_early() {
     let (mut hub, mut store) = (new_hub(), ModelStore::default());
     hub.publish(&store.put("a", "1")).unwrap();
     let mut client = Client::open(&mut hub);
@@ -290,7 +296,7 @@ fn issue_20221_a_snapshot_does_not_start_a_future_watch_early() {
     let responses = client.drain();
     assert_eq!(responses.len(), 1);
     assert_eq!(
-        (responses[0].watch_id, told(&responses[0])),
+        (responses[0].watch_id, event_texts(&responses[0])),
         (passed, vec!["put a@4".into()])
     );
     for _ in 0..3 {
@@ -302,5 +308,5 @@ fn issue_20221_a_snapshot_does_not_start_a_future_watch_early() {
         .filter(|r| r.watch_id != passed)
         .cloned()
         .collect();
-    assert_eq!(told_all(&early), ["put a@6", "put a@7"]);
+    assert_eq!(event_texts_all(&early), ["put a@6", "put a@7"]);
 }

@@ -1,5 +1,6 @@
 //! Any schedule of writes, watches, slow readers, rounds, compactions, progress
-//! and restores: what clients read is checked against the plain list of events.
+//! and restores: the events that clients read are compared with the list of all
+//! events.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -64,12 +65,12 @@ enum Step {
     },
 }
 
-/// A watch as its client knows it after reading its created answer.
+/// The client's state of a watch after the created response.
 #[derive(Debug, Clone)]
 struct Watch {
     range: KeyRange,
     request: WatchCreateRequest,
-    /// The client knows of every matching event before this revision.
+    /// The client has read every matching event before this revision.
     next: i64,
     start: i64,
     /// Fragments read so far of an unfinished response.
@@ -196,7 +197,7 @@ impl World {
     fn check_queues(&self) {
         for (client, reader) in self.clients.iter().zip(&self.readers) {
             let queued = client.outlet.queued();
-            // Answers and final words are bounded by requests and watches.
+            // Answers and cancellations are bounded by requests and watches.
             let owed = LIMITS.answers_max + reader.announced.len() + reader.live.len();
             assert!(
                 queued.responses <= LIMITS.responses_max + owed,
@@ -248,7 +249,7 @@ impl World {
         true
     }
 
-    /// All clients read, all rounds run: then nothing may be missing.
+    /// Lets all clients read and runs all rounds; then no event may be missing.
     fn finish(&mut self) {
         self.plans.clear();
         loop {
@@ -284,7 +285,7 @@ impl World {
     }
 }
 
-/// What the watch should be told about a revision.
+/// The events of a revision that the watch must deliver.
 fn wanted(store: &ModelStore, watch: &Watch, revision: i64) -> Vec<Event> {
     if revision < 2 || revision > store.revision_now() {
         return Vec::new();
@@ -427,7 +428,7 @@ proptest! {
     ///
     /// Proves: K18, K19, K20, K21
     #[test]
-    fn every_schedule_keeps_every_promise(steps in prop::collection::vec(step(), 1..120)) {
+    fn every_schedule_delivers_each_event_once_in_order(steps in prop::collection::vec(step(), 1..120)) {
         let mut world = World::new();
         for step in steps {
             world.run(step);

@@ -1,9 +1,8 @@
-//! How generated services put messages on the wire.
+//! The codec of the generated services.
 //!
-//! tonic's own codec lets a message's buffer grow by doubling from 8 KiB. A list
-//! of ten megabytes is then copied twice over, into memory that is new each time,
-//! and a put's answer of thirty bytes takes 8 KiB. Here a buffer has the size of
-//! its message.
+//! tonic's codec lets a message's buffer grow by doubling from 8 KiB. A list of ten megabytes is
+//! then copied about twice, into newly allocated memory each time, and a put's answer of thirty
+//! bytes takes 8 KiB. This codec allocates a buffer of the message's size.
 
 use std::marker::PhantomData;
 
@@ -12,13 +11,13 @@ use tonic::Status;
 use tonic::codec::{BufferSettings, Codec, EncodeBuf, Encoder};
 use tonic_prost::ProstDecoder;
 
-/// Room for what most messages are, and for the five bytes before each.
+/// Initial buffer size: fits most messages and the five bytes before each.
 const SMALL_MESSAGE_BYTES: usize = 512;
 
-/// A stream's messages are sent together until they are this many bytes.
+/// Messages of a stream are sent together up to this many bytes.
 const STREAM_BYTES: usize = 32 * 1024;
 
-/// Messages of prost, in buffers of their size.
+/// A codec for prost messages with buffers of the message's size.
 #[derive(Debug, Clone)]
 pub struct SizedCodec<T, U>(PhantomData<(T, U)>);
 
@@ -47,7 +46,7 @@ where
     }
 }
 
-/// See [`SizedCodec`].
+/// The encoder of [`SizedCodec`].
 #[derive(Debug, Clone)]
 pub struct SizedEncoder<T>(PhantomData<T>);
 

@@ -1,18 +1,17 @@
-//! The one table of error texts and gRPC codes.
+//! The table of error texts and gRPC codes.
 //!
 //! Go clients recognise an error by its exact text, so the texts are wire
-//! format. Services build their refusals from [`EtcdError`]; clients turn a
-//! status back into it. Nothing here decides when an error applies.
+//! format. Services build refusals from [`EtcdError`]; clients convert a status
+//! back into it. This module does not decide when an error applies.
 
 use std::fmt;
 
 use tonic::{Code, Status};
 
-/// Declares the enum and its three projections from one list, so that a row
-/// cannot exist in one and be missing in another.
+/// Declares the enum and its three projections from one list, so that they have the same rows.
 macro_rules! error_table {
     ($( $code:ident { $( $(#[$doc:meta])* $name:ident = $text:literal, )* } )*) => {
-        /// An error etcd's API can answer with; one variant per distinct text.
+        /// An error of etcd's API; one variant per distinct text.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum EtcdError {
@@ -29,8 +28,8 @@ macro_rules! error_table {
                 match self { $($( Self::$name => $text, )*)* }
             }
 
-            /// The code the error has by definition, which is the one a client
-            /// should act on. What is sent can differ: see [`Self::wire_code`].
+            /// The code of the error by definition, which a client should act
+            /// on. The code on the wire can differ: see [`Self::wire_code`].
             #[must_use]
             pub const fn code(self) -> Code {
                 match self { $($( Self::$name => Code::$code, )*)* }
@@ -100,9 +99,9 @@ error_table! {
         ClusterVersionUnavailable = "etcdserver: cluster version not found during downgrade",
         DowngradeInProcess = "etcdserver: cluster has a downgrade job in progress",
         NoInflightDowngrade = "etcdserver: no inflight downgrade job",
-        /// This project's own.
+        /// Specific to this project.
         RequiredFeatureOff = "etcdserver: the request requires a cluster feature that is off",
-        /// This project's own.
+        /// Specific to this project.
         RequiredFeatureUncertain =
             "etcdserver: the request requires a cluster feature, which cannot be promised while a member does not know cluster features",
     }
@@ -139,7 +138,7 @@ error_table! {
         RangeStreamSort = "RangeStream does not support custom sort orders",
         RangeStreamRevisionFilter = "RangeStream does not support revision filters",
     }
-    // Internal errors etcd never mapped to a code, but clients see them.
+    // Internal errors that etcd sends without a code of their own.
     Unknown {
         PasswordForNoPasswordUser =
             "auth: authentication failed, password was given for no password user",
@@ -153,9 +152,9 @@ error_table! {
 impl EtcdError {
     /// The code a server of the given etcd version puts on the wire.
     ///
-    /// Two rows surface as `Unknown` in every version, because etcd hands its
+    /// Two rows are `Unknown` in every version, because etcd passes its
     /// client-side error to the transport there. Three rows were `Unavailable`
-    /// before 3.6, which made clients retry what could never succeed.
+    /// before 3.6, which made clients retry requests that could not succeed.
     #[must_use]
     pub const fn wire_code(self, version: (u32, u32)) -> Code {
         let before_3_6 = version.0 < 3 || (version.0 == 3 && version.1 < 6);
@@ -170,7 +169,7 @@ impl EtcdError {
         }
     }
 
-    /// Whether a server of the given etcd version, 3.5 or newer, can send this text at all.
+    /// Whether a server of the given etcd version, 3.5 or newer, can send this text.
     #[must_use]
     pub const fn exists_in(self, version: (u32, u32)) -> bool {
         let since_minor = match self {
@@ -181,15 +180,15 @@ impl EtcdError {
         version.0 > 3 || (version.0 == 3 && version.1 >= since_minor)
     }
 
-    /// The status a server of the given etcd version answers with.
+    /// The status that a server of the given etcd version sends.
     #[must_use]
     pub fn status(self, version: (u32, u32)) -> Status {
         Status::new(self.wire_code(version), self.text())
     }
 
-    /// Recognises an error by text, as Go clients do. The code must be one that
-    /// some etcd version sends with that text: a proxy's own error that happens
-    /// to quote the text is not etcd's error.
+    /// Recognises an error by its text, as Go clients do. The code must be one
+    /// that some etcd version sends with that text: a proxy's error that quotes
+    /// the text is not etcd's error.
     #[must_use]
     pub fn from_wire(code: Code, text: &str) -> Option<Self> {
         let error = Self::ALL.iter().copied().find(|e| e.text() == text)?;
@@ -199,14 +198,14 @@ impl EtcdError {
         sent_by_some_version.then_some(error)
     }
 
-    /// [`Self::from_wire`] for a received status.
+    /// Calls [`Self::from_wire`] for a received status.
     #[must_use]
     pub fn from_status(status: &Status) -> Option<Self> {
         Self::from_wire(status.code(), status.message())
     }
 }
 
-/// Codes changed once, between these two.
+/// The codes differ only between these two versions.
 const OLDEST_DISTINCT_VERSION: (u32, u32) = (3, 5);
 const NEWEST_DISTINCT_VERSION: (u32, u32) = (3, 6);
 
@@ -218,7 +217,7 @@ impl fmt::Display for EtcdError {
 
 impl std::error::Error for EtcdError {}
 
-/// The status of the newest version; emulation goes through [`EtcdError::status`].
+/// Converts to the status of the newest version; emulation uses [`EtcdError::status`].
 impl From<EtcdError> for Status {
     fn from(error: EtcdError) -> Self {
         error.status(NEWEST_DISTINCT_VERSION)

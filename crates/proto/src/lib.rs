@@ -1,16 +1,16 @@
-//! Everything that has to look to a client, a peer or a disk tool exactly like etcd.
+//! The wire and storage formats that clients, peers and disk tools share with etcd.
 //!
-//! Four things live here because they change together and every other crate
-//! needs them: the messages and services (from `proto/`, compiled at build
-//! time), how they are put on the wire ([`codec`]), the table of error texts and
-//! codes ([`EtcdError`]), and the constants of the wire ([`wire`]). Every crate
-//! above calls it; it calls nobody.
+//! The crate holds four parts that change together and that every other crate
+//! needs: the messages and services (from `proto/`, compiled at build time),
+//! their encoding on the wire ([`codec`]), the table of error texts and codes
+//! ([`EtcdError`]), and the constants of the wire ([`wire`]). It depends on no
+//! other crate of the workspace.
 //!
-//! It never decides anything: no validation, no defaults, no behaviour by
-//! version beyond "which code did that version send for this text".
+//! It contains no logic: no validation, no defaults, and only one dependency on
+//! the version: the code that a version sends for an error text.
 //!
 //! Generated messages follow protobuf's canonical form: fields ascending, zeros
-//! left out. `bytes` fields are [`bytes::Bytes`], so decoding from a `Bytes`
+//! omitted. `bytes` fields are [`bytes::Bytes`], so decoding from a `Bytes`
 //! shares the buffer instead of copying keys and values.
 
 pub mod codec;
@@ -25,7 +25,7 @@ pub use error::EtcdError;
 /// names. The JSON gateway derives its mapping from it.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
 
-/// Generated code follows the generator's taste, not this workspace's lints.
+/// Generated code does not follow this workspace's lints.
 macro_rules! generated {
     ($(#[$doc:meta])* $package:ident) => {
         $(#[$doc])*
@@ -37,15 +37,15 @@ macro_rules! generated {
 }
 
 generated! {
-    /// Users, roles and permissions as stored.
+    /// Stored users, roles and permissions.
     authpb
 }
 generated! {
-    /// The client-facing services, and what the raft log carries.
+    /// The client-facing services, and the requests in the raft log.
     etcdserverpb
 }
 generated! {
-    /// Leases as stored, and lease queries between members.
+    /// Stored leases, and lease queries between members.
     leasepb
 }
 generated! {

@@ -1,4 +1,4 @@
-//! What single messages look like as bytes.
+//! The encoding of single messages.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 use bytes::Bytes;
@@ -19,7 +19,7 @@ fn first_tag(mut encoded: &[u8]) -> (u32, u8) {
 const VARINT: u8 = 0;
 const LENGTH_DELIMITED: u8 = 2;
 
-/// Sets one message-typed field of the request and says which number it must have.
+/// Sets one message-typed field of the request, with its expected number.
 macro_rules! requests {
     ($($number:literal $field:ident),* $(,)?) => {
         [$(($number, stringify!($field), InternalRaftRequest {
@@ -30,7 +30,7 @@ macro_rules! requests {
 }
 
 #[test]
-fn each_raft_request_field_has_its_number_on_the_wire() {
+fn raft_request_fields_have_their_numbers_on_the_wire() {
     let table = requests![
         2 v2, 3 range, 4 put, 5 delete_range, 6 txn, 7 compaction, 8 lease_grant, 9 lease_revoke,
         10 alarm, 11 lease_checkpoint, 100 header,
@@ -58,7 +58,7 @@ fn each_raft_request_field_has_its_number_on_the_wire() {
 }
 
 #[test]
-fn fields_are_written_in_ascending_order_wherever_they_are_declared() {
+fn fields_are_encoded_in_ascending_order() {
     let request = InternalRaftRequest {
         header: Some(RequestHeader {
             id: 5,
@@ -75,7 +75,7 @@ fn fields_are_written_in_ascending_order_wherever_they_are_declared() {
 }
 
 #[test]
-fn a_bare_v2_request_is_never_mistaken_for_a_raft_request() {
+fn bare_v2_request_does_not_decode_as_a_raft_request() {
     for path in ["/0/members/8e9e05c52164694d/attributes", "/0/version"] {
         let bare = Request {
             id: 99,
@@ -91,7 +91,7 @@ fn a_bare_v2_request_is_never_mistaken_for_a_raft_request() {
 }
 
 #[test]
-fn a_key_value_has_the_canonical_bytes_that_hashes_are_taken_over() {
+fn key_value_encodes_to_the_canonical_bytes_of_hashes() {
     let kv = KeyValue {
         key: Bytes::from_static(b"foo"),
         create_revision: 2,
@@ -157,13 +157,13 @@ fn conf_state_lists_are_written_unpacked_and_read_either_way() {
 }
 
 #[test]
-fn raft_messages_with_and_without_explicit_zeros_read_alike() {
-    // MsgApp to 2 from 1 with one entry: as 3.7 writes it...
+fn raft_messages_with_and_without_explicit_zeros_decode_alike() {
+    // MsgApp to 2 from 1 with one entry, as 3.7 encodes it.
     let sparse: &[u8] = &[
         0x08, 3, 0x10, 2, 0x18, 1, 0x20, 2, 0x28, 2, 0x30, 6, 0x3a, 8, 0x10, 2, 0x18, 7, 0x22, 2,
         b'h', b'i', 0x40, 6,
     ];
-    // ...and as 3.5 does: zero type in the entry, an empty snapshot, zero reject and hint.
+    // The same as 3.5 encodes it: zero type in the entry, an empty snapshot, zero reject and hint.
     let verbose: &[u8] = &[
         0x08, 3, 0x10, 2, 0x18, 1, 0x20, 2, 0x28, 2, 0x30, 6, 0x3a, 10, 0x08, 0, 0x10, 2, 0x18, 7,
         0x22, 2, b'h', b'i', 0x40, 6, 0x4a, 8, 0x12, 6, 0x0a, 0, 0x10, 0, 0x18, 0, 0x50, 0, 0x58,

@@ -1,4 +1,4 @@
-//! The error table against the specification, row by row.
+//! Compares the error table with the specification, row by row.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +8,7 @@ use tonic::{Code, Status};
 
 const NOW: (u32, u32) = (3, 8);
 
-/// The table as the specification has it: code, then texts without the common prefix.
+/// The table of the specification: code, then texts without the common prefix.
 const PREFIXED: &[(Code, &str)] = &[
     (
         Code::InvalidArgument,
@@ -99,7 +99,7 @@ fn specified() -> BTreeMap<String, Code> {
 }
 
 #[test]
-fn every_specified_row_exists_with_its_code_and_no_other_row_does() {
+fn table_has_exactly_the_specified_rows_and_codes() {
     let implemented: BTreeMap<String, Code> = EtcdError::ALL
         .iter()
         .map(|e| (e.text().to_owned(), e.code()))
@@ -114,7 +114,7 @@ fn no_row_is_listed_twice() {
 }
 
 #[test]
-fn every_row_survives_the_way_to_a_client_of_any_version() {
+fn every_row_is_recognised_by_clients_of_any_version() {
     for version in [(3, 5), (3, 6), (3, 7), NOW] {
         for error in EtcdError::ALL {
             let status = error.status(version);
@@ -124,12 +124,12 @@ fn every_row_survives_the_way_to_a_client_of_any_version() {
     }
     for error in EtcdError::ALL {
         let nominal = EtcdError::from_wire(error.code(), error.text());
-        assert_eq!(nominal, Some(*error), "by the code of definition");
+        assert_eq!(nominal, Some(*error), "recognised by its defined code");
     }
 }
 
 #[test]
-fn only_the_two_quirk_rows_differ_from_their_code_today() {
+fn only_two_rows_differ_from_their_code_in_the_newest_version() {
     let differing: Vec<_> = EtcdError::ALL
         .iter()
         .filter(|e| e.wire_code(NOW) != e.code())
@@ -145,7 +145,7 @@ fn only_the_two_quirk_rows_differ_from_their_code_today() {
 }
 
 #[test]
-fn a_3_5_server_answers_unavailable_for_three_rows() {
+fn server_3_5_sends_unavailable_for_three_rows() {
     let differing: Vec<_> = EtcdError::ALL
         .iter()
         .filter(|e| e.wire_code((3, 5)) != e.wire_code(NOW))
@@ -165,7 +165,7 @@ fn a_3_5_server_answers_unavailable_for_three_rows() {
 }
 
 #[test]
-fn rows_newer_than_a_version_are_known_as_such() {
+fn rows_newer_than_a_version_do_not_exist_in_it() {
     let absent_in = |version| -> Vec<_> {
         EtcdError::ALL
             .iter()
@@ -189,7 +189,7 @@ fn rows_newer_than_a_version_are_known_as_such() {
 }
 
 #[test]
-fn a_foreign_status_is_not_taken_for_etcds() {
+fn foreign_status_is_not_recognised_as_etcd_error() {
     let same_text_other_code = Status::new(Code::Internal, EtcdError::NoLeader.text());
     assert_eq!(EtcdError::from_status(&same_text_other_code), None);
     let other_text = Status::new(Code::Unavailable, "etcdserver: no leader!");
@@ -197,7 +197,7 @@ fn a_foreign_status_is_not_taken_for_etcds() {
 }
 
 #[test]
-fn a_plain_conversion_speaks_as_the_newest_version() {
+fn plain_conversion_uses_the_newest_version() {
     let status = Status::from(EtcdError::NotCapable);
     assert_eq!(status.code(), Code::FailedPrecondition);
     assert_eq!(status.message(), "etcdserver: not capable");

@@ -1,6 +1,6 @@
-//! Every message, enum and service of `proto/` against a table written from the
-//! specification. A number, name or type that moves fails here, and so does a
-//! message nobody wrote into the table.
+//! Compares every message, enum and service of `proto/` with a table written
+//! from the specification. A changed number, name or type fails here, and so
+//! does a message that is not in the table.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeMap;
@@ -342,7 +342,7 @@ fn every_service_has_the_specified_methods() {
 
 /// Proves: S0-A13, S1-A1
 #[test]
-fn the_draft_name_of_attributes_field_3_cannot_come_back() {
+fn draft_name_of_attributes_field_3_is_reserved() {
     let descriptors = descriptors();
     let attributes = descriptors
         .file

@@ -15,7 +15,7 @@ use portunus_proto::membershippb::ClusterParamsDecision;
 
 /// From a member's word to what holds for all.
 const MOMENTS: [&str; 4] = [
-    "a member's word is applied",
+    "member attributes applied",
     "about to propose a decision",
     "a decision is proposed, not yet applied",
     "cluster features decided",

@@ -1,8 +1,8 @@
-//! What a synced batch costs, and how fast a log is read back.
+//! Benchmarks of synced appends and of recovery.
 //!
-//! Appends measure this machine's disk more than this code: compare runs on one
-//! machine only. Recovery runs from the page cache, so it shows the cost of
-//! checking and decoding, not of the disk. Set `TMPDIR` to choose the disk.
+//! Appends measure the disk more than this code: compare runs on one machine
+//! only. Recovery reads from the page cache, so it measures checking and
+//! decoding, not the disk. Set `TMPDIR` to choose the disk.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::time::{Duration, Instant};
@@ -49,7 +49,7 @@ fn append_and_sync(c: &mut Criterion) {
                 };
                 wal.save(Some(&state), &batch_entries, true).unwrap();
             });
-            // Only what keeps the disk from filling up; not part of a save.
+            // Keeps the disk from filling up; not part of a save.
             wal.release_to(next_index).unwrap();
         });
     }

@@ -1,10 +1,10 @@
-//! What a log needs of a file system, and nothing else.
+//! The file system operations that a log uses.
 //!
-//! A log lives on [`StdDisk`]. A simulator gives it another one, which loses power whenever
-//! it likes; tests give it one that fails. Who writes, reads and opens goes through here, so
-//! that every crash the real disk can have can be tried.
+//! A server uses [`StdDisk`]. The simulator uses a disk that simulates power loss; tests use disks
+//! that fail. All file access of the log goes through [`Disk`], so that every crash can be
+//! simulated.
 //!
-//! It never decides what is written or when, and never retries.
+//! A disk never decides what is written or when, and never retries.
 
 use std::{
     ffi::OsString,
@@ -18,37 +18,37 @@ use std::{
 
 use crate::lock;
 
-/// A file system, as far as a log uses it.
+/// The file system operations that a log uses.
 pub trait Disk: Send + Sync {
     /// Opens a file for reading.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The error of the file system.
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
     /// Opens an existing file for reading and writing, and locks it.
     ///
     /// # Errors
-    /// `WouldBlock` if somebody else has the lock.
+    /// `WouldBlock` if another process holds the lock.
     fn open_locked(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Creates a file and locks it. A left-over of the same name loses its content, but only
-    /// once the lock shows that nobody else is using it.
+    /// Creates a file and locks it. An existing file of the same name is truncated, but only after
+    /// the lock was taken.
     ///
     /// # Errors
-    /// `WouldBlock` if somebody else has the lock.
+    /// `WouldBlock` if another process holds the lock.
     fn create_locked(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Creates a directory and those above it.
+    /// Creates a directory and its missing parents.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The error of the file system.
     fn create_dir(&self, dir: &Path) -> io::Result<()>;
 
-    /// Removes a directory with everything in it; there may be none.
+    /// Removes a directory and its content, if it exists.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The error of the file system.
     fn remove_dir(&self, dir: &Path) -> io::Result<()>;
 
     /// The names in a directory, in any order.
@@ -60,75 +60,74 @@ pub trait Disk: Send + Sync {
     /// Renames a file or a directory.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The error of the file system.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Removes a file.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The error of the file system.
     fn remove_file(&self, path: &Path) -> io::Result<()>;
 
     /// Makes the names in a directory durable.
     ///
     /// # Errors
-    /// Whatever is on disk then is unknown.
+    /// The state on disk is unknown then.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 
-    /// The next segment is prepared by a thread while the present one fills. A disk whose
-    /// every call must come in a known order says no.
+    /// Whether a thread prepares the next segment while the current one fills. A disk that needs a
+    /// deterministic order of calls returns false.
     fn prepares_ahead(&self) -> bool {
         true
     }
 }
 
-/// An open file. Its lock, if it has one, goes with the last clone.
+/// An open file. Its lock, if any, is released with the last clone.
 pub trait DiskFile: Send {
     /// Reads some bytes; 0 at the end of the file.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The error of the file system.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Writes all bytes; the file grows if it must.
+    /// Writes all bytes; the file grows if needed.
     ///
     /// # Errors
-    /// Whatever is on disk then is unknown.
+    /// The state on disk is unknown then.
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
-    /// Makes content durable, and the size as far as reading needs it.
+    /// Makes content durable, and the size if reads need it.
     ///
     /// # Errors
-    /// Whatever is on disk then is unknown.
+    /// The state on disk is unknown then.
     fn sync_data(&self) -> io::Result<()>;
 
-    /// Makes everything about the file durable.
+    /// Makes content and all metadata durable.
     ///
     /// # Errors
-    /// Whatever is on disk then is unknown.
+    /// The state on disk is unknown then.
     fn sync_all(&self) -> io::Result<()>;
 
-    /// Cuts or extends the file.
+    /// Truncates or extends the file.
     ///
     /// # Errors
-    /// Whatever is on disk then is unknown.
+    /// The state on disk is unknown then.
     fn set_len(&self, bytes: u64) -> io::Result<()>;
 
     /// Size of the file.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The error of the file system.
     fn file_bytes(&self) -> io::Result<u64>;
 
-    /// The same open file once more.
+    /// Returns another handle of the open file.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     fn try_clone(&self) -> io::Result<Box<dyn DiskFile>>;
 }
 
-/// Where a log is: a directory, and the disk it is on. Made from a path alone it is on
-/// [`StdDisk`].
+/// The directory of a log and its disk. A path alone converts to a directory on [`StdDisk`].
 #[derive(Clone)]
 pub struct LogDir {
     pub(crate) disk: Arc<dyn Disk>,

@@ -1,4 +1,4 @@
-//! One error per operation on the log. Each message says what to do next.
+//! One error enum per operation on the log. Each message names the next step.
 
 use std::{
     io,
@@ -9,104 +9,104 @@ use thiserror::Error;
 
 use crate::invariants::LogRuleViolation;
 
-/// Why no log was created.
+/// An error of creating a log.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CreateError {
-    /// Creating never overwrites.
+    /// The directory is not empty; creating never overwrites.
     #[error("{} already holds files; open the log there, or choose an empty directory", dir.display())]
     NotEmpty {
         /// The directory.
         dir: PathBuf,
     },
-    /// The file system refused.
+    /// A file system operation failed.
     #[error("could not create a write-ahead log in {}; check space and permissions", dir.display())]
     Io {
         /// The directory.
         dir: PathBuf,
-        /// What the file system said.
+        /// Error of the file system.
         source: io::Error,
     },
 }
 
-/// What is wrong with a record.
+/// The kinds of damage of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Damage {
-    /// No writer produces this length field.
+    /// The length field is one that no writer produces.
     #[error("the length field of a record is not valid")]
     BadLength,
-    /// A length field of zero with record bytes right behind it.
+    /// A length field of zero is followed by record bytes.
     #[error("the length field of a record has been erased")]
     ErasedLength,
     /// A record of an older segment is incomplete.
     #[error("a record ends beyond the file although a later file exists")]
     CutShort,
-    /// The record's own structure is broken.
+    /// The structure of the record is invalid.
     #[error("a record is malformed")]
     Malformed,
     /// The checksum does not match the data.
     #[error("a checksum does not match: expected {expected:08x}, computed {computed:08x}")]
     Checksum {
-        /// As stored.
+        /// The stored checksum.
         expected: u32,
-        /// Over what was read.
+        /// The checksum of the bytes read.
         computed: u32,
     },
-    /// Padding must be zero.
+    /// The padding is not zero.
     #[error("the padding of a record is not zero")]
     Padding,
-    /// Every segment starts with checksum and metadata.
+    /// The segment does not start with a checksum and a metadata record.
     #[error("the segment does not start with a checksum and a metadata record")]
     SegmentHead,
-    /// All segments have one owner.
+    /// The metadata differs from that of an earlier segment.
     #[error("the metadata differs from that of earlier segments; files of two members are mixed")]
     ForeignMetadata,
-    /// The record is intact but cannot be here.
+    /// The record is intact but violates a rule of the raft log.
     #[error("the record breaks a rule of the log: {0}")]
     Rule(LogRuleViolation),
 }
 
-/// Why a log could not be read.
+/// An error of reading a log.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// Nothing there.
+    /// The directory holds no log.
     #[error("{} holds no write-ahead log", dir.display())]
     NoLog {
         /// The directory.
         dir: PathBuf,
     },
-    /// A file was removed by hand or lost.
+    /// A segment file is missing.
     #[error("{}: a segment before {next} is missing; restore it, or rebuild this member from its peers", dir.display())]
     MissingSegment {
         /// The directory.
         dir: PathBuf,
-        /// Name of the segment after the hole.
+        /// Name of the segment after the gap.
         next: String,
     },
-    /// Bytes that were once right are wrong now.
+    /// A record is damaged.
     #[error("{} is damaged at byte {offset}: {damage}; do not edit it, rebuild this member from its peers or a backup", file.display())]
     Damaged {
         /// The segment.
         file: PathBuf,
-        /// Where the record starts.
+        /// Offset of the record.
         offset: u64,
-        /// What is wrong.
+        /// Kind of damage.
         damage: Damage,
     },
-    /// The file system refused.
+    /// A file system operation failed.
     #[error("could not read {}", path.display())]
     Io {
         /// File or directory.
         path: PathBuf,
-        /// What the file system said.
+        /// Error of the file system.
         source: io::Error,
     },
 }
 
 impl ReadError {
-    /// Whether there simply is no log; every other error is about a log that there is.
+    /// Whether there is no log; all other errors concern an existing log.
     #[must_use]
     pub fn is_no_log(&self) -> bool {
         match self {
@@ -124,12 +124,12 @@ impl ReadError {
     }
 }
 
-/// Why a log was not opened. Nothing on disk has been changed, except that a
-/// torn tail may already have been cut off.
+/// An error of opening a log. Nothing on disk was changed, except that a torn
+/// tail may already have been removed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// Two writers would destroy it.
+    /// Another process holds the lock of the log.
     #[error("{} is in use by another process; stop that one first", file.display())]
     Locked {
         /// The segment that is locked.
@@ -143,18 +143,18 @@ pub enum OpenError {
     SnapshotTooOld {
         /// The directory.
         dir: PathBuf,
-        /// Index of the snapshot asked for.
+        /// Index of the requested snapshot.
         index: u64,
     },
-    /// Snapshots are marked in the log before they are used.
+    /// The log holds no record of the requested snapshot.
     #[error("the log in {} has no snapshot at index {index}; log and snapshot do not belong together", dir.display())]
     SnapshotNotFound {
         /// The directory.
         dir: PathBuf,
-        /// Index of the snapshot asked for.
+        /// Index of the requested snapshot.
         index: u64,
     },
-    /// Same index, other history.
+    /// The recorded snapshot has another term.
     #[error("the log in {} has the snapshot at index {index} in term {found}, not {asked}; log and snapshot do not belong together", dir.display())]
     SnapshotTermMismatch {
         /// The directory.
@@ -163,7 +163,7 @@ pub enum OpenError {
         index: u64,
         /// Term in the log.
         found: u64,
-        /// Term asked for.
+        /// Requested term.
         asked: u64,
     },
     /// The tail could not be made ready for appending.
@@ -171,34 +171,34 @@ pub enum OpenError {
     Io {
         /// File or directory.
         path: PathBuf,
-        /// What the file system said.
+        /// Error of the file system.
         source: io::Error,
     },
 }
 
-/// Why there is no next segment.
+/// An error of preparing the next segment.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PrepareError {
     /// The disk is full.
     #[error("no space for the next log segment {} ({bytes} bytes); free space on that file system, then restart the member", path.display())]
     NoSpace {
-        /// The file under preparation.
+        /// The file being prepared.
         path: PathBuf,
         /// Space one segment needs.
         bytes: u64,
-        /// What the file system said.
+        /// Error of the file system.
         source: io::Error,
     },
-    /// The file system refused.
+    /// A file system operation failed.
     #[error("could not prepare the next log segment {}; check the disk, then restart the member", path.display())]
     Io {
-        /// The file under preparation.
+        /// The file being prepared.
         path: PathBuf,
-        /// What the file system said.
+        /// Error of the file system.
         source: io::Error,
     },
-    /// It stopped after an earlier error.
+    /// The helper thread stopped after an earlier error.
     #[error("the helper that prepares log segments has stopped; restart the member")]
     HelperGone,
 }
@@ -219,16 +219,16 @@ impl PrepareError {
     }
 }
 
-/// Why something is not in the log. After any of these except [`Self::Rejected`]
-/// the log is closed for good: what reached the disk is unknown until a restart
+/// An error of writing to the log. After any of these except [`Self::Rejected`]
+/// the log accepts no more writes: the state on disk is unknown until a restart
 /// reads it.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// The caller's mistake; nothing was written and the log is still usable.
+    /// The records violate a rule of the log; nothing was written and the log is still usable.
     #[error("the log refuses a record that would make it unreadable")]
     Rejected(#[from] LogRuleViolation),
-    /// See the first error.
+    /// An earlier write failed.
     #[error("the log stopped at an earlier write error; restart the member")]
     Poisoned,
     /// A write failed.
@@ -236,36 +236,36 @@ pub enum WriteError {
     Write {
         /// The segment.
         file: PathBuf,
-        /// What the file system said.
+        /// Error of the file system.
         source: io::Error,
     },
-    /// A sync failed; it must not be tried again.
+    /// A sync failed; it must not be retried.
     #[error("could not sync {}; check the disk, then restart the member", path.display())]
     Sync {
         /// Segment or directory.
         path: PathBuf,
-        /// What the file system said.
+        /// Error of the file system.
         source: io::Error,
     },
-    /// The current segment is full and there is no other.
+    /// The current segment is full and no next one is available.
     #[error("could not begin the next log segment")]
     NextSegment(#[from] PrepareError),
-    /// The next segment could not be given its name.
+    /// The next segment could not be renamed.
     #[error("could not rename a prepared segment to {}; check the disk, then restart the member", file.display())]
     Rename {
         /// The new name.
         file: PathBuf,
-        /// What the file system said.
+        /// Error of the file system.
         source: io::Error,
     },
 }
 
-/// Why an old segment is still there. The log itself is unharmed.
+/// An error of removing an old segment. The log stays usable.
 #[derive(Debug, Error)]
 #[error("could not remove the old log segment {}; remove it by hand or free its file system", file.display())]
 pub struct ReleaseError {
     /// The segment.
     pub file: PathBuf,
-    /// What the file system said.
+    /// Error of the file system.
     pub source: io::Error,
 }

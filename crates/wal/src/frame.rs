@@ -1,7 +1,7 @@
 //! The length field in front of every record.
 //!
-//! Records are padded to eight bytes so that no length field ever crosses a
-//! disk sector: it is either wholly on disk or not at all.
+//! Records are padded to eight bytes so that no length field crosses a disk
+//! sector: it is written completely or not at all.
 
 /// Size of a length field.
 pub(crate) const LENGTH_FIELD_BYTES: usize = 8;
@@ -12,7 +12,7 @@ const LENGTH_MASK: u64 = (1 << 56) - 1;
 /// Set in the top byte, beside the pad count, if there is padding.
 const PADDED_FLAG: u64 = 0x80;
 
-/// How long a record is, and how many zeros follow it.
+/// Size of a record and of its padding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FrameSize {
     pub(crate) record_bytes: u64,
@@ -36,8 +36,8 @@ impl FrameSize {
         self.record_bytes | top << 56
     }
 
-    /// `None` if no writer produces this field: zero length, or a pad count
-    /// that does not follow from the length. The redundancy exposes flipped bits.
+    /// Decodes a length field; `None` if no writer produces it: zero length, or a pad count that
+    /// does not follow from the length. The redundancy detects flipped bits.
     pub(crate) fn from_field(field: u64) -> Option<Self> {
         let size = Self::of_record(field & LENGTH_MASK);
         (size.record_bytes > 0 && size.to_field() == field).then_some(size)
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_top_byte_tells_the_padding() {
+    fn top_byte_of_the_length_field_holds_the_padding() {
         let field_of = |bytes| FrameSize::of_record(bytes).to_field();
         assert_eq!(field_of(4), 0x8400_0000_0000_0004);
         assert_eq!(field_of(15), 0x8100_0000_0000_000f);
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_reads_back_and_one_with_the_wrong_padding_does_not() {
+    fn length_field_round_trips_and_wrong_padding_is_rejected() {
         for record_bytes in [1, 7, 8, 9, 4096, LENGTH_MASK] {
             let size = FrameSize::of_record(record_bytes);
             assert_eq!(FrameSize::from_field(size.to_field()), Some(size));

@@ -1,8 +1,8 @@
 //! The rules every raft log obeys, checked when writing and when reading.
 //!
-//! On the way in they stop a caller's mistake from becoming a log that cannot
-//! be opened again. On the way out they catch damage the checksum cannot see,
-//! since it covers a record's data but not its type.
+//! At a write they keep a caller's error from making the log unreadable. At a
+//! read they detect damage that the checksum does not, since it covers a
+//! record's data but not its type.
 
 use portunus_proto::{
     raftpb::{Entry, HardState},
@@ -12,19 +12,19 @@ use thiserror::Error;
 
 use crate::payload::ENTRY_TYPE_MAX;
 
-/// A record that no correct raft log has at this place.
+/// A record that a correct raft log cannot have at this position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum LogRuleViolation {
-    /// Raft knows three types.
+    /// The entry type is not one of raft's three.
     #[error("entry {index} has unknown type {entry_type}")]
     UnknownEntryType {
         /// Index of the entry.
         index: u64,
-        /// The type it claims.
+        /// Type of the entry.
         entry_type: i32,
     },
-    /// Terms and indexes start at 1.
+    /// Term or index is 0; both start at 1.
     #[error("entry {index} has term {term}; both must be at least 1")]
     EntryWithoutPosition {
         /// Index of the entry.
@@ -32,7 +32,7 @@ pub enum LogRuleViolation {
         /// Term of the entry.
         term: u64,
     },
-    /// Entries follow each other without gaps.
+    /// The entry leaves a gap.
     #[error("entry {index} follows index {last_index}: entries in between are missing")]
     EntryGap {
         /// Index of the entry.
@@ -40,7 +40,7 @@ pub enum LogRuleViolation {
         /// Last index before it.
         last_index: u64,
     },
-    /// What is committed never changes.
+    /// The entry would replace a committed one.
     #[error("entry {index} would replace one that is committed (up to {commit})")]
     CommittedEntryReplaced {
         /// Index of the entry.
@@ -48,17 +48,17 @@ pub enum LogRuleViolation {
         /// Committed index at that point.
         commit: u64,
     },
-    /// Terms never decrease along the log.
+    /// The term is lower than that of the previous entry.
     #[error("entry {index} has term {term} after an entry of term {previous_term}")]
     EntryTermDecreased {
         /// Index of the entry.
         index: u64,
-        /// Its term.
+        /// Term of the entry.
         term: u64,
         /// Term of the entry before it.
         previous_term: u64,
     },
-    /// A member never forgets a term or a committed index.
+    /// The hard state has a lower term or commit index than the previous one.
     #[error(
         "hard state (term {term}, commit {commit}) goes back from (term {previous_term}, commit {previous_commit})"
     )]
@@ -72,7 +72,7 @@ pub enum LogRuleViolation {
         /// Committed index of the state before it.
         previous_commit: u64,
     },
-    /// A member votes once per term.
+    /// The vote changed within a term.
     #[error("vote in term {term} changed from {previous_vote:x} to {vote:x}")]
     VoteChanged {
         /// The term.
@@ -82,13 +82,13 @@ pub enum LogRuleViolation {
         /// The vote before it.
         previous_vote: u64,
     },
-    /// A member that starts from a snapshot must learn from it who votes.
-    #[error("the snapshot at index {index} does not say who the members are")]
+    /// The snapshot has no conf state, which a member needs to start from it.
+    #[error("the snapshot at index {index} has no conf state")]
     SnapshotWithoutMembers {
         /// Index of the snapshot.
         index: u64,
     },
-    /// Only what is in the log can be committed.
+    /// The commit index is beyond the end of the log.
     #[error("commit index {commit} lies beyond the last index {last_index}")]
     CommitBeyondLog {
         /// Committed index of the state.
@@ -98,7 +98,7 @@ pub enum LogRuleViolation {
     },
 }
 
-/// Where a log stands: enough to judge the next record.
+/// The end of the log, with the state needed to check the next record.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct LogPosition {
     pub(crate) last_index: u64,
@@ -132,7 +132,7 @@ impl LogPosition {
                 commit: self.state.commit,
             });
         }
-        // Replacing a suffix may go back in term; following on may not.
+        // An entry that replaces a suffix may have a lower term; an appended one may not.
         if index - 1 == self.last_index && term < self.last_term {
             return Err(LogRuleViolation::EntryTermDecreased {
                 index,
@@ -173,7 +173,7 @@ impl LogPosition {
         Ok(())
     }
 
-    /// A snapshot ahead of the log stands in for the entries it covers.
+    /// Accepts a snapshot; one ahead of the log replaces the entries it covers.
     pub(crate) fn admit_snapshot(&mut self, snapshot: &Snapshot) {
         if snapshot.index > self.last_index {
             self.last_index = snapshot.index;
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_correct_log_is_admitted() {
+    fn records_of_a_correct_log_are_admitted() {
         let mut position = position();
         position.admit_entry(&entry(2, 6)).unwrap();
         position.admit_entry(&entry(3, 7)).unwrap();
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn an_uncommitted_suffix_may_be_replaced_even_by_an_older_term() {
+    fn uncommitted_suffix_may_be_replaced_by_an_older_term() {
         let mut position = position();
         position.admit_entry(&entry(1, 4)).unwrap();
         assert_eq!(position.last_index, 4);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn each_broken_rule_is_named() {
+    fn each_violation_is_reported_by_kind() {
         use LogRuleViolation::*;
         let entry_error = |e: Entry| position().admit_entry(&e).unwrap_err();
         let state_error = |s: HardState| position().admit_state(&s).unwrap_err();

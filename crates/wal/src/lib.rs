@@ -1,12 +1,11 @@
-//! The write-ahead log: what a member has promised, on disk before it says so.
+//! The write-ahead log: entries and hard states that a member persists before it acknowledges them.
 //!
 //! The consensus driver is the only writer. It appends raft entries and hard
-//! states, syncs once per batch, marks snapshots, and lets go of segments that
-//! a snapshot has made useless. Start-up and tools read.
+//! states, syncs once per batch, records snapshots, and removes segments that a
+//! snapshot has made obsolete. Start-up and tools read the log.
 //!
-//! The files are etcd's, to the byte (`docs/formats.md`), so that a data
-//! directory can be taken over from etcd and handed back, and etcd's tools read
-//! ours.
+//! The files equal etcd's byte for byte (`docs/formats.md`), so that a data
+//! directory can be migrated from etcd and back, and etcd's tools can read it.
 //!
 //! ```text
 //!  save(state, entries)                          open(dir, snapshot)
@@ -21,9 +20,9 @@
 //!                                             Recovered { state, entries, … }
 //! ```
 //!
-//! What it never does: decide what to write or when to sync, retry a failed
-//! write or sync, carry on after one, repair anything but a torn tail, or
-//! recycle a segment's old bytes.
+//! The log never decides what to write or when to sync, never retries a failed
+//! write or sync or continues after one, repairs only a torn tail, and never
+//! reuses the bytes of an old segment.
 
 mod disk;
 mod errors;
@@ -54,5 +53,5 @@ pub use recovery::{Recovered, SnapshotPoint, valid_snapshots};
 pub use segment_reader::TornTail;
 pub use wal::Wal;
 
-/// Size at which a segment is full: etcd's.
+/// Size at which a segment is full; the same as in etcd.
 pub const SEGMENT_BYTES: u64 = 64_000_000;

@@ -1,13 +1,13 @@
-//! One process per log.
+//! The lock that limits a log to one process.
 //!
 //! The writer holds a lock on the tail segment. On Linux it is the same kind of
 //! lock Go etcd takes (an open-file-description lock), so neither can write a
-//! directory the other has open. Elsewhere, as in Go, it is `flock`.
+//! directory that the other has open. Elsewhere, as in Go, it is `flock`.
 
 use std::{fs::File, io};
 
-/// Takes the lock or returns an error of kind `WouldBlock` at once. The lock
-/// lives as long as the open file, also through a rename.
+/// Takes the lock or returns an error of kind `WouldBlock` at once. The lock is
+/// held as long as the file is open, also after a rename.
 #[cfg(target_os = "linux")]
 pub(crate) fn try_lock(file: &File) -> io::Result<()> {
     use nix::{
@@ -25,7 +25,7 @@ pub(crate) fn try_lock(file: &File) -> io::Result<()> {
     };
     match fcntl(file, FcntlArg::F_OFD_SETLK(&whole_file)) {
         Ok(_) => Ok(()),
-        // POSIX lets a system answer either way.
+        // POSIX allows either error.
         Err(Errno::EAGAIN | Errno::EACCES) => Err(io::ErrorKind::WouldBlock.into()),
         Err(errno) => Err(errno.into()),
     }

@@ -1,7 +1,7 @@
-//! Creating a log, and opening one that exists.
+//! Creates logs and opens existing ones.
 //!
-//! Both end with a [`Wal`] that holds the lock and stands at the first free
-//! byte. A crash at any point leaves no log, or the old one, or a complete one.
+//! Both return a [`Wal`] that holds the lock and appends at the first free
+//! byte. A crash at any point leaves no log, the old one, or a complete one.
 
 use std::{
     io,
@@ -25,10 +25,10 @@ use crate::{
     zeros::fill_with_zeros,
 };
 
-/// How to lay out a log. The default is etcd's.
+/// Layout options of a log. The default is etcd's.
 #[derive(Debug, Clone, Copy)]
 pub struct WalOptions {
-    /// A segment that has grown to this size is followed by a new one.
+    /// Size at which a new segment is started.
     pub segment_bytes: u64,
 }
 
@@ -139,8 +139,8 @@ impl WalOptions {
             crc,
         } = replay(dir, first, records, from)?;
 
-        // Leave nothing of an interrupted write behind: new records would end
-        // in the middle of it. And appends should meet zeros, not a growing file.
+        // Overwrite a torn write: new records could end in the middle of it. Extend the segment
+        // with zeros, so that appends do not grow the file.
         let never = AtomicBool::new(false);
         if let Some(torn) = &recovered.torn_tail {
             fill_with_zeros(&*tail, offset, offset + torn.bytes, &never).map_err(io_error)?;
@@ -149,8 +149,8 @@ impl WalOptions {
             fill_with_zeros(&*tail, tail_file_bytes, self.segment_bytes, &never)
                 .map_err(io_error)?;
         }
-        // A process that was killed may have left its last writes, and the name of its last
-        // segment, in the page cache only. From here on they count as promised.
+        // A killed process may have left its last writes, and the name of its last segment, in the
+        // page cache only. From here on raft treats them as persisted.
         tail.sync_data().map_err(io_error)?;
         for named in [dir, parent_of(dir)] {
             let sync_error = |source| OpenError::Io {
@@ -178,7 +178,7 @@ impl WalOptions {
     }
 }
 
-/// The directory that holds the name of `dir`.
+/// The parent directory of `dir`.
 fn parent_of(dir: &Path) -> &Path {
     match dir.parent() {
         Some(parent) if parent != Path::new("") => parent,
@@ -206,8 +206,8 @@ fn lock_tail(log_dir: &LogDir) -> Result<LockedTail, OpenError> {
                 io::ErrorKind::WouldBlock => OpenError::Locked { file: path },
                 _ => OpenError::Io { path, source },
             })?;
-        // A writer may have moved on to its next segment between the listing
-        // and the lock; then this is the lock of a segment nobody writes.
+        // A writer may have started its next segment between the listing and
+        // the lock; then the locked segment is not the tail.
         if list_segments(log_dir).map_err(ReadError::io(dir))? == segments {
             return Ok((segments, tail_name, tail));
         }

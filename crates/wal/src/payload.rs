@@ -1,9 +1,9 @@
 //! The data of entry, state and snapshot records.
 //!
-//! Written as etcd up to 3.6 writes it, zeros included, so that equal histories
-//! give equal files. Reading is strict for entries and states: the checksum
-//! does not cover a record's type, and the two messages are alike enough that a
-//! lenient decoder would take one for the other.
+//! Encoded as in etcd up to 3.6, zeros included, so that equal histories give
+//! equal files. Decoding is strict for entries and states: the checksum does
+//! not cover a record's type, and a lenient decoder could decode one message as
+//! the other.
 
 use bytes::Bytes;
 use portunus_proto::{
@@ -24,7 +24,7 @@ const CONF_STATE_AUTO_LEAVE: u8 = 5 << 3;
 /// Entry types known to raft: normal, membership change, membership change v2.
 pub(crate) const ENTRY_TYPE_MAX: i32 = 2;
 
-/// Everything of an encoded entry up to its payload, which must follow.
+/// Encodes an entry up to its payload, which must follow.
 pub(crate) fn put_entry_front(entry: &Entry, out: &mut Vec<u8>) {
     out.push(FIELD_1);
     // Sign extension, as protobuf encodes enums; types are checked before this.
@@ -66,8 +66,8 @@ pub(crate) fn put_snapshot(snapshot: &Snapshot, out: &mut Vec<u8>) {
     }
 }
 
-/// Entry whose payload shares `data`'s memory; `None` if these are not exactly
-/// an entry's fields in order.
+/// Decodes an entry whose payload shares `data`'s memory; `None` if `data` is
+/// not exactly an entry's fields in order.
 pub(crate) fn read_entry(data: &Bytes) -> Option<Entry> {
     let mut entry = Entry::default();
     let mut fields = OrderedFields::new(data);
@@ -96,7 +96,7 @@ pub(crate) fn read_entry(data: &Bytes) -> Option<Entry> {
     Some(entry)
 }
 
-/// `None` if these are not exactly a hard state's fields in order.
+/// Decodes a hard state; `None` if `data` is not exactly its fields in order.
 pub(crate) fn read_state(data: &[u8]) -> Option<HardState> {
     let mut state = HardState::default();
     let mut fields = OrderedFields::new(data);
@@ -116,7 +116,7 @@ pub(crate) fn read_snapshot(data: Bytes) -> Option<Snapshot> {
     Snapshot::decode(data).ok()
 }
 
-/// Walks one-byte tags that must ascend.
+/// Reads fields with one-byte tags that must ascend.
 struct OrderedFields<'a> {
     reader: VarintReader<'a>,
     last_tag: u8,
@@ -130,7 +130,7 @@ impl<'a> OrderedFields<'a> {
         }
     }
 
-    /// Outer `None`: malformed. Inner `None`: the end.
+    /// Returns the next tag. Outer `None`: malformed. Inner `None`: the end.
     fn next_tag(&mut self) -> Option<Option<u8>> {
         if self.reader.at_end() {
             return Some(None);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_read_the_same_here_and_by_any_protobuf_decoder() {
+    fn entries_decode_as_with_the_protobuf_decoder() {
         for data in [&b""[..], b"x", &[7; 300]] {
             for (r#type, term, index) in [(0, 1, 1), (1, 300, u64::MAX), (2, 0, 0)] {
                 let entry = Entry {
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_never_taken_for_a_state_nor_a_broken_one_for_anything() {
+    fn entry_does_not_decode_as_a_state_and_malformed_ones_do_not_decode() {
         let entry = Entry {
             term: 1,
             index: 2,
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn states_and_snapshots_read_back_with_zeros_written_out() {
+    fn states_and_snapshots_encode_zeros_and_round_trip() {
         let state = HardState {
             term: 2,
             vote: 0,

@@ -1,10 +1,10 @@
 //! Prepares the next segment while the current one fills.
 //!
 //! A helper thread keeps exactly one file ready: full size, real zeros, synced,
-//! locked, under a temporary name. Cutting over then costs a few small syncs
-//! instead of a 64 MB write. The thread never touches a file that has been
-//! handed out. On a disk that wants a known order there is no thread, and the
-//! segment is prepared when it is needed.
+//! locked, under a temporary name. Starting the next segment then costs a few
+//! small syncs instead of a 64 MB write. The thread never accesses a file that
+//! was taken. On a disk that needs a deterministic order of calls there is no
+//! thread, and the segment is prepared when it is needed.
 
 use std::{
     io,
@@ -24,17 +24,16 @@ use crate::{
     zeros::fill_with_zeros,
 };
 
-/// An empty segment waiting for its name.
+/// An empty segment under its temporary name.
 pub(crate) struct PreparedSegment {
     pub(crate) path: PathBuf,
     pub(crate) file: Box<dyn DiskFile>,
 }
 
-/// Makes one segment at a path. A parameter so that tests can fill up the disk.
+/// Prepares one segment at a path. A parameter, so that tests can simulate a full disk.
 type PrepareOne = fn(&dyn Disk, &Path, u64, &AtomicBool) -> Result<Box<dyn DiskFile>, PrepareError>;
 
-/// Handle to the helper thread; dropping it stops the thread and removes what
-/// it had prepared.
+/// Handle to the helper thread; dropping it stops the thread and removes the prepared file.
 pub(crate) struct SegmentPreparer {
     dir: LogDir,
     segment_bytes: u64,
@@ -63,7 +62,7 @@ impl SegmentPreparer {
         if !dir.disk.prepares_ahead() {
             return Ok(preparer);
         }
-        // Capacity zero: one file is ready, none is queued behind it.
+        // Capacity zero: one file is ready, no further one is queued.
         let (sender, receiver) = sync_channel(0);
         let thread = thread::Builder::new().name("wal-prepare".into()).spawn({
             let dir = dir.clone();
@@ -74,11 +73,10 @@ impl SegmentPreparer {
         Ok(preparer)
     }
 
-    /// The prepared segment; waits if it is not ready yet.
+    /// Returns the prepared segment; waits if it is not ready yet.
     pub(crate) fn take(&mut self) -> Result<PreparedSegment, PrepareError> {
         match self.receive() {
-            // The disk may have been full hours ago, when the segment was
-            // prepared. What counts is whether it is full now.
+            // The disk may have been full hours ago, when the segment was prepared. Try again now.
             Err(PrepareError::NoSpace { .. }) => {
                 *self = Self::start_with(&self.dir, self.segment_bytes, self.prepare_one).map_err(
                     |source| PrepareError::of(&self.dir.path, self.segment_bytes, source),
@@ -106,10 +104,10 @@ impl SegmentPreparer {
 impl Drop for SegmentPreparer {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // Wakes the thread if it is waiting for somebody to take its file.
+        // Wakes the thread if it is blocked sending its file.
         self.ready = None;
         if let Some(thread) = self.thread.take() {
-            // A panic there has been reported by its own thread.
+            // A panic of the thread was already reported.
             let _ = thread.join();
         }
     }
@@ -126,24 +124,24 @@ fn prepare_segments(
     ready: &SyncSender<Result<PreparedSegment, PrepareError>>,
     stop: &AtomicBool,
 ) {
-    // Two names in turn: the file just handed out keeps its temporary name for
-    // a moment while the next one is begun.
+    // Two alternating names: the taken file still has its temporary name while
+    // the next one is started.
     for turn in [0, 1].into_iter().cycle() {
         let path = prepared_path(dir, turn);
         let prepared = prepare_one(&*dir.disk, &path, segment_bytes, stop);
         let failed = prepared.is_err();
         if failed || stop.load(Ordering::Relaxed) {
-            // Only space is at stake; the next start truncates left-overs.
+            // A failed removal costs only space; the next start truncates the file.
             let _ = dir.disk.remove_file(&path);
         }
         if stop.load(Ordering::Relaxed) {
             return;
         }
-        let handed_out = ready.send(prepared.map(|file| PreparedSegment {
+        let sent = ready.send(prepared.map(|file| PreparedSegment {
             path: path.clone(),
             file,
         }));
-        if handed_out.is_err() {
+        if sent.is_err() {
             let _ = dir.disk.remove_file(&path);
             return;
         }
@@ -176,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn segments_come_full_of_zeros_and_nothing_is_left_behind() {
+    fn prepared_segments_hold_zeros_and_drop_removes_the_last_one() {
         let dir = tempfile::tempdir().unwrap();
         let mut preparer = SegmentPreparer::start(&dir.path().into(), 5000).unwrap();
         for turn in 0..3 {
@@ -194,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_left_over_file_is_emptied_first() {
+    fn existing_prepared_file_is_truncated_first() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("0.tmp"), vec![0xff; 9000]).unwrap();
         let mut preparer = SegmentPreparer::start(&dir.path().into(), 5000).unwrap();
@@ -203,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_to_whoever_needs_the_segment() {
+    fn take_returns_the_error_of_a_failed_preparation() {
         let dir = tempfile::tempdir().unwrap();
         let missing = dir.path().join("missing");
         let mut preparer = SegmentPreparer::start(&(&missing).into(), 5000).unwrap();
@@ -216,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_was_full_earlier_is_tried_once_more_when_it_matters() {
+    fn take_retries_after_an_earlier_full_disk() {
         static FULL: AtomicBool = AtomicBool::new(true);
         let dir = tempfile::tempdir().unwrap();
         let mut preparer =
@@ -231,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_is_full_when_it_matters_is_an_error_that_says_so() {
+    fn take_on_a_full_disk_returns_no_space() {
         let dir = tempfile::tempdir().unwrap();
         let full = |_: &dyn Disk, path: &Path, bytes, _: &AtomicBool| Err(full_disk(path, bytes));
         let mut preparer = SegmentPreparer::start_with(&dir.path().into(), 5000, full).unwrap();

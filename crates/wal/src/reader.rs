@@ -1,7 +1,6 @@
-//! Reads a whole log, segment by segment, and vouches for every record it hands
-//! out: the checksum chain through all segments, and that each segment starts as
-//! it must. Whether the records make sense together is for recovery to judge.
-//! Never writes.
+//! Reads a whole log, segment by segment, and verifies every record it returns:
+//! the checksum chain through all segments, and the head of each segment.
+//! Recovery checks the sequence of records. Never writes.
 
 use std::path::{Path, PathBuf};
 
@@ -16,12 +15,12 @@ use crate::{
     segment_reader::{Frame, SegmentReader, TornTail},
 };
 
-/// A record and where it was found.
+/// A record and its location.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LocatedRecord {
     /// The segment.
     pub file: PathBuf,
-    /// Where the record's length field starts.
+    /// Offset of the record's length field.
     pub offset: u64,
     /// The record.
     pub record: Record,
@@ -41,9 +40,9 @@ pub fn read_records(dir: impl Into<LogDir>) -> Result<Records, ReadError> {
 /// Iterator over records; see [`read_records`].
 pub struct Records {
     dir: LogDir,
-    /// Segments not yet begun, next one last.
-    waiting: Vec<SegmentName>,
-    /// The writer's own handle of the last segment, if it is the writer who reads.
+    /// Segments not yet read, next one last.
+    unread: Vec<SegmentName>,
+    /// The writer's handle of the last segment, if the writer reads.
     locked_tail: Option<Box<dyn DiskFile>>,
     segment: SegmentReader,
     /// Records read from this segment so far.
@@ -70,17 +69,17 @@ impl Records {
                 next: pair[1].to_string(),
             });
         }
-        let mut waiting: Vec<_> = segments.iter().rev().copied().collect();
-        let Some(first) = waiting.pop() else {
+        let mut unread: Vec<_> = segments.iter().rev().copied().collect();
+        let Some(first) = unread.pop() else {
             return Err(ReadError::NoLog {
                 dir: dir.path.clone(),
             });
         };
         let mut locked_tail = locked_tail;
-        let segment = SegmentReader::open(dir, first, waiting.is_empty(), &mut locked_tail)?;
+        let segment = SegmentReader::open(dir, first, unread.is_empty(), &mut locked_tail)?;
         Ok(Self {
             dir: dir.clone(),
-            waiting,
+            unread,
             locked_tail,
             segment,
             position_in_segment: 0,
@@ -91,13 +90,13 @@ impl Records {
         })
     }
 
-    /// The cut-off write at the end; known once the iterator is exhausted.
+    /// The torn write at the end; known once the iterator is exhausted.
     #[must_use]
     pub fn torn_tail(&self) -> Option<&TornTail> {
         self.torn_tail.as_ref()
     }
 
-    /// Where the next record would go: offset in the last segment and checksum.
+    /// Offset in the last segment and checksum for the next record.
     pub(crate) fn end(&self) -> (u64, u32) {
         (self.segment.offset, self.crc.unwrap_or_default())
     }
@@ -122,18 +121,18 @@ impl Records {
                         self.position_in_segment += 1;
                         return Ok(Some((offset, record)));
                     }
-                    // If torn, the next turn finds the end of the log here.
+                    // If the record is torn, the next iteration ends the log here.
                     Err(damage) => self.segment.end_here_if_torn(offset, damage)?,
                 },
                 Frame::End => {
                     if self.position_in_segment < 2 {
                         return Err(self.segment.damaged(offset, Damage::SegmentHead));
                     }
-                    let Some(next) = self.waiting.pop() else {
+                    let Some(next) = self.unread.pop() else {
                         self.torn_tail = self.segment.torn_tail()?;
                         return Ok(None);
                     };
-                    let is_last = self.waiting.is_empty();
+                    let is_last = self.unread.is_empty();
                     self.segment =
                         SegmentReader::open(&self.dir, next, is_last, &mut self.locked_tail)?;
                     self.position_in_segment = 0;
@@ -142,10 +141,10 @@ impl Records {
         }
     }
 
-    /// Checks a record against the chain and its place, and decodes it.
+    /// Checks a record against the checksum chain and its position, and decodes it.
     fn check(&mut self, header: RecordHeader, data: Bytes) -> Result<Record, Damage> {
         let computed = match (header.kind, self.crc) {
-            // The first checksum of what we read is where the chain begins.
+            // The chain starts with the first checksum record read.
             (RecordKind::Crc, None) => header.crc,
             (RecordKind::Crc, Some(crc)) => crc,
             (_, Some(crc)) => extend_crc(crc, &data),

@@ -1,8 +1,8 @@
-//! Records: what stands between two length fields.
+//! Encoding and parsing of records.
 //!
 //! A record is the protobuf message `walpb.Record`, but written and parsed by
-//! hand: the checksum comes before the data it covers, and one copy of an
-//! entry's payload into the write buffer is all a save may cost.
+//! hand: the checksum comes before the data it covers, and a save copies an
+//! entry's payload only once, into the write buffer.
 
 use bytes::Bytes;
 use portunus_proto::{
@@ -12,7 +12,7 @@ use portunus_proto::{
 
 use crate::{frame::FrameSize, payload};
 
-/// The checksum chain over all records' data, carried across segments.
+/// Extends the checksum chain, which covers the data of all records across segments.
 pub(crate) fn extend_crc(crc: u32, data: &[u8]) -> u32 {
     crc32c::crc32c_append(crc, data)
 }
@@ -20,11 +20,11 @@ pub(crate) fn extend_crc(crc: u32, data: &[u8]) -> u32 {
 /// One record, decoded.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Record {
-    /// Who writes this log; second in every segment.
+    /// Identifies the member that writes the log; second in every segment.
     Metadata(Bytes),
     /// A raft entry. A later entry with the same index replaces it and all after it.
     Entry(Entry),
-    /// A raft hard state; the last one counts.
+    /// A raft hard state; the last one is valid.
     State(HardState),
     /// The checksum of everything before; first in every segment.
     Crc(u32),
@@ -59,16 +59,16 @@ const TAG_KIND: u8 = 1 << 3;
 const TAG_CRC: u8 = 2 << 3;
 const TAG_DATA: u8 = 3 << 3 | 2;
 
-/// Everything of a record before its data.
+/// The part of a record before its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RecordHeader {
     pub(crate) kind: RecordKind,
     pub(crate) crc: u32,
-    /// Where the data starts; it goes on to the end of the record.
+    /// Offset of the data, which extends to the end of the record.
     pub(crate) data_start: usize,
 }
 
-/// Why the front of a record could not be read.
+/// An error of parsing a record header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HeaderFault {
     /// The given bytes end before the header does.
@@ -78,8 +78,8 @@ pub(crate) enum HeaderFault {
 }
 
 impl RecordHeader {
-    /// Reads the header of a record said to be `record_bytes` long from its
-    /// first bytes. Checks that data length and record length agree.
+    /// Parses the header of a record of `record_bytes` bytes from its first
+    /// bytes. Checks that data length and record length agree.
     pub(crate) fn parse(front: &[u8], record_bytes: u64) -> Result<Self, HeaderFault> {
         let mut reader = VarintReader::new(front);
         reader.tag(TAG_KIND)?;
@@ -161,11 +161,11 @@ pub(crate) fn put_varint(mut value: u64, out: &mut Vec<u8>) {
 pub(crate) struct BatchEncoder {
     buffer: Vec<u8>,
     crc: u32,
-    /// Front of a record's data, before an entry's payload. Kept to be reused.
+    /// First part of a record's data, before an entry's payload. Reused.
     front: Vec<u8>,
 }
 
-/// A batch larger than this does not keep its memory.
+/// Buffer capacity kept after a batch.
 const BUFFER_BYTES_KEPT: usize = 8 << 20;
 
 impl BatchEncoder {
@@ -186,7 +186,7 @@ impl BatchEncoder {
         self.buffer.shrink_to(BUFFER_BYTES_KEPT);
     }
 
-    /// Starts a segment: chain link and owner.
+    /// Encodes the head of a segment: checksum and metadata.
     pub(crate) fn segment_head(&mut self, metadata: &[u8]) {
         self.frame(RecordKind::Crc, &[]);
         self.frame(RecordKind::Metadata, metadata);
@@ -241,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_that_contradicts_the_length_field_is_malformed() {
+    fn header_that_contradicts_the_length_field_is_malformed() {
         let record = [8, 2, 16, 7, 26, 2, 0xaa, 0xbb];
         let header = RecordHeader::parse(&record, 8).unwrap();
         assert_eq!((header.kind, header.crc), (RecordKind::Entry, 7));
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_cut_anywhere_says_so() {
+    fn truncated_header_is_reported_as_cut_short() {
         let record = [8, 2, 16, 0x80, 0x01, 26, 2, 0xaa, 0xbb];
         for cut in 0..7 {
             assert_eq!(
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn varints_of_every_length_read_back() {
+    fn varints_of_every_length_round_trip() {
         for shift in 0..64 {
             let value = u64::MAX >> shift;
             let mut bytes = Vec::new();

@@ -1,7 +1,7 @@
-//! Turns the records of a log back into the state raft was in.
+//! Replays the records of a log into the persisted state of raft.
 //!
 //! Reads from a snapshot on, keeps the newest entry for each index, and refuses
-//! a sequence of records that no raft log can have. Changes nothing on disk.
+//! a sequence of records that no raft log can have. Never writes.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ use crate::{
     segment_reader::TornTail,
 };
 
-/// The snapshot a log is opened at. Zero is the beginning.
+/// The snapshot at which a log is opened. Zero is the start of the log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SnapshotPoint {
     /// Last index the snapshot covers.
@@ -30,10 +30,10 @@ pub struct SnapshotPoint {
     pub term: u64,
 }
 
-/// What a log said when it was opened.
+/// The state recovered when a log was opened.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recovered {
-    /// Who wrote it, as given to `create`.
+    /// The metadata given to `create`.
     pub metadata: Bytes,
     /// The last hard state; default if there is none.
     pub hard_state: HardState,
@@ -42,11 +42,11 @@ pub struct Recovered {
     pub entries: Vec<Entry>,
     /// The snapshot the log was opened at, as recorded.
     pub snapshot: Snapshot,
-    /// An interrupted write that was cut off. Worth a line in the server's log.
+    /// A torn write that was removed. The server should log it.
     pub torn_tail: Option<TornTail>,
 }
 
-/// State, and where the writer goes on.
+/// The recovered state, and the position of the writer.
 pub(crate) struct Replay {
     pub(crate) recovered: Recovered,
     pub(crate) position: LogPosition,
@@ -63,7 +63,7 @@ pub(crate) fn replay(
     mut records: Records,
     from: SnapshotPoint,
 ) -> Result<Replay, OpenError> {
-    // Entries in front of the first segment are gone, but were there.
+    // Entries before the first segment existed but were released.
     let mut position = LogPosition {
         last_index: from.index.max(first.first_index.saturating_sub(1)),
         ..Default::default()
@@ -132,14 +132,14 @@ pub(crate) fn replay(
     })
 }
 
-/// The newest entry for each index behind the one the log is opened at.
+/// The newest entry for each index after that of the opening snapshot.
 struct KeptEntries {
     start_index: u64,
-    /// Term of the entry at `start_index`, if the log has or had one.
+    /// Term of the entry or snapshot at `start_index`, if one was read.
     start_term: Option<u64>,
     entries: Vec<Entry>,
-    /// Entries that do not follow. Harmless if something replaces them later: they belong to
-    /// the log from before a snapshot that was recorded, but not taken before a crash.
+    /// A gap between entries. Harmless if later entries replace those after it: they belong to the
+    /// log before a snapshot that was recorded, but not installed before a crash.
     gap: Option<LogRuleViolation>,
 }
 
@@ -153,7 +153,7 @@ impl KeptEntries {
         }
     }
 
-    /// Puts an entry at its place; it replaces what was there and everything after.
+    /// Adds an entry, which replaces the entry at its index and all later ones.
     fn take(&mut self, entry: Entry) -> Result<(), LogRuleViolation> {
         if entry.index <= self.start_index {
             self.start_term = (entry.index == self.start_index).then_some(entry.term);
@@ -184,9 +184,9 @@ impl KeptEntries {
         Ok(())
     }
 
-    /// Over an entry of its own term the snapshot marks a place in the log. Otherwise it is
-    /// the leader's and takes the place of the whole log: what stands behind it in the
-    /// file's order of indexes is of another history.
+    /// Applies the opening snapshot. If the log has the entry at its index and term, the snapshot
+    /// is local. Otherwise it is from the leader and replaces the whole log: entries with higher
+    /// indexes that precede it in the file belong to another history.
     fn take_snapshot(&mut self, snapshot: &Snapshot) {
         if self.start_term != Some(snapshot.term) {
             self.entries.clear();
@@ -203,9 +203,9 @@ impl KeptEntries {
     }
 }
 
-/// The snapshots a log can be opened at, oldest first: those recorded whose
-/// index is committed. A snapshot newer than that was recorded by a write that
-/// never finished.
+/// Returns the snapshots at which a log can be opened, oldest first: the
+/// recorded ones whose index is committed. A newer one was recorded before the
+/// commit that covers it was persisted.
 ///
 /// # Errors
 /// If the log cannot be read.

@@ -1,4 +1,4 @@
-//! Segment file names, and which segments a directory holds.
+//! Segment file names, and the list of segments in a directory.
 
 use std::{
     fmt, io,
@@ -12,12 +12,12 @@ use crate::disk::LogDir;
 pub(crate) struct SegmentName {
     /// Position in the log, without gaps.
     pub(crate) sequence: u64,
-    /// Index the next entry was expected to have when the segment was begun.
+    /// The index after the last one in the log when the segment was started.
     pub(crate) first_index: u64,
 }
 
 const EXTENSION: &str = ".wal";
-/// Extension of a segment under preparation.
+/// Extension of a segment that is being prepared.
 pub(crate) const PREPARED_EXTENSION: &str = "tmp";
 
 impl SegmentName {
@@ -48,7 +48,7 @@ impl fmt::Display for SegmentName {
     }
 }
 
-/// All segments in `dir`, in log order. Other files are none of our business.
+/// Lists all segments in `dir`, in log order. Other files are ignored.
 pub(crate) fn list_segments(dir: &LogDir) -> io::Result<Vec<SegmentName>> {
     let mut segments = Vec::new();
     for name in dir.disk.names_in(&dir.path)? {
@@ -60,8 +60,8 @@ pub(crate) fn list_segments(dir: &LogDir) -> io::Result<Vec<SegmentName>> {
     Ok(segments)
 }
 
-/// The segments needed to replay from `index` on: the last one begun at or
-/// before it, and all that follow. `None` if the log starts after `index`.
+/// The segments needed to replay from `index` on: the last one that starts at
+/// or before it, and all that follow. `None` if the log starts after `index`.
 pub(crate) fn segments_from(segments: &[SegmentName], index: u64) -> Option<&[SegmentName]> {
     let start = segments.iter().rposition(|s| s.first_index <= index)?;
     segments.get(start..)
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn names_read_back_and_other_files_are_ignored() {
+    fn segment_names_parse_and_other_file_names_do_not() {
         let name = named(1, 0xabc);
         assert_eq!(name.to_string(), "0000000000000001-0000000000000abc.wal");
         assert_eq!(SegmentName::parse(&name.to_string()), Some(name));
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn replay_starts_in_the_last_segment_begun_at_or_before_the_index() {
+    fn replay_starts_in_the_last_segment_that_starts_at_or_before_the_index() {
         let segments = [named(3, 10), named(4, 20), named(5, 20), named(6, 35)];
         let starts_at = |index| segments_from(&segments, index).map(|s| s[0].sequence);
         assert_eq!(starts_at(9), None);

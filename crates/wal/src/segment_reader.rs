@@ -1,7 +1,7 @@
-//! Reads the frames of one segment front to back.
+//! Reads the frames of one segment in order.
 //!
-//! Finds the segment's end and, in the last one, whether a write was cut off
-//! there. Checks frames only; the checksum chain belongs to the log.
+//! Finds the end of the segment and, in the last one, a torn write there.
+//! Checks frames only; `reader` checks the checksum chain.
 
 use std::{io, path::PathBuf};
 
@@ -16,22 +16,21 @@ use crate::{
     torn::{all_zero, is_torn, sector_end},
 };
 
-/// Read ahead by this much. Entries share the memory of their chunk.
+/// Bytes read at once. Entries share the memory of their chunk.
 const CHUNK_BYTES: u64 = 1 << 20;
 
-/// A write at the end of the log that a crash cut off. It was never
-/// acknowledged, since it was never synced.
+/// A torn write at the end of the log. It was never acknowledged, since it was never synced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TornTail {
     /// The last segment.
     pub file: PathBuf,
-    /// Where the log ends.
+    /// End of the log.
     pub offset: u64,
-    /// How much of the cut-off write was on disk behind that.
+    /// Bytes of the torn write after that offset.
     pub bytes: u64,
 }
 
-/// What stands at the current offset of a segment.
+/// The content at the current offset of a segment.
 pub(crate) enum Frame {
     Record {
         header: RecordHeader,
@@ -47,12 +46,12 @@ pub(crate) struct SegmentReader {
     file: Box<dyn DiskFile>,
     pub(crate) file_bytes: u64,
     is_last: bool,
-    /// Start of the frame that `next_frame` looks at; after a torn frame, its start.
+    /// Start of the frame that `next_frame` reads; after a torn frame, its start.
     pub(crate) offset: u64,
     /// File content from `offset` on, as far as it has been read.
     chunk: Bytes,
-    /// The frame last handed out, with its size, until it has proved valid.
-    unproved: Option<(Bytes, FrameSize)>,
+    /// The last returned frame and its size, until it is verified.
+    unverified: Option<(Bytes, FrameSize)>,
     torn: bool,
 }
 
@@ -81,7 +80,7 @@ impl SegmentReader {
             is_last,
             offset: 0,
             chunk: Bytes::new(),
-            unproved: None,
+            unverified: None,
             torn: false,
         })
     }
@@ -98,7 +97,7 @@ impl SegmentReader {
         self.file_bytes.saturating_sub(self.offset)
     }
 
-    /// Makes at least `bytes` of the file from `offset` on available, or all there is.
+    /// Reads at least `bytes` of the file from `offset` on into the chunk, or up to its end.
     fn fill(&mut self, bytes: u64) -> Result<(), ReadError> {
         let wanted = bytes.min(self.remaining_bytes());
         let held = self.chunk.len() as u64;
@@ -112,7 +111,7 @@ impl SegmentReader {
         old.copy_from_slice(&self.chunk);
         let got = self.read_at(new, self.offset + held)?;
         if got < new.len() {
-            // The file shrank under us; what is left is its end.
+            // The file shrank during the read; use its new end.
             next.truncate(held as usize + got);
             self.file_bytes = self.offset + next.len() as u64;
         }
@@ -137,9 +136,9 @@ impl SegmentReader {
         Ok(filled)
     }
 
-    /// The record at `offset`, which moves behind it.
+    /// Returns the record at `offset` and moves `offset` behind it.
     pub(crate) fn next_frame(&mut self) -> Result<Frame, ReadError> {
-        self.unproved = None;
+        self.unverified = None;
         if self.torn {
             return Ok(Frame::End);
         }
@@ -161,17 +160,17 @@ impl SegmentReader {
         };
         let frame_bytes = size.padded_bytes() + LENGTH_FIELD_BYTES as u64;
         if frame_bytes > self.remaining_bytes() {
-            return self.judge_overlong(size);
+            return self.classify_overlong(size);
         }
         self.fill(frame_bytes)?;
         if (self.chunk.len() as u64) < frame_bytes {
-            return self.judge_overlong(size);
+            return self.classify_overlong(size);
         }
 
         self.chunk.advance(LENGTH_FIELD_BYTES);
         let stored = self.chunk.split_to(size.padded_bytes() as usize);
         self.offset += frame_bytes;
-        self.unproved = Some((stored.clone(), size));
+        self.unverified = Some((stored.clone(), size));
 
         let record = stored.slice(..size.record_bytes as usize);
         let header = match RecordHeader::parse(&record, size.record_bytes) {
@@ -188,8 +187,8 @@ impl SegmentReader {
         Ok(Frame::Record { header, data })
     }
 
-    /// A frame that ends behind the file: an unfinished append, or a wrong length.
-    fn judge_overlong(&mut self, size: FrameSize) -> Result<Frame, ReadError> {
+    /// Classifies a frame that ends behind the file: a torn append, or a wrong length.
+    fn classify_overlong(&mut self, size: FrameSize) -> Result<Frame, ReadError> {
         let start = self.offset;
         if !self.is_last {
             return Err(self.damaged(start, Damage::CutShort));
@@ -204,12 +203,12 @@ impl SegmentReader {
         Ok(Frame::End)
     }
 
-    /// Judges the frame just handed out, which turned out to be wrong. If it was
-    /// torn, the log ends in front of it; otherwise this is the damage.
+    /// Classifies the last returned frame, which failed a check. If it is torn,
+    /// the log ends in front of it; otherwise returns the damage.
     pub(crate) fn end_here_if_torn(&mut self, start: u64, damage: Damage) -> Result<(), ReadError> {
-        // Anything else was found in bytes whose checksum is right.
+        // Other damage was found in bytes whose checksum is correct.
         let could_be_torn = matches!(damage, Damage::Malformed | Damage::Checksum { .. });
-        let torn = match &self.unproved {
+        let torn = match &self.unverified {
             Some((stored, size)) if self.is_last && could_be_torn => is_torn(
                 stored,
                 start + LENGTH_FIELD_BYTES as u64,
@@ -226,8 +225,9 @@ impl SegmentReader {
         Ok(())
     }
 
-    /// A zero length field ends the log, unless bytes in the same sector show
-    /// that a record was there: a sector is written whole or not at all.
+    /// Checks that a zero length field ends the log. Other bytes in the same
+    /// sector show that a record was there: a sector is written completely or
+    /// not at all.
     fn check_nothing_follows(&mut self) -> Result<(), ReadError> {
         let sector_rest = sector_end(self.offset) - self.offset;
         self.fill(sector_rest)?;
@@ -239,7 +239,7 @@ impl SegmentReader {
         }
     }
 
-    /// What an interrupted write left behind the end of the log, if anything.
+    /// Returns the torn write behind the end of the log, if any.
     pub(crate) fn torn_tail(&self) -> Result<Option<TornTail>, ReadError> {
         let mut buffer = vec![0; CHUNK_BYTES as usize];
         let (mut position, mut written_end) = (self.offset, self.offset);

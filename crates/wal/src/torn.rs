@@ -1,14 +1,14 @@
-//! Tells an interrupted write from damage.
+//! Distinguishes a torn write from damage.
 //!
-//! A disk writes sectors whole, and segments are full of zeros before use. So a
-//! write cut off by a crash leaves whole sectors of zeros where data should be
-//! (or, past the prepared size, a file that ends too early), and nothing else.
-//! Bytes that are wrong in any other way were right once: that is damage, and
-//! cutting it off would silently drop what the member has promised.
+//! A disk writes whole sectors, and segments hold zeros before use. So a write
+//! interrupted by a crash leaves whole sectors of zeros in place of data (or,
+//! past the prepared size, a file that ends too early), and nothing else. Any
+//! other wrong bytes are damage, and removing them would silently drop
+//! persisted records.
 
 use crate::record::{HeaderFault, RecordHeader};
 
-/// Smallest unit a disk writes whole.
+/// Smallest unit that a disk writes atomically.
 pub(crate) const SECTOR_BYTES: u64 = 512;
 
 /// End of the sector that contains `offset`.
@@ -23,10 +23,10 @@ pub(crate) fn all_zero(bytes: &[u8]) -> bool {
         .all(|chunk| chunk.iter().fold(0, |seen, byte| seen | byte) == 0)
 }
 
-/// Whether a record of the last segment that failed its checks was merely cut
-/// off. `stored` is what the file holds of the record and its padding, starting
-/// at file offset `offset`; `record_bytes` is what the length field says;
-/// `file_ended` tells that the file was too short for it.
+/// Whether a record of the last segment that failed its checks is torn.
+/// `stored` holds the record and its padding as far as they are in the file,
+/// starting at file offset `offset`; `record_bytes` is the value of the length
+/// field; `file_ended` is set if the file was too short for it.
 pub(crate) fn is_torn(stored: &[u8], offset: u64, record_bytes: u64, file_ended: bool) -> bool {
     let mut before_lost_sector = stored;
     let mut start = 0;
@@ -45,8 +45,8 @@ pub(crate) fn is_torn(stored: &[u8], offset: u64, record_bytes: u64, file_ended:
     if !sector_lost && !file_ended {
         return false;
     }
-    // The header repeats the length. If enough of it is there to contradict the
-    // length field, then the field is wrong, and it cannot have been torn.
+    // The header repeats the length. If the header contradicts the length
+    // field, the field is wrong, which a torn write cannot cause.
     RecordHeader::parse(before_lost_sector, record_bytes) != Err(HeaderFault::Malformed)
 }
 
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_sector_of_zeros_is_a_torn_write() {
+    fn record_with_a_zero_sector_is_torn() {
         let (mut record, bytes) = record();
         let offset = 8;
         assert!(!is_torn(&record, offset, bytes, false));
@@ -71,11 +71,14 @@ mod tests {
         record[504..1016].fill(0);
         assert!(is_torn(&record, offset, bytes, false));
         record[600] = 1;
-        assert!(!is_torn(&record, offset, bytes, false), "not whole");
+        assert!(
+            !is_torn(&record, offset, bytes, false),
+            "the sector is not all zeros"
+        );
     }
 
     #[test]
-    fn a_record_past_the_end_of_the_file_is_torn_if_its_length_is_believable() {
+    fn record_past_the_end_of_the_file_is_torn_unless_its_header_contradicts() {
         let (record, bytes) = record();
         assert!(is_torn(&record[..900], 8, bytes, true));
         assert!(is_torn(&record[..3], 8, bytes, true), "header cut off");
@@ -84,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_length_that_reaches_into_the_unused_zeros_is_damage() {
+    fn wrong_length_reaching_into_unused_zeros_is_damage() {
         let (mut stored, bytes) = record();
         stored.resize(stored.len() + 8192, 0);
         assert!(!is_torn(&stored, 8, bytes + 4096, false));

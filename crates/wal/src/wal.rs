@@ -1,4 +1,4 @@
-//! The log as its writer sees it.
+//! The write interface of the log.
 
 use std::mem;
 
@@ -19,11 +19,11 @@ use crate::{
     segment_name::{SegmentName, segments_from},
 };
 
-/// A write-ahead log, open for appending. One per directory and machine.
+/// A write-ahead log, open for appending. Its lock allows only one per directory.
 ///
-/// After a write or sync has failed, every later call returns an error: the
-/// disk may hold anything, and only a restart finds out what. Dropping the log
-/// writes nothing: what was appended but neither saved nor synced is gone.
+/// After a write or sync has failed, every later write returns an error: the
+/// state on disk is unknown until a restart reads it. Dropping the log writes
+/// nothing: records that were appended but neither saved nor synced are lost.
 pub struct Wal {
     pub(crate) dir: LogDir,
     pub(crate) segment_bytes: u64,
@@ -38,7 +38,7 @@ pub struct Wal {
     pub(crate) older: Vec<SegmentName>,
     pub(crate) encoder: BatchEncoder,
     pub(crate) position: LogPosition,
-    /// Something was written since the last sync.
+    /// Whether anything was written since the last sync.
     pub(crate) unsynced: bool,
     pub(crate) poisoned: bool,
     pub(crate) preparer: SegmentPreparer,
@@ -46,7 +46,7 @@ pub struct Wal {
 
 impl Wal {
     /// Creates a log in `dir`, which must not exist or be empty. `metadata`
-    /// names its owner and is repeated in every segment.
+    /// identifies its member and is repeated in every segment.
     ///
     /// # Errors
     /// If the directory holds files already or cannot be written.
@@ -54,9 +54,9 @@ impl Wal {
         WalOptions::default().create(dir, metadata)
     }
 
-    /// Opens the log in `dir` and replays it from a snapshot that was recorded
-    /// with [`Self::save_snapshot`]; [`SnapshotPoint::default`] is the beginning.
-    /// A write that a crash cut off at the very end is removed and reported.
+    /// Opens the log in `dir` and replays it from a snapshot that was recorded with
+    /// [`Self::save_snapshot`]; [`SnapshotPoint::default`] is the beginning. A torn write at the
+    /// end of the log is removed and reported.
     ///
     /// # Errors
     /// If the log is in use, damaged, or does not contain the snapshot.
@@ -82,8 +82,8 @@ impl Wal {
         self.write_out(must_sync)
     }
 
-    /// Adds to the batch in memory without writing. Returns the size of the
-    /// batch, which the next [`Self::sync`] or [`Self::save`] writes.
+    /// Adds records to the batch in memory without writing. Returns the size of
+    /// the batch, which the next [`Self::sync`] or [`Self::save`] writes.
     ///
     /// # Errors
     /// If the records break a rule of the log, or an earlier write failed.
@@ -96,7 +96,7 @@ impl Wal {
         // An all-zero state means "no change" in raft.
         let hard_state = hard_state.filter(|state| **state != HardState::default());
 
-        // All or nothing: judge everything before encoding anything.
+        // All or nothing: check all records before encoding any.
         let mut position = self.position;
         for entry in entries {
             position.admit_entry(entry)?;
@@ -115,7 +115,7 @@ impl Wal {
         Ok(self.encoder.bytes().len())
     }
 
-    /// Writes what was appended and makes everything written durable.
+    /// Writes the appended records and makes all writes durable.
     ///
     /// # Errors
     /// See [`WriteError`].
@@ -124,14 +124,14 @@ impl Wal {
         self.write_out(true)
     }
 
-    /// Records, durably, that state up to the snapshot's index is safe outside
-    /// the log. The log can be opened there from now on.
+    /// Records durably that a snapshot holds the state up to its index. The log
+    /// can be opened at it from now on.
     ///
     /// # Errors
     /// See [`WriteError`].
     pub fn save_snapshot(&mut self, snapshot: &Snapshot) -> Result<(), WriteError> {
         self.refuse_if_poisoned()?;
-        // Old logs may have such records, but etcd refuses to write them too.
+        // Old logs may hold such records; etcd also refuses to write them.
         if snapshot.index > 0 && snapshot.conf_state.is_none() {
             return Err(WriteError::Rejected(
                 LogRuleViolation::SnapshotWithoutMembers {
@@ -145,7 +145,7 @@ impl Wal {
     }
 
     /// Removes the segments that are not needed to open the log at a snapshot
-    /// with this index or a later one. Returns how many.
+    /// with this index or a later one. Returns the number of removed segments.
     ///
     /// # Errors
     /// If a file cannot be removed; the log stays usable.
@@ -154,7 +154,7 @@ impl Wal {
         all.push(self.tail_name);
         let needed = segments_from(&all, index).map_or(all.len(), <[_]>::len);
         let count = all.len() - needed;
-        // Oldest first, so that what remains never has a hole.
+        // Oldest first, so that the remaining segments have no gap.
         for name in &all[..count] {
             let file = name.path_in(&self.dir.path);
             self.dir
@@ -191,9 +191,10 @@ impl Wal {
         Ok(())
     }
 
-    /// Writes the batch, syncs if asked, and moves on if the segment is full.
+    /// Writes the batch, syncs if `must_sync` is set, and starts the next
+    /// segment if the current one is full.
     fn write_out(&mut self, must_sync: bool) -> Result<(), WriteError> {
-        // Poisoned until it has gone well: no way out of here can forget it.
+        // Poisoned until success, so that every early return leaves the log poisoned.
         self.poisoned = true;
         if !self.encoder.bytes().is_empty() {
             self.tail
@@ -226,8 +227,8 @@ impl Wal {
         Ok(())
     }
 
-    /// Finishes the tail and continues in the prepared segment. That one gets
-    /// its head before its name, so every named segment is complete.
+    /// Finishes the tail and continues in the prepared segment, whose head is
+    /// written before the rename, so every named segment has a complete head.
     fn begin_next_segment(&mut self) -> Result<(), WriteError> {
         if self.tail_file_bytes > self.offset {
             self.tail

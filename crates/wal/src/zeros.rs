@@ -1,4 +1,4 @@
-//! Filling segments with real zeros.
+//! Fills segments with real zeros.
 
 use std::{
     io,
@@ -8,13 +8,13 @@ use std::{
 use crate::disk::DiskFile;
 
 const ZEROS: &[u8] = &[0; 1 << 20];
-/// The disk gets this much at a time, so that syncs of the tail segment never
-/// queue behind a whole segment of zeros.
+/// Bytes written between syncs, so that syncs of the tail segment never wait
+/// for a whole segment of zeros.
 const ZEROS_BYTES_PER_SYNC: u64 = 8 << 20;
 
-/// Writes real zeros to `[from, to)` and syncs. Merely reserving space would
-/// leave the work of initialising blocks to the syncs that matter. Stops early,
-/// without an error, once `stop` is set.
+/// Writes real zeros to `[from, to)` and syncs. If the space were only
+/// reserved, later syncs of the log would have to initialise the blocks. Stops
+/// early, without an error, once `stop` is set.
 pub(crate) fn fill_with_zeros(
     file: &dyn DiskFile,
     from: u64,

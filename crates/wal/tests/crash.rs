@@ -1,5 +1,5 @@
-//! Power loss: whatever was synced is there, whatever was not is gone or
-//! there in part, and nothing that was never written appears.
+//! Power loss: synced records are kept, unsynced ones are kept or lost, and no
+//! other records appear.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 mod support;
@@ -13,7 +13,7 @@ use support::{OPTIONS, START, Scratch, entries_in, entry, payload, records, stat
 
 const SECTOR_BYTES: usize = 512;
 
-/// Where the record after `position` starts; the end of the log for the last.
+/// The end offset of each record.
 fn ends(records: &[(u64, Record)], log_end: u64) -> Vec<u64> {
     let starts = records.iter().skip(1).map(|(offset, _)| *offset);
     starts.chain([log_end]).collect()
@@ -27,11 +27,11 @@ fn written_bytes(content: &[u8]) -> usize {
 }
 
 #[test]
-fn cut_at_every_byte_the_log_keeps_every_whole_record_and_nothing_else() {
+fn log_cut_at_any_byte_keeps_exactly_its_whole_records() {
     let scratch = Scratch::new();
     let mut wal = scratch.create();
     for index in 1..=6 {
-        // Sizes that put records inside sectors, across them, and over several.
+        // Sizes that place records inside one sector, across two, and over several.
         let data = payload(index, [3, 40, 700, 0, 530, 90][index as usize - 1]);
         wal.save(Some(&state(1, index - 1)), &[entry(1, index, data)], true)
             .unwrap();
@@ -55,11 +55,11 @@ fn cut_at_every_byte_the_log_keeps_every_whole_record_and_nothing_else() {
                 assert_eq!((torn.file, torn.offset), (path.clone(), kept_end));
                 assert!(torn.bytes <= cut as u64 - kept_end);
             }
-            // Zeros at the cut look like unused space, which is as good.
+            // Zeros at the cut are taken for unused space.
             None => assert!(content[kept_end as usize..cut].iter().all(|b| *b == 0)),
         }
 
-        // The log goes on where it was cut. Slow to try, so not at each byte.
+        // The log continues where it was cut. Slow, so not checked at each byte.
         if cut % 5 != 0 {
             continue;
         }
@@ -83,7 +83,7 @@ proptest! {
     /// The last batch was written but not synced, so any of its sectors may be
     /// missing, in any combination.
     #[test]
-    fn any_lost_sectors_of_the_last_batch_leave_a_prefix_of_it(
+    fn lost_sectors_of_the_last_batch_leave_a_prefix_of_it(
         synced in payload_sizes(),
         unsynced in payload_sizes(),
         lost in prop::collection::vec(any::<bool>(), 64),
@@ -101,7 +101,7 @@ proptest! {
 
         let (path, mut content) = scratch.tail();
         if content.len() as u64 != support::SEGMENT_BYTES {
-            // The batch filled the segment; then it is not the last one.
+            // The batch filled the segment, so it is not the last one.
             return Ok(());
         }
         for (sector, _) in lost.iter().enumerate().filter(|(_, lost)| **lost) {
@@ -125,7 +125,7 @@ proptest! {
 }
 
 #[test]
-fn records_of_an_older_segment_are_never_cut_off() {
+fn incomplete_record_of_an_older_segment_is_damage() {
     let scratch = Scratch::new();
     let mut wal = scratch.create();
     for index in 1..=40 {
@@ -144,7 +144,7 @@ fn records_of_an_older_segment_are_never_cut_off() {
 }
 
 #[test]
-fn a_log_without_a_complete_head_is_refused() {
+fn log_without_a_complete_head_is_refused() {
     let scratch = Scratch::new();
     drop(scratch.create());
     let (path, content) = scratch.tail();

@@ -1,5 +1,5 @@
-//! Bits that flip on their own. Nothing of the log may be dropped or changed
-//! because of one; the log refuses to open and says where.
+//! Flipped bits. No record may be dropped or changed because of one; the log
+//! refuses to open and reports the location.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 mod support;
@@ -24,7 +24,7 @@ fn varied_log(scratch: &Scratch) {
 }
 
 #[test]
-fn every_flipped_bit_before_the_last_record_is_found_and_located() {
+fn flipped_bit_before_the_last_record_is_reported_with_its_location() {
     let scratch = Scratch::new();
     varied_log(&scratch);
     let (path, content) = scratch.tail();
@@ -45,7 +45,7 @@ fn every_flipped_bit_before_the_last_record_is_found_and_located() {
             panic!("bit {bit} in {:?}: {error:?}", all[record]);
         };
         assert_eq!(file, path);
-        // A state read as an entry is only exposed by what follows.
+        // A state decoded as an entry is detected only at a later record.
         let found_soon = all[record].0 <= offset && offset <= last_record;
         assert!(found_soon, "bit {bit}: {offset}");
     }
@@ -55,7 +55,7 @@ fn every_flipped_bit_before_the_last_record_is_found_and_located() {
 }
 
 #[test]
-fn a_flipped_bit_in_the_last_record_never_yields_a_wrong_entry() {
+fn flipped_bit_in_the_last_record_never_yields_a_wrong_entry() {
     let scratch = Scratch::new();
     let mut wal = scratch.create();
     for index in 1..=3 {
@@ -80,7 +80,7 @@ fn a_flipped_bit_in_the_last_record_never_yields_a_wrong_entry() {
 }
 
 #[test]
-fn an_erased_length_field_is_not_taken_for_the_end() {
+fn erased_length_field_is_damage_not_the_end() {
     let scratch = Scratch::new();
     varied_log(&scratch);
     let (path, mut content) = scratch.tail();
@@ -98,7 +98,7 @@ fn an_erased_length_field_is_not_taken_for_the_end() {
 }
 
 #[test]
-fn segments_of_two_logs_do_not_mix() {
+fn segment_of_another_log_is_refused() {
     let (ours, theirs) = (Scratch::new(), Scratch::new());
     for (scratch, seed) in [(&ours, 1), (&theirs, 2)] {
         let mut wal = scratch.create();

@@ -1,5 +1,5 @@
-//! The bytes on disk, against a file that a person can check by hand. Go etcd
-//! 3.6 writes the same bytes for the same calls.
+//! Compares the bytes on disk with a commented hex file. Go etcd 3.6 writes the
+//! same bytes for the same calls.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 mod support;
@@ -52,7 +52,7 @@ fn hard_state(term: u64, vote: u64, commit: u64) -> HardState {
 }
 
 #[test]
-fn a_small_log_has_exactly_these_bytes() {
+fn small_log_equals_the_golden_bytes() {
     let scratch = Scratch::new();
     let mut wal = scratch.create();
     wal.save(Some(&hard_state(1, 1, 0)), &[conf_change()], true)
@@ -80,7 +80,7 @@ fn a_small_log_has_exactly_these_bytes() {
 }
 
 #[test]
-fn the_same_bytes_read_back_as_what_was_written() {
+fn golden_bytes_read_back_as_the_written_records() {
     let scratch = Scratch::new();
     fs::create_dir(&scratch.dir).unwrap();
     fs::write(
@@ -121,7 +121,7 @@ fn the_same_bytes_read_back_as_what_was_written() {
 }
 
 #[test]
-fn the_next_segment_starts_with_checksum_metadata_and_state() {
+fn next_segment_starts_with_checksum_metadata_and_state() {
     let scratch = Scratch::new();
     let mut wal = scratch.create();
     let filler = entry(1, 1, vec![1; SEGMENT_BYTES as usize]);

@@ -1,4 +1,4 @@
-//! What opening a log does to the disk.
+//! Reads and syncs of opening a log.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 mod support;
@@ -22,7 +22,7 @@ enum Call {
     Sync(PathBuf),
 }
 
-/// The machine's own disk, with a record of reads and syncs.
+/// Records the reads and syncs of the real disk.
 #[derive(Default)]
 struct Observed {
     calls: Mutex<Vec<Call>>,
@@ -149,8 +149,8 @@ fn killed_before_its_sync() -> Scratch {
     scratch
 }
 
-/// Raft takes what a log held for persisted and may have it acknowledged. The page cache is
-/// not enough for that.
+/// Raft treats recovered entries as persisted and may acknowledge them, so they must not be in the
+/// page cache only.
 #[test]
 fn open_syncs_the_tail_and_its_name_after_reading_it() {
     let scratch = killed_before_its_sync();
@@ -172,7 +172,7 @@ fn open_syncs_the_tail_and_its_name_after_reading_it() {
 }
 
 #[test]
-fn open_fails_if_what_it_read_cannot_be_made_durable() {
+fn open_fails_if_the_recovered_tail_cannot_be_synced() {
     let scratch = killed_before_its_sync();
     let observed = Arc::new(Observed::default());
     observed.fails_to_sync.store(true, Ordering::Relaxed);

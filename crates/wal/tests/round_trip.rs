@@ -1,4 +1,4 @@
-//! Whatever raft writes, in whatever batches, comes back as it was.
+//! Records written in any batches are recovered unchanged.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 mod support;
@@ -7,7 +7,7 @@ use portunus_proto::raftpb::{Entry, HardState};
 use proptest::prelude::*;
 use support::{OPTIONS, START, Scratch, entry, payload, state};
 
-/// One step of a raft member's life.
+/// One step of a raft member.
 #[derive(Debug, Clone)]
 enum Step {
     /// Append entries of these sizes in the current term.
@@ -38,7 +38,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the log must contain.
+/// The expected content of the log.
 #[derive(Default)]
 struct Model {
     entries: Vec<Entry>,

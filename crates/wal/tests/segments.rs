@@ -1,4 +1,4 @@
-//! Segments: rolling over, letting go, opening at a snapshot, one writer.
+//! Segments: next segment, release, opening at a snapshot, lock.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 mod support;
@@ -28,7 +28,7 @@ fn at(index: u64) -> SnapshotPoint {
 }
 
 #[test]
-fn a_log_over_many_segments_reads_back_whole() {
+fn log_of_many_segments_reads_back_completely() {
     let scratch = Scratch::new();
     let wal = long_log(&scratch);
     assert!(wal.segment_count() >= 4);
@@ -41,7 +41,7 @@ fn a_log_over_many_segments_reads_back_whole() {
 }
 
 #[test]
-fn opened_at_a_snapshot_only_what_follows_is_returned() {
+fn open_at_a_snapshot_returns_only_later_entries() {
     let scratch = Scratch::new();
     drop(long_log(&scratch));
     for index in [10, 30, 60] {
@@ -63,7 +63,7 @@ fn opened_at_a_snapshot_only_what_follows_is_returned() {
 }
 
 #[test]
-fn released_segments_are_gone_and_the_rest_still_opens() {
+fn log_opens_after_segments_were_released() {
     let scratch = Scratch::new();
     let mut wal = long_log(&scratch);
     let before = wal.segment_count();
@@ -73,7 +73,7 @@ fn released_segments_are_gone_and_the_rest_still_opens() {
     assert_eq!(wal.release_to(40).unwrap(), 0, "nothing more to release");
     assert_eq!(scratch.segments().len(), before - released);
 
-    // Appending goes on, and so does the chain of checksums.
+    // Appends continue, and so does the checksum chain.
     wal.save(None, &[entry(1, 61, payload(61, 1000))], true)
         .unwrap();
     drop(wal);
@@ -86,7 +86,7 @@ fn released_segments_are_gone_and_the_rest_still_opens() {
 }
 
 #[test]
-fn everything_may_be_released_but_the_tail() {
+fn release_keeps_the_tail() {
     let scratch = Scratch::new();
     let mut wal = long_log(&scratch);
     wal.release_to(u64::MAX).unwrap();
@@ -101,7 +101,7 @@ fn everything_may_be_released_but_the_tail() {
 }
 
 #[test]
-fn a_missing_segment_is_noticed_by_name() {
+fn missing_segment_is_reported_by_name() {
     let scratch = Scratch::new();
     drop(long_log(&scratch));
     let segments = scratch.segments();
@@ -114,7 +114,7 @@ fn a_missing_segment_is_noticed_by_name() {
 }
 
 #[test]
-fn only_one_writer_at_a_time_also_after_a_roll() {
+fn second_writer_is_refused_also_after_a_new_segment() {
     let scratch = Scratch::new();
     let mut wal = scratch.create();
     let locked = || OPTIONS.open(&scratch.dir, START).err();
@@ -132,7 +132,7 @@ fn only_one_writer_at_a_time_also_after_a_roll() {
 }
 
 #[test]
-fn creating_never_overwrites_and_a_crash_while_creating_leaves_no_trace() {
+fn create_never_overwrites_and_removes_an_interrupted_creation() {
     let scratch = Scratch::new();
     fs::create_dir(scratch.dir.with_extension("tmp")).unwrap();
     fs::write(scratch.dir.with_extension("tmp").join("junk"), "junk").unwrap();
@@ -152,7 +152,7 @@ fn creating_never_overwrites_and_a_crash_while_creating_leaves_no_trace() {
 }
 
 #[test]
-fn a_snapshot_is_valid_once_its_index_is_committed() {
+fn snapshot_is_valid_once_its_index_is_committed() {
     let scratch = Scratch::new();
     let mut wal = scratch.create();
     let entries: Vec<_> = (1..=4).map(|index| entry(1, index, "x")).collect();
@@ -169,7 +169,7 @@ fn a_snapshot_is_valid_once_its_index_is_committed() {
 }
 
 #[test]
-fn a_snapshot_ahead_of_the_log_stands_in_for_the_entries_it_covers() {
+fn snapshot_ahead_of_the_log_replaces_the_entries_it_covers() {
     let scratch = Scratch::new();
     let mut wal = scratch.create();
     wal.save(Some(&state(1, 0)), &[entry(1, 1, "x")], true)
@@ -196,9 +196,9 @@ fn terms(entries: &[portunus_proto::raftpb::Entry]) -> Vec<(u64, u64)> {
     entries.iter().map(|it| (it.index, it.term)).collect()
 }
 
-/// Raft throws its whole log away when it takes such a snapshot.
+/// Raft discards its whole log when it installs such a snapshot.
 #[test]
-fn a_snapshot_of_another_history_takes_the_place_of_what_stands_behind_it() {
+fn snapshot_of_another_history_replaces_later_entries() {
     let scratch = Scratch::new();
     let mut wal = scratch.create();
     let old: Vec<_> = (1..=5).map(|index| entry(1, index, "old")).collect();
@@ -217,7 +217,7 @@ fn a_snapshot_of_another_history_takes_the_place_of_what_stands_behind_it() {
 }
 
 #[test]
-fn what_was_replaced_before_a_snapshot_does_not_come_back_behind_it() {
+fn entries_replaced_before_a_snapshot_are_not_recovered() {
     let scratch = Scratch::new();
     let mut wal = scratch.create();
     let old: Vec<_> = (1..=5).map(|index| entry(1, index, "old")).collect();
@@ -234,10 +234,10 @@ fn what_was_replaced_before_a_snapshot_does_not_come_back_behind_it() {
     assert_eq!(terms(&recovered.entries), [(1, 1), (2, 1), (3, 2)]);
 }
 
-/// A crash came after the record and before anything said that the snapshot was taken; the
-/// old log went on for a while.
+/// A crash after the snapshot record and before the snapshot was installed; then the old log
+/// continued.
 #[test]
-fn a_snapshot_that_was_not_taken_does_not_break_the_log_for_later() {
+fn snapshot_that_was_not_installed_does_not_break_the_log() {
     let scratch = Scratch::new();
     let mut wal = scratch.create();
     let old: Vec<_> = (1..=5).map(|index| entry(1, index, "old")).collect();

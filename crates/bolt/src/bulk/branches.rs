@@ -1,14 +1,14 @@
 //! The upper levels of a tree that is built from its leaves.
 //!
-//! Each finished page reports its first key to the level above it, which collects children until
-//! they fill a page. A level holds its last full page back until the next one is full too:
-//! if the tree then ends with a single child left over, that child still finds a place in the
-//! page held back, and no branch ever has fewer than two children.
+//! Each finished page is added with its first key to the level above, which collects children until
+//! they fill a page. A level holds its last full page back until the next one is full too: if the
+//! tree then ends with a single remaining child, that child is added to the page held back, so no
+//! branch has fewer than two children.
 
 use super::tree::{BranchPages, WriteError};
 use crate::format::{COUNT_MARKER, ELEMENT_BYTES, PAGE_HEADER_BYTES, PageId};
 
-/// The children of one branch page, with their first keys in one run of bytes.
+/// The children of one branch page, with their first keys in one buffer.
 #[derive(Debug, Default)]
 pub(crate) struct BranchNode {
     children: Vec<(PageId, usize)>,
@@ -30,7 +30,7 @@ impl BranchNode {
         self.children.len()
     }
 
-    /// Length of the page this makes.
+    /// Length of the resulting page.
     pub fn page_bytes(&self) -> u64 {
         (PAGE_HEADER_BYTES + self.count() * ELEMENT_BYTES + self.keys.len()) as u64
     }
@@ -52,7 +52,7 @@ impl BranchNode {
 
 #[derive(Debug, Default)]
 struct Level {
-    /// Full, waiting for the page after it.
+    /// A full page, held until the next one is full.
     held_back: BranchNode,
     filling: BranchNode,
 }
@@ -64,7 +64,7 @@ pub(crate) struct Branches {
 }
 
 impl Branches {
-    /// Takes a finished page; `fill_bytes` is how full a branch gets before the next is begun.
+    /// Adds a finished page; `fill_bytes` is the size at which the next branch is started.
     pub fn push<P: BranchPages>(
         &mut self,
         first_key: &[u8],
@@ -89,7 +89,7 @@ impl Branches {
         let level = &mut self.levels[height];
         let filling = &mut level.filling;
         let grown = filling.page_bytes() + (ELEMENT_BYTES + first_key.len()) as u64;
-        // Two below the marker: one more child may have to move in at the end.
+        // Two below the marker: one more child may be added at the end.
         let full = filling.count() >= 2
             && (grown > fill_bytes || filling.count() >= usize::from(COUNT_MARKER) - 2);
         if full {
@@ -101,7 +101,7 @@ impl Branches {
         Ok(())
     }
 
-    /// Writes a node out, if it has children, and reports it to the level above.
+    /// Writes a node, if it has children, and adds it to the level above.
     fn finish_node<P: BranchPages>(
         &mut self,
         height: usize,
@@ -113,7 +113,7 @@ impl Branches {
             let id = pages.branch(&node)?;
             self.push_at(height + 1, node.first_key(), id, fill_bytes, pages)?;
         }
-        // Give the buffers back, so that a level allocates only while it grows.
+        // Reuse the buffers, so that a level allocates only while it grows.
         node.clear();
         let filling = &mut self.levels[height].filling;
         if filling.count() == 0 {
@@ -122,8 +122,8 @@ impl Branches {
         Ok(())
     }
 
-    /// Ends the tree and returns its root; the levels are empty afterwards. `None` if no page was
-    /// pushed.
+    /// Finishes the tree and returns its root; the levels are empty afterwards. `None` if no page
+    /// was pushed.
     pub fn finish<P: BranchPages>(
         &mut self,
         fill_bytes: u64,
@@ -135,7 +135,7 @@ impl Branches {
             let level = &mut self.levels[height];
             let alone = level.filling.count() == 1;
             if alone && height == top_height && level.held_back.count() == 0 {
-                // One page on this level: it is the root, there is nothing to branch to.
+                // One page on this level: it is the root.
                 let root = level.filling.children().next().map(|(page, _)| page);
                 self.levels.clear();
                 return Ok(root);

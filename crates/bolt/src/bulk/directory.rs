@@ -1,16 +1,15 @@
-//! What a stream says of itself in advance: its entries, its buckets and where each one's tree
-//! ends.
+//! The directory of a stream: the number of entries, the buckets and the root page of each.
 //!
-//! The top level comes last in a file of the bulk writers, so whoever reads such a file while it
-//! arrives would learn only at the end to which bucket a leaf belongs. The directory tells it
-//! before the first leaf. It lies behind the meta of page 0, where every bbolt sees padding and
-//! writes zeros with its next transaction but one. It is a hint: the reader of the stream holds
-//! every word of it against the pages that follow.
+//! The top level comes last in a file of the bulk writers, so a reader of the arriving stream would
+//! learn only at the end to which bucket a leaf belongs. The directory provides this before the
+//! first leaf. It follows the meta of page 0, where bbolt has padding and writes zeros with its
+//! next transaction but one. It is a hint: the stream reader checks all of it against the pages
+//! that follow.
 
 use crate::format::{BUCKET_HEADER_BYTES, PAGE_HEADER_BYTES, PageId, fnv1a_64, u32_at, u64_at};
 use crate::meta::META_BYTES;
 
-/// Where it starts on page 0.
+/// Offset of the directory on page 0.
 pub(crate) const DIRECTORY_OFFSET: usize = PAGE_HEADER_BYTES + META_BYTES;
 
 const MAGIC: &[u8; 8] = b"PORTDIR1";
@@ -31,15 +30,15 @@ impl BucketRoot {
     }
 }
 
-/// All that is said in advance.
+/// The content of the directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Directory {
-    /// How many entries the buckets have together.
+    /// Number of entries in all buckets.
     pub entries: u64,
     pub buckets: Vec<BucketRoot>,
 }
 
-/// `None` if it does not fit into a page.
+/// Encodes a directory; `None` if it does not fit into a page.
 pub(crate) fn encode(entries: u64, buckets: &[BucketRoot], page_bytes: u32) -> Option<Vec<u8>> {
     let mut out = MAGIC.to_vec();
     out.extend_from_slice(&entries.to_le_bytes());
@@ -54,7 +53,7 @@ pub(crate) fn encode(entries: u64, buckets: &[BucketRoot], page_bytes: u32) -> O
     (DIRECTORY_OFFSET + out.len() <= page_bytes as usize).then_some(out)
 }
 
-/// From all of page 0; `None` if it has no directory that is whole.
+/// Decodes the directory of page 0; `None` if there is none or it is damaged.
 pub(crate) fn decode(page: &[u8]) -> Option<Directory> {
     let bytes = page.get(DIRECTORY_OFFSET..)?;
     let mut at = MAGIC.len();
@@ -73,8 +72,8 @@ pub(crate) fn decode(page: &[u8]) -> Option<Directory> {
         at += name_bytes;
         buckets.push(BucketRoot { name, root });
     }
-    let is_whole = u64_at(bytes, at)? == fnv1a_64(&bytes[..at]);
-    is_whole.then_some(Directory { entries, buckets })
+    let is_intact = u64_at(bytes, at)? == fnv1a_64(&bytes[..at]);
+    is_intact.then_some(Directory { entries, buckets })
 }
 
 #[cfg(test)]
@@ -100,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_survives_the_round_trip() {
+    fn directory_round_trips() {
         let encoded = encode(5, &buckets(), 1024).unwrap();
         let directory = Directory {
             entries: 5,
@@ -110,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_is_noticed() {
+    fn directory_with_a_flipped_bit_is_ignored() {
         let directory = encode(5, &buckets(), 1024).unwrap();
         for bit in 0..directory.len() * 8 {
             let mut damaged = directory.clone();
@@ -122,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_left_out() {
+    fn directory_larger_than_a_page_is_omitted() {
         let long = BucketRoot {
             name: vec![b'n'; 1000],
             root: PageId(2),

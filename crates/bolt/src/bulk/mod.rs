@@ -1,15 +1,15 @@
-//! Writing a whole database at once, from entries that come in order.
+//! Writes a whole database at once, from entries in key order.
 //!
-//! Callers are the snapshot RPC and the peer snapshot sender (streaming, size announced first),
-//! `portctl` export and hand-back of a data directory (to a file). There is no way to change a
-//! database afterwards; etcd takes over from there.
+//! Callers are the snapshot RPC and the peer snapshot sender (streams with a size known in advance)
+//! and the `portctl` export of a data directory (to a file). A written database cannot be changed
+//! by this crate.
 //!
-//! A meta names the root page and the page count, and the metas come first in the file. So a
-//! stream needs the shape of the tree before its first byte: [`Planner`] goes through the source
-//! once, looking only at keys and lengths, and yields a [`Layout`]; [`StreamWriter`] goes through
-//! it again and writes. Both drive the same [`tree::DatabaseBuilder`], so they cannot disagree about
-//! the same entries; if the source changed in between, the writer says so and the stream is void.
-//! A target that can seek needs one pass only: [`FileWriter`] fills the metas in at the end.
+//! A meta holds the root page and the page count, and the metas come first in the file. So a stream
+//! needs the shape of the tree before its first byte: [`Planner`] reads the source once, only keys
+//! and lengths, and returns a [`Layout`]; [`StreamWriter`] reads the source again and writes. Both
+//! use the same [`tree::DatabaseBuilder`], so the same entries give the same pages; if the source
+//! changed in between, the writer returns an error and the stream is invalid. A target that can
+//! seek needs one pass only: [`FileWriter`] writes the metas at the end.
 //!
 //! Memory: one page per level of the tree, plus the names of the buckets.
 

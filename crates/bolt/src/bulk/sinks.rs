@@ -1,4 +1,4 @@
-//! The two ends a finished page can meet: counted and forgotten, or written.
+//! Sinks of finished pages: one discards them, one writes them.
 
 use std::io::{self, BufWriter, Write};
 
@@ -10,10 +10,10 @@ use crate::format::{
 };
 use crate::meta::Meta;
 
-/// Small pages are gathered into writes of this size.
+/// Size of the write buffer for small pages.
 const WRITE_BUFFER_BYTES: usize = 1 << 20;
 
-/// Planning: only the numbering counts, and that is the builder's.
+/// The sink of the planner: discards pages, since the builder numbers them.
 pub(crate) struct Measure;
 
 impl Sink for Measure {
@@ -49,7 +49,7 @@ pub(crate) struct Emit<W: Write> {
     held: Vec<HeldEntry>,
     /// Keys and values of the held entries, one after the other.
     held_data: Vec<u8>,
-    /// Header and element table of the page being written; kept for its buffer.
+    /// Header and element table of the page being written; reused.
     head: Vec<u8>,
     zeros: Vec<u8>,
 }
@@ -78,15 +78,16 @@ impl<W: Write> Emit<W> {
             .map_err(io::IntoInnerError::into_error)
     }
 
-    /// Two pages of zeros where the metas will be; until then the file is no database.
+    /// Writes two pages of zeros in place of the metas; until the metas are written the file is not
+    /// a valid database.
     pub fn reserve_metas(&mut self) -> io::Result<()> {
         self.out.write_all(&self.zeros)?;
         self.out.write_all(&self.zeros)
     }
 
-    /// Both meta pages. The first has the higher transaction id and is the one that counts; its
-    /// id is even because bbolt's next commit, an odd one, goes to page 1. `directory` goes behind
-    /// the first meta and fits into its page.
+    /// Writes both meta pages. The first has the higher transaction id and is valid; its id is even
+    /// because bbolt's next commit, an odd one, goes to page 1. `directory` follows the first meta
+    /// and fits into its page.
     pub fn metas(&mut self, newest: &Meta, directory: &[u8]) -> io::Result<()> {
         let metas = [(0, newest.txid, directory), (1, newest.txid - 1, &[][..])];
         for (page, txid, directory) in metas {
@@ -111,8 +112,9 @@ impl<W: Write> Emit<W> {
         self.head.extend_from_slice(&header.encode());
     }
 
-    /// Counts are below 65535, spans below 2^32 pages and lengths below 2 GiB: the builder closes
-    /// pages early enough and refuses longer values, so none of these conversions loses anything.
+    /// Starts the first page of a span. Counts are below 65535, spans below 2^32 pages and lengths
+    /// below 2 GiB: the builder ends pages early enough and refuses longer values, so no conversion
+    /// truncates.
     fn begin_span(&mut self, span: Span, flags: u16, count: usize) {
         self.begin_page(span.first.0, flags, count as u16, (span.pages - 1) as u32);
     }
@@ -135,7 +137,7 @@ impl<W: Write> Emit<W> {
         self.head.extend_from_slice(&child.0.to_le_bytes());
     }
 
-    /// Zeros up to the end of the last page of something `written_bytes` long.
+    /// Writes zeros up to the end of the last page of `written_bytes` bytes.
     fn pad(&mut self, written_bytes: u64) -> io::Result<()> {
         let used = (written_bytes % u64::from(self.page_bytes)) as usize;
         if used == 0 {

@@ -1,14 +1,14 @@
-//! Reading a database of the bulk writers while it arrives, front to back, without a file.
+//! Reads a database of the bulk writers sequentially while it arrives, without a file.
 //!
-//! The caller is the receiver of a leader's snapshot. The entries are handed out as their leaves
-//! come, so they are not to be believed before [`StreamReader::read`] has returned: only then
-//! is it known that the database is whole. To know it, the reader builds the same database from
-//! the entries, as the writer did, and wants each page that arrived to be the one that it would
-//! have written: its place, its extent, its count, and for a branch every key and child.
+//! The caller is the receiver of a leader's snapshot. Entries are passed on as their leaves arrive,
+//! so they must not be used before [`StreamReader::read`] has returned: only then the database is
+//! known to be complete. To verify it, the reader builds the same database from the entries and
+//! compares each arrived page with the one it would have written: position, extent, count, and for
+//! a branch every key and child.
 //!
-//! Files that grew under bbolt have their pages in any order. They are not read here.
+//! Files written by bbolt have their pages in any order. This reader refuses them.
 //!
-//! Memory: two leaves, and the branches that wait for the leaf after them.
+//! Memory: two leaves, and the branches before the next leaf.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -24,31 +24,32 @@ use crate::format::{BUCKET_HEADER_BYTES, PAGE_HEADER_BYTES, PageHeader, PageId};
 use crate::meta::Meta;
 use crate::page::{Page, PageKind, ReadError};
 
-/// How much of a file's beginning shows whether it can be read as a stream: both metas, at the
-/// page length that the writers choose.
+/// Bytes at the start of a file that show whether it can be read as a stream: both metas, at the
+/// writers' page size.
 pub const STREAM_HEAD_BYTES: usize = 2 * BulkOptions::PAGE_BYTES as usize;
 
-/// Taken at once for a page; for a longer one as it arrives, whatever its header claims.
+/// Maximum buffer allocated in advance for a page; a longer page grows as it arrives, regardless of
+/// its header.
 const PAGE_BUFFER_BYTES: usize = 1 << 20;
 
-/// A stream is no whole database. What was read of it is void.
+/// An error of reading a stream. The entries read so far are invalid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StreamError {
-    /// It could not be read, or ended early.
+    /// The stream could not be read, or ended early.
     #[error("the database did not arrive whole")]
     Io(#[from] io::Error),
     /// A page is damaged.
     #[error("the database that arrived is damaged")]
     Read(#[from] ReadError),
-    /// A page is not what the entries before it make of it.
+    /// A page differs from the one that its entries produce.
     #[error("the database that arrived is damaged: page {page} is not in its place")]
     Misplaced {
-        /// The page, or the last one read when it was missed.
+        /// The page, or the last page read if a page is missing.
         page: PageId,
     },
-    /// It goes on after its last page.
-    #[error("the database that arrived is longer than it says")]
+    /// The stream continues after its last page.
+    #[error("the database that arrived is longer than its page count")]
     TooLong,
 }
 
@@ -60,8 +61,8 @@ pub struct StreamReader<R> {
 }
 
 impl<R: Read> StreamReader<R> {
-    /// `head` is the first [`STREAM_HEAD_BYTES`] of the file, `rest` all that follows. Gives
-    /// `rest` back if this is no file to be read as a stream; it may be a database all the same.
+    /// Creates a reader. `head` is the first [`STREAM_HEAD_BYTES`] of the file, `rest` all that
+    /// follows. Returns `rest` if the file cannot be read as a stream; it may still be a database.
     pub fn new(head: &[u8], rest: R) -> Result<Self, R> {
         let Some((meta, directory)) = recognise(head) else {
             return Err(rest);
@@ -83,7 +84,7 @@ impl<R: Read> StreamReader<R> {
         self.meta.high_water * u64::from(self.meta.page_bytes)
     }
 
-    /// Reads to the end; `each` gets bucket, key and value of every entry, in order.
+    /// Reads to the end; calls `each` with bucket, key and value of every entry, in order.
     pub fn read<E: From<StreamError>>(
         mut self,
         mut each: impl FnMut(&[u8], Bytes, Bytes) -> Result<(), E>,
@@ -112,12 +113,12 @@ impl<R: Read> StreamReader<R> {
                     break;
                 }
                 let element = page.leaf_element(index)?;
-                let is_announced = buckets.next().is_some_and(|bucket| {
+                let matches_directory = buckets.next().is_some_and(|bucket| {
                     element.is_bucket
                         && *element.key == *bucket.name
                         && element.value == bucket.header()
                 });
-                if !is_announced {
+                if !matches_directory {
                     return Err(arrived.misplaced());
                 }
             }
@@ -129,13 +130,13 @@ impl<R: Read> StreamReader<R> {
         let Ok((arrived, shape)) = builder.finish() else {
             return Err(misplaced);
         };
-        let is_announced = shape.root == self.meta.root
+        let matches_directory = shape.root == self.meta.root
             && shape.high_water == self.meta.high_water
             && shape.entries == self.directory.entries
             && shape.buckets == self.directory.buckets
             && buckets.next().is_none()
             && arrived.waiting.is_empty();
-        if !is_announced {
+        if !matches_directory {
             return Err(misplaced);
         }
         match self.pages.source.read(&mut [0])? {
@@ -145,7 +146,7 @@ impl<R: Read> StreamReader<R> {
     }
 }
 
-/// The meta and the directory, if this is the beginning of a stream.
+/// Decodes the meta and the directory, if `head` is the start of a stream.
 fn recognise(head: &[u8]) -> Option<(Meta, Directory)> {
     let page_bytes = BulkOptions::PAGE_BYTES as usize;
     if head.len() != STREAM_HEAD_BYTES {
@@ -154,23 +155,23 @@ fn recognise(head: &[u8]) -> Option<(Meta, Directory)> {
     let (first_page, second_page) = head.split_at_checked(page_bytes)?;
     let meta_of = |page: &[u8]| Meta::decode(page.get(PAGE_HEADER_BYTES..)?).ok();
     let (first, second) = (meta_of(first_page)?, meta_of(second_page)?);
-    // Untouched since a writer made it: bbolt's next transaction would show on page 1.
-    let is_untouched = first.page_bytes as usize == page_bytes
+    // Unchanged since it was written: bbolt's next transaction would change page 1.
+    let is_unchanged = first.page_bytes as usize == page_bytes
         && first.freelist.is_none()
         && second
             == Meta {
                 txid: first.txid.checked_sub(1)?,
                 ..first
             };
-    // What a header claims to be longer than any file could be is left to the other reader.
+    // A page count larger than any possible file is left to [`crate::Reader`].
     let is_possible = first.high_water <= u64::MAX / u64::from(first.page_bytes);
-    if !is_untouched || !is_possible {
+    if !is_unchanged || !is_possible {
         return None;
     }
     Some((first, directory::decode(first_page)?))
 }
 
-/// The source, cut into pages.
+/// The pages of the source.
 struct ArrivingPages<R> {
     source: R,
     page_bytes: usize,
@@ -216,7 +217,7 @@ impl<R: Read> ArrivingPages<R> {
         })
     }
 
-    /// All pages of a bucket; its root is the last.
+    /// Reads all pages of a bucket; its root is the last.
     fn tree<E: From<StreamError>>(
         &mut self,
         bucket: &BucketRoot,
@@ -224,8 +225,8 @@ impl<R: Read> ArrivingPages<R> {
         each: &mut impl FnMut(&[u8], Bytes, Bytes) -> Result<(), E>,
     ) -> Result<(), E> {
         // The builder finishes some branches with the last entry before them and some with the
-        // first one after. So it gets a leaf only when the next one is there, and all branches
-        // in between.
+        // first one after. So it gets a leaf only after the next leaf and all branches in between
+        // have arrived.
         let mut last_leaf: Option<ArrivedPage> = None;
         loop {
             let arrived = self.next()?;
@@ -291,7 +292,7 @@ impl ArrivedPage {
     }
 }
 
-/// Pages that arrived and that the builder has not come to yet.
+/// Arrived pages that the builder has not reached yet.
 #[derive(Default)]
 struct Arrived {
     waiting: VecDeque<ArrivedPage>,
@@ -301,12 +302,12 @@ struct Arrived {
 
 impl Arrived {
     fn push(&mut self, page: &ArrivedPage) -> Result<(), StreamError> {
-        // Two leaves, and behind each at most two branches per level.
+        // Two leaves, and after each at most two branches per level.
         if self.waiting.len() > 4 * DEPTH_MAX {
             return Err(page.misplaced());
         }
         let is_leaf = page.page()?.kind == PageKind::Leaf;
-        // Of a leaf only the header is looked at again.
+        // Of a leaf only the header is used again.
         let bytes = if is_leaf {
             Bytes::new()
         } else {
@@ -316,7 +317,7 @@ impl Arrived {
         Ok(())
     }
 
-    /// The page that arrived where the builder has come to, if it is as long.
+    /// Returns the arrived page at the builder's position, if position and length match.
     fn at(&mut self, span: Span) -> io::Result<ArrivedPage> {
         let is_same = |page: &ArrivedPage| page.id() == span.first && page.pages == span.pages;
         self.waiting
@@ -333,7 +334,7 @@ impl Arrived {
     }
 }
 
-/// The builder passes it on; the reader knows which page it was.
+/// An error that the builder returns to the reader, which adds the page.
 fn misplaced() -> io::Error {
     io::ErrorKind::InvalidData.into()
 }

@@ -1,8 +1,8 @@
-//! Where one page ends and the next begins: the whole shape of the file, decided in one place.
+//! Divides entries into pages: the only code that decides the shape of the file.
 //!
-//! [`DatabaseBuilder`] takes buckets and entries in order and cuts them into pages. What becomes
-//! of a page is its [`Sink`]'s business: the planner's sink forgets it, the writers' sinks write
-//! it. Pages are numbered in the order they are finished, so a stream of them is the file.
+//! [`DatabaseBuilder`] takes buckets and entries in order and divides them into pages. A [`Sink`]
+//! handles the pages: the planner's sink discards them, the writers' sink writes them. Pages are
+//! numbered in the order they are finished, so a stream of them is the file.
 
 use std::io;
 
@@ -14,24 +14,24 @@ use crate::format::{BUCKET_HEADER_BYTES, COUNT_MARKER, ELEMENT_BYTES, PAGE_HEADE
 pub const KEY_BYTES_MAX: usize = 32_768;
 /// Longest value that bbolt accepts.
 pub const VALUE_BYTES_MAX: u64 = (1 << 31) - 2;
-/// How full a page gets before the next is begun. etcd fills its `key` bucket as far, because
-/// it only ever appends there.
+/// Fill level at which the next page is started. etcd uses the same for its `key` bucket, because
+/// it only appends there.
 const FILL_PERCENT: u64 = 90;
 
-/// The entries cannot be written.
+/// An error of writing entries.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// The target refused bytes. What has been written is no database; discard it.
+    /// A write to the target failed. The output is not a valid database; discard it.
     #[error("cannot write the database")]
     Io(#[from] io::Error),
-    /// Buckets must come in ascending name order, each once.
+    /// A bucket is not in ascending name order, or is repeated.
     #[error("bucket {:?} does not come after the bucket before it", name.escape_ascii().to_string())]
     BucketOrder {
-        /// The name that came too late.
+        /// The name out of order.
         name: Vec<u8>,
     },
-    /// Keys must come in ascending order, each once.
+    /// A key is not in ascending order, or is repeated.
     #[error(
         "key {:?} in bucket {:?} does not come after the key before it",
         key.escape_ascii().to_string(),
@@ -40,43 +40,43 @@ pub enum WriteError {
     KeyOrder {
         /// The bucket.
         bucket: Vec<u8>,
-        /// The key that came too late.
+        /// The key out of order.
         key: Vec<u8>,
     },
-    /// bbolt stores keys and bucket names of 1 to [`KEY_BYTES_MAX`] bytes.
+    /// A key or bucket name does not have 1 to [`KEY_BYTES_MAX`] bytes.
     #[error("a key or bucket name of {bytes} bytes; 1 to {KEY_BYTES_MAX} are possible")]
     KeyLength {
-        /// Its length.
+        /// Length of the key or name.
         bytes: usize,
     },
-    /// bbolt stores values of at most [`VALUE_BYTES_MAX`] bytes.
+    /// A value is longer than [`VALUE_BYTES_MAX`] bytes.
     #[error("a value of {bytes} bytes; at most {VALUE_BYTES_MAX} are possible")]
     ValueLength {
-        /// Its length.
+        /// Length of the value.
         bytes: u64,
     },
-    /// An entry came before any bucket was begun.
+    /// An entry was added before any bucket was started.
     #[error("an entry belongs to a bucket; begin one first")]
     NoBucket,
-    /// The entries are not the ones that were planned. What has been written is no database;
-    /// discard it, and read both passes from one fixed revision.
+    /// The entries differ from the planned ones. The output is not a valid database; discard it,
+    /// and read both passes from one fixed revision.
     #[error("the entries changed between planning and writing")]
     SourceChanged,
-    /// An earlier call failed, so the output is void.
+    /// An earlier call failed, so the output is invalid.
     #[error("writing failed before; start again with a new target")]
     FailedBefore,
 }
 
-/// A page's place: its number and how many pages it takes.
+/// The position of a page: its number and its length in pages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Span {
     pub first: PageId,
     pub pages: u64,
 }
 
-/// What becomes of finished pages.
+/// A consumer of finished pages.
 pub(crate) trait Sink {
-    /// What the sink needs to know of a value: its length, or its bytes.
+    /// The part of a value that the sink needs: its length, or its bytes.
     type Value<'v>: Copy;
 
     fn value_bytes(value: Self::Value<'_>) -> u64;
@@ -84,9 +84,9 @@ pub(crate) trait Sink {
 
     /// Adds an entry to the leaf that is being filled.
     fn hold(&mut self, is_bucket: bool, key: &[u8], value: Self::Value<'_>);
-    /// The leaf is full: it holds what was given to `hold` since the last one.
+    /// Finishes the leaf, which holds the entries passed to `hold` since the last leaf.
     fn leaf(&mut self, span: Span) -> io::Result<()>;
-    /// A leaf of its own for one entry, too large to share a page.
+    /// Writes a leaf with one entry that is too large to share a page.
     fn lone_entry(
         &mut self,
         span: Span,
@@ -97,17 +97,17 @@ pub(crate) trait Sink {
     fn branch(&mut self, span: Span, node: &BranchNode) -> io::Result<()>;
 }
 
-/// Gives a finished branch its place.
+/// Allocates pages for finished branches.
 pub(crate) trait BranchPages {
     fn branch(&mut self, node: &BranchNode) -> Result<PageId, WriteError>;
 }
 
-/// Numbers pages and passes them on.
+/// Numbers pages and passes them to the sink.
 struct Pages<S> {
     sink: S,
     page_bytes: u64,
     next: u64,
-    /// More pages than this were not planned.
+    /// Planned number of pages.
     limit: u64,
 }
 
@@ -134,7 +134,7 @@ impl<S: Sink> BranchPages for Pages<S> {
     }
 }
 
-/// The tree of one bucket, or of the top level, while it grows.
+/// The tree of one bucket, or of the top level, during writing.
 #[derive(Debug, Default)]
 struct Tree {
     branches: Branches,
@@ -201,7 +201,7 @@ impl Tree {
     }
 }
 
-/// What the metas need to know, once all is in.
+/// The shape of the finished database, for the metas.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub root: PageId,
@@ -210,11 +210,11 @@ pub(crate) struct Shape {
     pub buckets: Vec<BucketRoot>,
 }
 
-/// Cuts buckets and entries, given in order, into pages.
+/// Divides buckets and entries, given in order, into pages.
 pub(crate) struct DatabaseBuilder<S> {
     pages: Pages<S>,
     tree: Tree,
-    /// For the top level.
+    /// Finished buckets, for the top level.
     finished: Vec<BucketRoot>,
     current: Option<Vec<u8>>,
     last_key: Vec<u8>,
@@ -223,7 +223,7 @@ pub(crate) struct DatabaseBuilder<S> {
 }
 
 impl<S: Sink> DatabaseBuilder<S> {
-    /// `page_limit` is the planned number of pages, or `u64::MAX`.
+    /// Creates a builder. `page_limit` is the planned number of pages, or `u64::MAX`.
     pub fn new(sink: S, page_bytes: u32, page_limit: u64) -> Self {
         Self {
             pages: Pages {
@@ -270,7 +270,7 @@ impl<S: Sink> DatabaseBuilder<S> {
         if bytes > VALUE_BYTES_MAX {
             return Err(WriteError::ValueLength { bytes });
         }
-        // Empty before the bucket's first entry, and less than any key then.
+        // `last_key` is empty before the bucket's first entry, and less than any key then.
         if key <= self.last_key.as_slice() {
             return Err(WriteError::KeyOrder {
                 bucket: bucket.clone(),
@@ -285,7 +285,7 @@ impl<S: Sink> DatabaseBuilder<S> {
         })
     }
 
-    /// Writes the top level. The metas are the caller's.
+    /// Writes the top level. The caller writes the metas.
     pub fn finish(mut self) -> Result<(S, Shape), WriteError> {
         let root = self.unless_failed(|builder| {
             builder.finish_bucket()?;

@@ -1,4 +1,4 @@
-//! The three ways in: plan, stream a plan, or write to something that can seek.
+//! The planner, the stream writer and the file writer.
 
 use std::io::{Seek, SeekFrom, Write};
 
@@ -8,30 +8,31 @@ use super::tree::{DatabaseBuilder, Shape, WriteError};
 use crate::format::page_bytes_valid;
 use crate::meta::Meta;
 
-/// The transaction id of a new file's newer meta. Even, so that it belongs on page 0.
+/// The transaction id of a new file's newer meta. Even, because that meta is on page 0.
 const FIRST_TXID: u64 = 2;
 
-/// How to write a database.
+/// Options of a written database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BulkOptions {
     page_bytes: u32,
     has_directory: bool,
 }
 
-/// Options that no database can have.
+/// An error of invalid options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OptionsError {
-    /// Not a power of two between 1 KiB and 16 MiB.
+    /// The page size is not a power of two between 1 KiB and 16 MiB.
     #[error("a page of {page_bytes} bytes; choose a power of two from 1024 to 16777216")]
     PageBytes {
-        /// The length asked for.
+        /// The requested length.
         page_bytes: u32,
     },
 }
 
 impl Default for BulkOptions {
-    /// Pages of 4096 bytes. Readers take the size from the meta, so this fits every host.
+    /// Returns options for pages of 4096 bytes. Readers take the size from the meta, so this works
+    /// on every host.
     fn default() -> Self {
         Self {
             page_bytes: Self::PAGE_BYTES,
@@ -43,8 +44,9 @@ impl Default for BulkOptions {
 impl BulkOptions {
     pub(crate) const PAGE_BYTES: u32 = 4096;
 
-    /// A stream with a directory in the padding of its first page, so that a
-    /// [`StreamReader`](crate::StreamReader) can read it while it arrives.
+    /// Returns options for a stream with a directory in the padding of its
+    /// first page, so that a [`StreamReader`](crate::StreamReader) can read it
+    /// while it arrives.
     pub fn for_stream_reader() -> Self {
         Self {
             has_directory: true,
@@ -52,7 +54,7 @@ impl BulkOptions {
         }
     }
 
-    /// Pages of another length.
+    /// Returns options for pages of another length.
     pub fn with_page_bytes(page_bytes: u32) -> Result<Self, OptionsError> {
         if page_bytes_valid(page_bytes) {
             Ok(Self {
@@ -78,7 +80,7 @@ impl Layout {
         self.shape.high_water * u64::from(self.options.page_bytes)
     }
 
-    /// How many entries it holds, all buckets together.
+    /// Number of entries in all buckets.
     pub fn entries(&self) -> u64 {
         self.shape.entries
     }
@@ -94,7 +96,7 @@ impl Layout {
         }
     }
 
-    /// Empty if none is wanted, or if there are too many buckets for one.
+    /// Encodes the directory; empty if none is requested, or if it does not fit into a page.
     fn directory(&self) -> Vec<u8> {
         let BulkOptions {
             page_bytes,
@@ -114,7 +116,7 @@ pub struct Planner {
 }
 
 impl Planner {
-    /// A plan with nothing in it yet.
+    /// Creates an empty plan.
     pub fn new(options: BulkOptions) -> Self {
         Self {
             options,
@@ -122,17 +124,17 @@ impl Planner {
         }
     }
 
-    /// Begins the next bucket; names come in ascending order.
+    /// Starts the next bucket; names must ascend.
     pub fn bucket(&mut self, name: &[u8]) -> Result<(), WriteError> {
         self.builder.bucket(name)
     }
 
-    /// The next entry of the bucket; keys come in ascending order.
+    /// Adds the next entry of the bucket; keys must ascend.
     pub fn entry(&mut self, key: &[u8], value_bytes: u64) -> Result<(), WriteError> {
         self.builder.entry(key, value_bytes)
     }
 
-    /// The shape of what was given.
+    /// Returns the layout of the planned entries.
     pub fn finish(self) -> Result<Layout, WriteError> {
         let (Measure, shape) = self.builder.finish()?;
         Ok(Layout {
@@ -142,7 +144,7 @@ impl Planner {
     }
 }
 
-/// The second pass over a source: writes a planned database to anything, front to back.
+/// The second pass over a source: writes a planned database sequentially.
 pub struct StreamWriter<W: Write> {
     layout: Layout,
     builder: DatabaseBuilder<Emit<W>>,
@@ -161,20 +163,20 @@ impl<W: Write> StreamWriter<W> {
         })
     }
 
-    /// Begins the next bucket; names come in ascending order.
+    /// Starts the next bucket; names must ascend.
     pub fn bucket(&mut self, name: &[u8]) -> Result<(), WriteError> {
         self.builder.bucket(name)
     }
 
-    /// The next entry of the bucket; keys come in ascending order.
+    /// Adds the next entry of the bucket; keys must ascend.
     pub fn entry(&mut self, key: &[u8], value: &[u8]) -> Result<(), WriteError> {
         self.builder.entry(key, value)
     }
 
-    /// Writes the rest and gives the target back, unless the source was not the planned one.
+    /// Writes the rest and returns the target, unless the source differs from the plan.
     ///
-    /// Noticed is what moves a page or changes the number of entries. Another value of the same
-    /// length passes: the file is then sound and holds what this pass was given.
+    /// Detects changes that move a page or change the number of entries. Another value of the same
+    /// length is not detected: the file is then valid and holds the entries of this pass.
     pub fn finish(self) -> Result<W, WriteError> {
         let (sink, shape) = self.builder.finish()?;
         if shape != self.layout.shape {
@@ -186,15 +188,15 @@ impl<W: Write> StreamWriter<W> {
 
 /// Writes a database in one pass to a target that can seek.
 ///
-/// The metas stay zero until [`FileWriter::finish`], so a file left behind by a crash is never
-/// taken for a database. Making it durable and giving it its final name is the caller's part.
+/// The metas stay zero until [`FileWriter::finish`], so the incomplete file of a crash is never
+/// taken for a database. The caller syncs and renames the file.
 pub struct FileWriter<W: Write + Seek> {
     options: BulkOptions,
     builder: DatabaseBuilder<Emit<W>>,
 }
 
 impl<W: Write + Seek> FileWriter<W> {
-    /// `out` is empty: a database starts at its first byte and ends at its last.
+    /// Starts a database in `out`, which must be empty.
     pub fn new(options: BulkOptions, out: W) -> Result<Self, WriteError> {
         let mut sink = Emit::new(out, options.page_bytes);
         sink.reserve_metas()?;
@@ -204,17 +206,17 @@ impl<W: Write + Seek> FileWriter<W> {
         })
     }
 
-    /// Begins the next bucket; names come in ascending order.
+    /// Starts the next bucket; names must ascend.
     pub fn bucket(&mut self, name: &[u8]) -> Result<(), WriteError> {
         self.builder.bucket(name)
     }
 
-    /// The next entry of the bucket; keys come in ascending order.
+    /// Adds the next entry of the bucket; keys must ascend.
     pub fn entry(&mut self, key: &[u8], value: &[u8]) -> Result<(), WriteError> {
         self.builder.entry(key, value)
     }
 
-    /// Writes the rest and the metas, and gives the target back, positioned at its end.
+    /// Writes the rest and the metas, and returns the target, positioned at its end.
     pub fn finish(self) -> Result<(W, Layout), WriteError> {
         let (sink, shape) = self.builder.finish()?;
         let layout = Layout {

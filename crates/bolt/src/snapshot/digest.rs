@@ -1,5 +1,5 @@
-//! The SHA-256 that etcd appends to a snapshot, so that a file cut or changed on its way to a
-//! backup is found before it is restored.
+//! The SHA-256 digest that etcd appends to a snapshot. It detects a truncated or changed file
+//! before a restore.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -13,12 +13,12 @@ pub const DIGEST_BYTES: u64 = 32;
 /// Databases are whole pages and pages are multiples of this, so a remainder is the digest.
 const SECTOR_BYTES: u64 = 512;
 
-/// Whether a file of this length ends with a digest; the rule etcd itself applies.
+/// Whether a file of this length ends with a digest; etcd uses the same rule.
 pub fn carries_digest(file_bytes: u64) -> bool {
     file_bytes % SECTOR_BYTES == DIGEST_BYTES
 }
 
-/// Passes bytes on and appends their digest at the end.
+/// A writer that appends the digest of the written bytes at the end.
 #[derive(Debug)]
 pub struct DigestWriter<W: Write> {
     out: W,
@@ -26,7 +26,7 @@ pub struct DigestWriter<W: Write> {
 }
 
 impl<W: Write> DigestWriter<W> {
-    /// Everything written from now on is covered.
+    /// Creates a writer whose digest covers all bytes written through it.
     pub fn new(out: W) -> Self {
         Self {
             out,
@@ -34,7 +34,7 @@ impl<W: Write> DigestWriter<W> {
         }
     }
 
-    /// Writes the digest and gives the target back.
+    /// Writes the digest and returns the target.
     pub fn finish(mut self) -> io::Result<W> {
         self.out.write_all(&self.hasher.finalize())?;
         Ok(self.out)
@@ -53,14 +53,14 @@ impl<W: Write> Write for DigestWriter<W> {
     }
 }
 
-/// A snapshot file cannot be trusted.
+/// An error of verifying a snapshot.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VerifyError {
     /// The file could not be read to its end.
     #[error("cannot read the snapshot")]
     Io(#[from] io::Error),
-    /// There is no digest to compare with.
+    /// The file has no digest.
     #[error(
         "a file of {file_bytes} bytes carries no digest; it is a copied database or was cut. \
          Skip the hash check only if you copied it yourself"
@@ -69,7 +69,7 @@ pub enum VerifyError {
         /// Length of the file.
         file_bytes: u64,
     },
-    /// The contents are not the ones that were saved.
+    /// The digest does not match the content.
     #[error("the digest does not match; the snapshot was changed or damaged, take another one")]
     Mismatch,
 }
@@ -94,7 +94,7 @@ pub fn verify(mut input: impl Read, file_bytes: u64) -> Result<u64, VerifyError>
     Ok(database_bytes)
 }
 
-/// [`verify`] for a file.
+/// Calls [`verify`] for a file.
 pub fn verify_file(path: impl AsRef<Path>) -> Result<u64, VerifyError> {
     let file = File::open(path)?;
     let file_bytes = file.metadata()?.len();
@@ -105,28 +105,28 @@ pub fn verify_file(path: impl AsRef<Path>) -> Result<u64, VerifyError> {
 mod tests {
     use super::*;
 
-    fn sealed(content: &[u8]) -> Vec<u8> {
+    fn with_digest(content: &[u8]) -> Vec<u8> {
         let mut writer = DigestWriter::new(Vec::new());
         writer.write_all(content).unwrap();
         writer.finish().unwrap()
     }
 
     #[test]
-    fn a_sealed_snapshot_verifies_and_tells_the_length_of_its_database() {
-        let file = sealed(&[7; 1024]);
+    fn verify_returns_the_length_of_the_database() {
+        let file = with_digest(&[7; 1024]);
         assert_eq!(file.len(), 1024 + 32);
         assert_eq!(verify(&file[..], file.len() as u64).unwrap(), 1024);
     }
 
     #[test]
-    fn the_digest_is_plain_sha256() {
-        let file = sealed(b"abc");
+    fn digest_is_sha256_of_the_content() {
+        let file = with_digest(b"abc");
         assert_eq!(file[3..7], [0xba, 0x78, 0x16, 0xbf]);
     }
 
     #[test]
-    fn any_changed_byte_is_found() {
-        let file = sealed(&[7; 512]);
+    fn verify_detects_any_changed_byte() {
+        let file = with_digest(&[7; 512]);
         for at in 0..file.len() {
             let mut changed = file.clone();
             changed[at] ^= 1;
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copied_database_has_no_digest() {
+    fn verify_refuses_a_database_without_digest() {
         assert!(matches!(
             verify(&[0; 8192][..], 8192),
             Err(VerifyError::NoDigest { file_bytes: 8192 })
@@ -146,8 +146,8 @@ mod tests {
     }
 
     #[test]
-    fn an_input_shorter_than_announced_is_an_input_error() {
-        let file = sealed(&[7; 512]);
+    fn verify_of_a_short_input_is_an_io_error() {
+        let file = with_digest(&[7; 512]);
         assert!(matches!(
             verify(&file[..200], file.len() as u64),
             Err(VerifyError::Io(_))

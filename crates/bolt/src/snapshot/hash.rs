@@ -1,6 +1,6 @@
 //! The CRC-32C over a database's contents, by which members and backups are compared.
 //!
-//! Independent of pages: two files with the same entries have the same hash, whoever wrote them.
+//! Independent of pages: two files with the same entries have the same hash.
 
 use crate::cursor::EntryValue;
 use crate::page::ReadError;
@@ -32,7 +32,7 @@ pub fn hash(
     Ok(crc)
 }
 
-/// What `Maintenance.Hash` leaves out: the entries that differ between members at one revision.
+/// Whether `Maintenance.Hash` excludes an entry: those that differ between members at one revision.
 pub fn excluded_from_hash_rpc(bucket: &[u8], key: &[u8]) -> bool {
     bucket == b"meta" && matches!(key, b"term" | b"consistent_index" | b"storageVersion")
 }

@@ -1,8 +1,8 @@
-//! What etcd puts around a database when it calls it a snapshot: the digest at its end, the hash
-//! over its contents, and the summary that `etcdutl snapshot status` prints.
+//! Snapshot functions of etcd: the digest at the end of the file, the hash over the contents, and
+//! the summary that `etcdutl snapshot status` prints.
 //!
-//! Callers are the snapshot RPC (digest), `Maintenance.Hash` (hash) and `portctl` (all three).
-//! Restoring a member from a snapshot is not done here; that needs a log and a membership.
+//! Callers are the snapshot RPC (digest), `Maintenance.Hash` (hash) and `portctl` (all three). The
+//! restore of a member is not part of this module; it needs a log and a membership.
 
 mod digest;
 mod hash;

@@ -1,5 +1,5 @@
-//! The summary of a snapshot, field for field what `etcdutl snapshot status` of etcd 3.6 and
-//! later prints, so that scripts which compare the two see no difference.
+//! The summary of a snapshot, with the same fields and values as `etcdutl snapshot status` of etcd
+//! 3.6 and later, so that scripts work with both.
 
 use std::collections::HashSet;
 
@@ -27,29 +27,29 @@ pub struct Status {
     pub entries: u64,
 }
 
-/// A snapshot has no status because it is damaged.
+/// An error of summarising a damaged snapshot.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StatusError {
     /// The consistency check found problems.
     #[error("the snapshot is damaged in {total} places; the first is given below")]
     Damaged {
-        /// How many problems there are.
+        /// Number of problems.
         total: u64,
-        /// The first one.
+        /// The first problem.
         #[source]
         first: Problem,
     },
     /// The snapshot cannot be read.
     #[error("cannot read the snapshot")]
     Read(#[from] ReadError),
-    /// A key of the `key` bucket is no revision.
+    /// A key of the `key` bucket is not a revision.
     #[error("the key {:?} in bucket \"key\" is no revision", key.escape_ascii().to_string())]
     Revision {
         /// The key.
         key: Vec<u8>,
     },
-    /// A value of the `key` bucket is no key-value message.
+    /// A value of the `key` bucket is not a `KeyValue` message.
     #[error("the value at revision {main}.{sub} is no KeyValue message")]
     KeyValue {
         /// Main revision.
@@ -131,7 +131,7 @@ fn storage_version(reader: &Reader) -> Result<String, ReadError> {
         .get(b"storageVersion")?
         .and_then(|value| str::from_utf8(value).ok())
         .unwrap_or_default();
-    // Three numbers, or it is not shown; a pre-release suffix may follow.
+    // Only a version of three numbers is shown; a pre-release suffix may follow.
     let numbers = text.split(['-', '+']).next().unwrap_or_default();
     let shown = numbers.split('.').count() == 3
         && numbers
@@ -144,8 +144,8 @@ fn storage_version(reader: &Reader) -> Result<String, ReadError> {
     })
 }
 
-/// Field 1 of a protobuf message, empty if absent; `None` if the message is malformed.
-/// The other fields are only stepped over, so this needs no generated types.
+/// Returns field 1 of a protobuf message, empty if absent; `None` if the message is malformed.
+/// Other fields are skipped, so this needs no generated types.
 fn user_key(mut message: &[u8]) -> Option<&[u8]> {
     const KEY_FIELD: u64 = 1;
     let mut key: &[u8] = &[];
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_user_key_is_field_1_wherever_it_stands() {
+    fn user_key_is_field_1_at_any_position() {
         assert_eq!(user_key(b""), Some(&b""[..]));
         assert_eq!(user_key(b"\x0a\x01k"), Some(&b"k"[..]));
         assert_eq!(
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revision_is_17_or_18_bytes_with_an_underscore() {
+    fn stored_revision_is_17_or_18_bytes_with_an_underscore() {
         let put = StoredRevision::decode(b"\0\0\0\0\0\0\0\x05_\0\0\0\0\0\0\0\x02").unwrap();
         assert_eq!((put.main, put.sub, put.is_tombstone), (5, 2, false));
         let deletion = StoredRevision::decode(b"\0\0\0\0\0\0\0\x05_\0\0\0\0\0\0\0\x02t").unwrap();

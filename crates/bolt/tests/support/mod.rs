@@ -1,4 +1,4 @@
-//! Databases for the tests: as a map, written by the crate, or patched byte by byte.
+//! Test databases: as a map, written by the crate, or patched byte by byte.
 #![allow(dead_code)] // each test file uses its own part
 
 use std::collections::BTreeMap;
@@ -89,7 +89,7 @@ pub fn read_all(reader: &Reader) -> Contents {
         .collect()
 }
 
-/// Header of a page, read without the crate's help.
+/// Header of a page, decoded without the crate.
 #[derive(Debug, Clone, Copy)]
 pub struct RawPage {
     pub at: usize,
@@ -137,7 +137,7 @@ pub const META_FREELIST: usize = 32;
 pub const META_HIGH_WATER: usize = 40;
 pub const META_TXID: usize = 48;
 
-/// Changes a 64-bit field of the meta on page `page` and makes its checksum right again.
+/// Changes a 64-bit field of the meta on page `page` and updates its checksum.
 pub fn patch_meta(file: &mut [u8], page_bytes: usize, page: usize, field: usize, value: u64) {
     let meta = page * page_bytes + 16;
     put(file, meta + field, &value.to_le_bytes());
@@ -204,7 +204,7 @@ fn page_header(id: u64, flags: u16, count: u16, overflow: u32) -> Vec<u8> {
     page
 }
 
-/// A file of 1 KiB pages: two metas naming `root` and `freelist`, then `pages` from page 2 on.
+/// A file of 1 KiB pages: two metas with `root` and `freelist`, then `pages` from page 2 on.
 pub fn file_of(root: u64, freelist: u64, pages: &[Vec<u8>]) -> Vec<u8> {
     let mut file = Vec::new();
     for (page, txid) in [(0, 2), (1, 1_u64)] {

@@ -1,6 +1,6 @@
 //! etcd's ten buckets and the entries of `meta`.
 
-/// A top-level bucket, named and filled as etcd does.
+/// A top-level bucket with etcd's name and content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Bucket {
@@ -20,7 +20,7 @@ pub enum Bucket {
     Lease,
     /// Members by id.
     Members,
-    /// Ids that may never come back.
+    /// Ids of removed members, which must not join again.
     MembersRemoved,
     /// Applied index, term, configuration state, compaction marks.
     Meta,
@@ -65,11 +65,11 @@ pub mod meta {
     pub const CONSISTENT_INDEX: &str = "consistent_index";
     /// Term of that entry, 8 bytes big-endian.
     pub const TERM: &str = "term";
-    /// Membership as raft sees it, JSON.
+    /// Configuration state of raft, JSON.
     pub const CONF_STATE: &str = "confState";
-    /// A compaction to this revision was asked for.
+    /// Revision of the newest scheduled compaction.
     pub const SCHEDULED_COMPACT: &str = "scheduledCompactRev";
-    /// The compaction to this revision is done.
+    /// Revision of the newest finished compaction.
     pub const FINISHED_COMPACT: &str = "finishedCompactRev";
     /// The schema version.
     pub const STORAGE_VERSION: &str = "storageVersion";

@@ -1,7 +1,7 @@
 //! A backend without a disk, for tests and models.
 //!
-//! Clones share the content, so a test can drop a store without a flush and
-//! open another one on what was committed: a crash without a process.
+//! Clones share the content, so a test can simulate a crash: drop a store
+//! without a flush and open another one on the committed state.
 
 use std::{
     ops::{Bound, ControlFlow},
@@ -31,13 +31,13 @@ struct State {
 }
 
 impl MemoryBackend {
-    /// An empty one.
+    /// Creates an empty backend.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The next commit fails, as on a broken disk.
+    /// Makes the next commit fail, as on a broken disk.
     pub fn fail_next_commit(&self) {
         self.lock().fail_next_commit = true;
     }
@@ -48,8 +48,8 @@ impl MemoryBackend {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Commits build new maps and assign them whole, so a panic in between
-        // leaves the old ones.
+        // Commits build new maps and replace the old ones in one assignment, so
+        // a poisoned lock is usable.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

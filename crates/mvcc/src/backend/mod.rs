@@ -1,8 +1,7 @@
-//! Where records are kept on disk: ten ordered buckets with atomic commits.
+//! Storage of records on disk: ten ordered buckets with atomic commits.
 //!
-//! The write-behind thread commits, readers take snapshots; nobody else calls.
-//! A backend knows nothing of revisions beyond how their bytes sort, and never
-//! retries a failed commit.
+//! Only the write-behind thread commits; readers take snapshots. A backend uses
+//! only the byte order of revisions, and never retries a failed commit.
 
 mod bucket;
 mod lmdb;
@@ -23,18 +22,18 @@ use crate::revision::RecordKey;
 /// One change of a batch.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
-    /// Adds a record to the `key` bucket. Its revision is above every one there.
+    /// Adds a record to the `key` bucket. Its revision is greater than every stored one.
     PutRecord {
-        /// The record's place.
+        /// Key of the record.
         key: RecordKey,
-        /// The record, encoded by whoever writes it.
+        /// The record; the backend encodes it.
         record: KeyValue,
     },
-    /// Adds a record that another store has encoded, and that can be decoded.
+    /// Adds a record that another store encoded and that is known to decode.
     PutEncodedRecord {
-        /// The record's place.
+        /// Key of the record.
         key: RecordKey,
-        /// The record as it is stored.
+        /// The encoded record.
         record: Bytes,
     },
     /// Removes a record of the `key` bucket.
@@ -58,7 +57,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// Roughly what the change holds in memory while it waits.
+    /// Approximate memory of the change while it is queued.
     pub(crate) fn queued_bytes(&self) -> usize {
         let payload = match self {
             Self::PutRecord { record, .. } => record.key.len() + record.value.len(),
@@ -71,12 +70,12 @@ impl Change {
     }
 }
 
-/// Bytes a backend takes on disk.
+/// Bytes a backend uses on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sizes {
     /// Allocated, whether used or free. The quota is checked against this.
     pub total_bytes: u64,
-    /// Of these, what holds data.
+    /// Bytes of `total_bytes` that hold data.
     pub in_use_bytes: u64,
 }
 
@@ -92,35 +91,35 @@ pub trait Backend: Send + Sync {
     /// Sizes as of the newest commit. Cheap: no disk access.
     fn sizes(&self) -> Sizes;
 
-    /// Gives unused space back to the file system. Readers and applying go on;
+    /// Returns unused space to the file system. Readers and applying continue;
     /// commits wait only for the final swap.
     fn defragment(&self) -> Result<(), BackendError>;
 }
 
-/// What [`Snapshot::scan`] calls for each entry, key first.
+/// The callback of [`Snapshot::scan`], with key and value of each entry.
 pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 
-/// A backend's state at one point. Iterating it twice gives the same twice.
+/// A backend's state after one commit. Two scans return the same entries.
 pub trait Snapshot: Send {
-    /// One entry.
+    /// Returns the value of one entry.
     fn get(&self, bucket: Bucket, key: &[u8]) -> Result<Option<Bytes>, BackendError>;
 
-    /// All entries from `from` on, by ascending key, until told to stop.
+    /// Visits all entries from `from` on, by ascending key, until `visit` breaks.
     fn scan(&self, bucket: Bucket, from: &[u8], visit: &mut Visit<'_>) -> Result<(), BackendError>;
 }
 
-/// A backend that could not be opened, read or written.
+/// An error of opening, reading or writing a backend.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BackendError {
-    /// LMDB refused.
+    /// LMDB returned an error.
     #[error("LMDB could not {action} {}", .path.display())]
     Lmdb {
-        /// What was being done.
+        /// The failed operation.
         action: &'static str,
         /// The database file.
         path: PathBuf,
-        /// Why not.
+        /// Cause of the failure.
         source: heed::Error,
     },
     /// The disk is full.
@@ -130,19 +129,19 @@ pub enum BackendError {
         .path.display()
     )]
     NoSpace {
-        /// What was being done.
+        /// The failed operation.
         action: &'static str,
         /// The database file.
         path: PathBuf,
     },
-    /// The file system refused.
+    /// A file system operation failed.
     #[error("could not {action} {}", .path.display())]
     File {
-        /// What was being done.
+        /// The failed operation.
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// Why not.
+        /// Cause of the failure.
         source: io::Error,
     },
     /// The memory map cannot grow further.
@@ -154,13 +153,13 @@ pub enum BackendError {
     MapExhausted {
         /// The database file.
         path: PathBuf,
-        /// The largest map tried.
+        /// Size of the current map.
         map_bytes: usize,
     },
     /// An earlier commit failed, so the state on disk is unknown.
     #[error("an earlier commit failed; nothing is written any more until a restart")]
     Poisoned,
-    /// A failure asked for by a test.
+    /// A failure requested by a test.
     #[error("a commit or read failed on request")]
     Injected,
 }

@@ -1,4 +1,4 @@
-//! Applied changes on their way to the backend.
+//! The queue of applied changes and the thread that commits them to the backend.
 //!
 //! ```text
 //!   apply thread ──submit──▶ queue ──every interval, or when full──▶ commit
@@ -8,11 +8,11 @@
 //!
 //! One submission is one log entry (or one slice of compaction work); a commit
 //! holds whole submissions only, together with the index and term of the newest
-//! entry in it. So after a crash the log is replayed from exactly there.
+//! entry in it. So after a crash the log is replayed from the next entry.
 //!
-//! The lock is held to push or to take a vector, never during a commit. After a
-//! failed commit nothing is retried: the queue is poisoned, [`OnFault`] is
-//! called once, every later call gets the fault.
+//! The lock is held to push or to take a vector, never during a commit. A
+//! failed commit is not retried: the queue is poisoned, [`OnFault`] is called
+//! once, and every later call returns the fault.
 
 use std::{
     fmt, io,
@@ -32,15 +32,15 @@ use crate::{config::Config, error::StoreFault, store::EntryId};
 /// Called once, on the write-behind thread, when the store is poisoned.
 pub(crate) type OnFault = Box<dyn FnOnce(&StoreFault) + Send>;
 
-/// Counts submissions; what a flush waits for.
+/// Number of a submission; a flush waits until it is committed.
 pub(crate) type Position = u64;
 
-/// The queue, shared by the apply thread, the commit thread and those who flush.
+/// The queue, shared by the apply thread, the write-behind thread and threads that flush.
 pub(crate) struct Queue {
     state: Mutex<State>,
-    /// Wakes the commit thread: something was submitted, asked for, or closed.
+    /// Wakes the write-behind thread after a submission, a flush request or the close.
     work: Condvar,
-    /// Wakes those who wait for a commit.
+    /// Wakes threads that wait for a commit or for room.
     progress: Condvar,
     /// Main revision up to which the backend holds everything.
     committed_revision: AtomicI64,
@@ -67,15 +67,15 @@ struct State {
     fault: Option<StoreFault>,
 }
 
-/// What a commit brings the backend to.
+/// The entry and revision that a commit brings the backend to.
 #[derive(Clone, Copy)]
 struct Newest {
     entry: Option<EntryId>,
     revision: i64,
 }
 
-/// Ends the commit thread when dropped, without flushing: like a crash. A clean
-/// shutdown flushes first.
+/// Ends the write-behind thread when dropped, without flushing, as in a crash.
+/// A clean shutdown flushes first.
 pub(crate) struct WriteBehind {
     queue: Arc<Queue>,
     thread: Option<JoinHandle<()>>,
@@ -127,7 +127,7 @@ impl Drop for WriteBehind {
         self.queue.work.notify_all();
         self.queue.progress.notify_all();
         if let Some(thread) = self.thread.take() {
-            // A panic of that thread has ended the process or been reported there.
+            // A panic of the thread was already reported or ended the process.
             let _ = thread.join();
         }
     }
@@ -146,11 +146,11 @@ impl Queue {
         while state.changes.len() >= self.limits.pending_records_max
             || state.queued_bytes >= self.limits.pending_bytes_max
         {
-            state.alive()?;
+            state.check_open()?;
             self.work.notify_one();
             state = wait(&self.progress, state);
         }
-        state.alive()?;
+        state.check_open()?;
         let was_empty = state.submitted == state.committed;
         state.changes.append(changes);
         state.queued_bytes += queued_bytes;
@@ -159,32 +159,32 @@ impl Queue {
         if state.oldest_since.is_none() {
             state.oldest_since = Some(Instant::now());
         }
-        // The thread wakes by itself at the end of the interval it already began.
+        // Otherwise the thread wakes at the end of the current interval.
         if was_empty || state.changes.len() >= self.limits.commit_records {
             self.work.notify_one();
         }
         Ok(state.submitted)
     }
 
-    /// The position of the next submission. For the thread that submits.
+    /// The position of the next submission. For the apply thread only.
     pub(crate) fn next_position(&self) -> Position {
         self.lock().submitted + 1
     }
 
-    /// Waits until all that was submitted before is committed.
+    /// Waits until all earlier submissions are committed.
     pub(crate) fn flush(&self) -> Result<(), StoreFault> {
         let mut state = self.lock();
         let target = state.submitted;
         state.flush_to = state.flush_to.max(target);
         self.work.notify_one();
         while state.committed < target {
-            state.alive()?;
+            state.check_open()?;
             state = wait(&self.progress, state);
         }
         Ok(())
     }
 
-    /// Asks for a commit without waiting for it.
+    /// Requests a commit without waiting for it.
     pub(crate) fn request_flush(&self) {
         let mut state = self.lock();
         state.flush_to = state.submitted;
@@ -196,7 +196,7 @@ impl Queue {
         if state.committed >= position {
             return Ok(true);
         }
-        state.alive().map(|()| false)
+        state.check_open().map(|()| false)
     }
 
     /// Main revision up to which the backend holds everything.
@@ -225,7 +225,7 @@ impl Queue {
         }
     }
 
-    /// Waits for a batch that is due. `None` when the queue was closed.
+    /// Waits for a batch that is due. `None` after the queue was closed.
     fn take(&self) -> Option<(Vec<Change>, Newest, Position)> {
         let mut state = self.lock();
         loop {
@@ -248,7 +248,7 @@ impl Queue {
                     let changes = std::mem::take(&mut state.changes);
                     let position = state.submitted;
                     drop(state);
-                    // Room again: what is being committed no longer counts as queued.
+                    // The batch no longer counts as queued, so submitters may continue.
                     self.progress.notify_all();
                     return Some((changes, newest, position));
                 }
@@ -271,7 +271,7 @@ impl Queue {
 }
 
 impl State {
-    fn alive(&self) -> Result<(), StoreFault> {
+    fn check_open(&self) -> Result<(), StoreFault> {
         match &self.fault {
             Some(fault) => Err(fault.clone()),
             None if self.closed => Err(StoreFault::Closed),

@@ -1,10 +1,11 @@
-//! Writing down how much time long leases have left, so that a change of
-//! leader does not start them from the beginning.
+//! Checkpoints of the remaining time of long leases, so that a change of leader
+//! does not restart them with their full time.
 //!
-//! The primary says which leases are due for a checkpoint; the server proposes
-//! them; every member applies them. Only leases that live longer than the
-//! interval are worth it. A lease costs the log at most two entries per
-//! interval: the checkpoint, and its removal when the lease is renewed.
+//! The primary lessor selects the leases that are due for a checkpoint; the
+//! server proposes the checkpoints; every member applies them. Only leases that
+//! live longer than the interval get checkpoints. A lease costs the log at most
+//! two entries per interval: the checkpoint, and its removal when the lease is
+//! renewed.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -13,11 +14,11 @@ use portunus_proto::leasepb;
 
 use super::lessor::{Lease, Lessor};
 
-/// Checkpoints in one log entry.
+/// Maximum number of checkpoints in one log entry.
 pub const CHECKPOINT_BATCH_MAX: usize = 1000;
 
-/// When checkpoints are due. The interval is the same for all and time goes
-/// forward, so arrival order is due order.
+/// Due times of checkpoints. The interval is the same for all leases and time
+/// is monotonic, so entries are queued in due order.
 #[derive(Default)]
 pub(super) struct CheckpointQueue {
     entries: VecDeque<(u64, i64)>,
@@ -43,7 +44,7 @@ impl CheckpointQueue {
     }
 
     fn push(&mut self, id: i64, lease: &mut Lease, interval_s: u32, now_ms: u64) {
-        // At least a second, so that nothing is due at once again.
+        // At least a second, so that no checkpoint is due again immediately.
         let due_ms = now_ms.saturating_add(1000 * u64::from(interval_s.max(1)));
         lease.checkpoint_due_ms = Some(due_ms);
         self.entries.push_back((due_ms, id));
@@ -66,10 +67,9 @@ impl CheckpointQueue {
 }
 
 impl Lessor {
-    /// At most [`CHECKPOINT_BATCH_MAX`] checkpoints that are due, for one log
-    /// entry. Call again while batches are full. A proposal that gets lost is
-    /// made up for by the lease's next checkpoint. None if this lessor does not keep
-    /// time for `term`, which is the one the member leads.
+    /// Returns at most [`CHECKPOINT_BATCH_MAX`] checkpoints that are due, for one log entry. Call
+    /// again while batches are full. The lease's next checkpoint replaces a proposal that was lost.
+    /// Returns none if this lessor is not primary for `term`, which is the term the member leads.
     pub fn checkpoints_due(&mut self, term: u64, now_ms: u64) -> Vec<LeaseCheckpoint> {
         let mut batch = Vec::new();
         if self.primary_term != Some(term) {
@@ -97,7 +97,7 @@ impl Lessor {
                 continue;
             }
             let remaining_s = (lease.expiry_ms - now_ms).div_ceil(1000).cast_signed();
-            // A lease renewed a moment ago has nothing to write down, yet.
+            // A lease that was just renewed needs no checkpoint yet.
             if remaining_s < lease.ttl_s {
                 batch.push(LeaseCheckpoint {
                     id,
@@ -112,8 +112,8 @@ impl Lessor {
     }
 
     /// Applies a checkpoint from the log; returns the record if it is to be
-    /// persisted. Expiries are not touched: only the next promotion uses it.
-    /// A lease that is gone needs no checkpoint.
+    /// persisted. Expiry times do not change: only the next promotion uses the
+    /// checkpoint. A checkpoint of a revoked lease is ignored.
     pub fn checkpoint(
         &mut self,
         id: i64,

@@ -1,9 +1,9 @@
-//! The leases, and who is due.
+//! The leases of a member and their expiry queue.
 //!
-//! The expiry queue is lazy: a renewal only writes the new time into the lease;
-//! the queue finds out when the old time comes and then waits for the new one.
-//! So a renewal is one look-up, and a lease costs the queue about one step per
-//! lifetime however often it is renewed.
+//! The expiry queue is lazy: a renewal only writes the new expiry time into the
+//! lease; when the queued time is reached, the lease is queued again with the
+//! new time. So a renewal is one look-up, and a lease costs the queue about one
+//! step per time to live, independent of the number of renewals.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -18,15 +18,14 @@ pub const TTL_S_MAX: i64 = 9_000_000_000;
 /// Settings of a member's lessor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LessorConfig {
-    /// Shorter times to live are raised to this. It follows from the election
-    /// timeout, so members should agree on it.
+    /// Shorter times to live are raised to this. The server derives it from the
+    /// election timeout, so it should be equal on all members.
     pub min_ttl_s: i64,
-    /// How many leases the server can revoke per second; a promotion spreads
-    /// expiries so that they stay below it.
+    /// Leases the server can revoke per second; a promotion spreads expiry times to stay below it.
     pub revoke_rate_per_s: usize,
-    /// How long to wait for a revoke before the lease is handed out again.
+    /// Time to wait for a revoke before `due` returns the lease again.
     pub retry_interval_ms: u64,
-    /// Between checkpoints of a lease's remaining time; `None`: no checkpoints.
+    /// Time between checkpoints of a lease's remaining time; `None`: no checkpoints.
     pub checkpoint_interval_s: Option<u32>,
 }
 
@@ -41,29 +40,29 @@ impl Default for LessorConfig {
     }
 }
 
-/// What became of a renewal.
+/// The result of a renewal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Renewal {
-    /// The lease lives for its full time again.
+    /// The lease has its full time to live again.
     Renewed {
-        /// That time, in seconds.
+        /// The time to live, in seconds.
         ttl_s: i64,
     },
     /// The log holds a checkpoint that would shorten the lease after the next
     /// election: propose a checkpoint of 0 for it, then renew again.
     ClearCheckpointFirst,
-    /// The lease is over but not revoked yet: wait for the revoke, then answer
-    /// that it does not exist.
+    /// The lease has expired but is not revoked yet: wait for the revoke, then
+    /// answer that the lease does not exist.
     AwaitRevoke,
 }
 
 /// Answer to a time-to-live query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeToLive {
-    /// Whole seconds left; negative once it is over and not revoked yet.
+    /// Whole seconds left; negative if the lease has expired and is not revoked yet.
     pub remaining_s: i64,
-    /// What was granted.
+    /// The granted time to live.
     pub granted_ttl_s: i64,
 }
 
@@ -71,18 +70,18 @@ pub(super) struct Lease {
     pub(super) ttl_s: i64,
     /// Last checkpoint; 0 means none.
     pub(super) checkpointed_s: i64,
-    /// Meaningful on the primary only.
+    /// Valid on the primary only.
     pub(super) expiry_ms: u64,
-    /// When the lease's entry in the expiry queue comes up; never after
-    /// `expiry_ms`, except while it waits to be revoked. Entries with another
-    /// time are leftovers.
+    /// Time of the lease's entry in the expiry queue; never after `expiry_ms`,
+    /// except while the lease waits to be revoked. Entries with another time
+    /// are stale.
     pub(super) queued_ms: u64,
-    /// When the lease's checkpoint is due; other entries are leftovers.
+    /// When the lease's checkpoint is due; entries with another time are stale.
     pub(super) checkpoint_due_ms: Option<u64>,
 }
 
 impl Lease {
-    /// What a new leader gives the lease to live.
+    /// The time to live that a new leader gives the lease.
     pub(super) fn life_s(&self) -> i64 {
         if self.checkpointed_s > 0 {
             self.checkpointed_s
@@ -105,17 +104,16 @@ impl Lease {
     }
 }
 
-/// Queue entries that may be leftovers before they are swept out, beyond one
-/// per lease.
-const LEFTOVERS_MAX: usize = 1024;
+/// Stale queue entries, beyond one per lease, that are kept before a sweep.
+const STALE_ENTRIES_MAX: usize = 1024;
 
 /// All leases of a member. See the module text of [`crate::lease`].
 pub struct Lessor {
     pub(super) config: LessorConfig,
     pub(super) leases: HashMap<i64, Lease>,
-    /// The term this lessor keeps time for, while its member leads it.
+    /// The term for which this lessor is primary, while its member leads it.
     pub(super) primary_term: Option<u64>,
-    /// Promotions for terms up to this one come too late.
+    /// Promotions for terms up to this one are ignored.
     pub(super) closed_term: u64,
     /// Earliest first; empty unless primary.
     pub(super) expiries: BinaryHeap<Reverse<(u64, i64)>>,
@@ -137,10 +135,10 @@ impl Lessor {
         }
     }
 
-    /// Replaces all leases by stored ones, as at start or after a snapshot. The
+    /// Replaces all leases by stored ones, at start or after a snapshot. The
     /// lessor is not primary afterwards.
     pub fn recover(&mut self, records: impl IntoIterator<Item = leasepb::Lease>) {
-        self.stop_clocks();
+        self.clear_expiries();
         self.leases.clear();
         for record in records {
             let lease = self.new_lease(record.ttl, record.remaining_ttl);
@@ -148,7 +146,7 @@ impl Lessor {
         }
     }
 
-    /// How many leases there are.
+    /// Number of leases.
     #[must_use]
     pub fn len(&self) -> usize {
         self.leases.len()
@@ -166,13 +164,13 @@ impl Lessor {
         self.leases.contains_key(&id)
     }
 
-    /// The term for which this lessor keeps time; `None` if it does not.
+    /// The term for which this lessor is primary; `None` if it is not.
     #[must_use]
     pub fn primary_term(&self) -> Option<u64> {
         self.primary_term
     }
 
-    /// The lease as stored; the checkpoint is part of it only if asked.
+    /// The record of the lease; it includes the checkpoint only if `persist_remaining` is set.
     #[must_use]
     pub fn record(&self, id: i64, persist_remaining: bool) -> Option<leasepb::Lease> {
         self.leases
@@ -180,11 +178,11 @@ impl Lessor {
             .map(|lease| lease.record(id, persist_remaining))
     }
 
-    /// Adds a lease and returns what to persist.
+    /// Adds a lease and returns the record to persist.
     ///
     /// # Errors
-    /// Id 0 is nobody's lease (the server picks an id before it proposes); a
-    /// time beyond [`TTL_S_MAX`] is too large; an id in use exists already.
+    /// The id is 0 (the server picks an id before it proposes), the time to
+    /// live exceeds [`TTL_S_MAX`], or the lease exists already.
     pub fn grant(&mut self, id: i64, ttl_s: i64, now_ms: u64) -> Result<leasepb::Lease, EtcdError> {
         if id == 0 {
             return Err(EtcdError::LeaseNotFound);
@@ -217,10 +215,10 @@ impl Lessor {
         Ok(())
     }
 
-    /// Lets a lease live for its full time from now on. `term` is the one the member leads.
+    /// Restarts the lease's time to live. `term` is the term the member leads.
     ///
     /// # Errors
-    /// Only the primary of that term renews; the lease must exist.
+    /// This lessor is not primary for that term, or the lease does not exist.
     pub fn renew(&mut self, term: u64, id: i64, now_ms: u64) -> Result<Renewal, EtcdError> {
         if self.primary_term != Some(term) {
             return Err(EtcdError::NotPrimaryLessor);
@@ -234,22 +232,23 @@ impl Lessor {
         }
         lease.expiry_ms = after(now_ms, lease.ttl_s);
         if lease.expiry_ms < lease.queued_ms {
-            // Right after a promotion an expiry can move closer.
+            // After a promotion extended the lease, a renewal can shorten it.
             lease.queued_ms = lease.expiry_ms;
             self.expiries.push(Reverse((lease.expiry_ms, id)));
         }
         let ttl_s = lease.ttl_s;
-        // It may have become too short for checkpoints before; now it is not.
+        // Its checkpointed time may have been too short for another checkpoint;
+        // its full time is not.
         self.schedule_checkpoint(id, now_ms);
         self.sweep();
         Ok(Renewal::Renewed { ttl_s })
     }
 
-    /// How long the lease has left. `term` is the one the member leads, if it leads.
+    /// Returns the time the lease has left. `term` is the term the member leads, if it leads.
     ///
     /// # Errors
-    /// The lease must exist; off the primary of that term nobody knows, and clients retry
-    /// when told that the leader changed.
+    /// The lease does not exist, or this lessor is not primary for that term; then clients retry
+    /// because the leader changed.
     pub fn time_to_live(
         &self,
         term: Option<u64>,
@@ -267,7 +266,7 @@ impl Lessor {
         })
     }
 
-    /// All ids, the one with the least time left first; by id off the primary.
+    /// All lease ids: on the primary by time left, least first; elsewhere by id.
     #[must_use]
     pub fn list(&self) -> Vec<i64> {
         let key = |(id, lease): (&i64, &Lease)| {
@@ -285,10 +284,9 @@ impl Lessor {
         ids.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// At most `leases_max` leases that are over, in the order in which they
-    /// ended, for the leader of `term` to revoke. One that is still there after the
-    /// retry interval is handed out again. None if this lessor keeps time for
-    /// another term.
+    /// Returns at most `leases_max` expired leases, in the order of expiry, for the leader of
+    /// `term` to revoke. A lease that still exists after the retry interval is returned again.
+    /// Returns none if this lessor is not primary for `term`.
     pub fn due(&mut self, term: u64, now_ms: u64, leases_max: usize) -> Vec<i64> {
         let mut ids = Vec::new();
         if self.primary_term != Some(term) {
@@ -313,7 +311,7 @@ impl Lessor {
                 lease.expiry_ms
             } else {
                 ids.push(id);
-                // Later than now, or this loop would meet it again.
+                // Later than now, or this loop would pop it again.
                 now_ms.saturating_add(self.config.retry_interval_ms.max(1))
             };
             self.expiries.push(Reverse((lease.queued_ms, id)));
@@ -331,9 +329,9 @@ impl Lessor {
         }
     }
 
-    /// Throws leftovers out of the queues once they outnumber the leases.
+    /// Removes stale entries from the queues once they outnumber the leases.
     fn sweep(&mut self) {
-        let entries_max = 2 * self.leases.len() + LEFTOVERS_MAX;
+        let entries_max = 2 * self.leases.len() + STALE_ENTRIES_MAX;
         let leases = &self.leases;
         if self.expiries.len() > entries_max {
             self.expiries.retain(|Reverse((queued_ms, id))| {
@@ -355,7 +353,7 @@ pub(super) fn after(now_ms: u64, seconds: i64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Leases that come and go, or are renewed for ever, must not leave entries behind.
+    /// Granting, revoking and renewing leases repeatedly must not let the queues grow.
     #[test]
     fn queues_stay_in_proportion_to_the_leases() {
         let config = LessorConfig {
@@ -370,7 +368,7 @@ mod tests {
             lessor.revoke(2).unwrap();
             let _ = lessor.renew(1, 1, now_ms).unwrap();
         }
-        assert!(lessor.expiries.len() <= 2 + LEFTOVERS_MAX + 2);
-        assert!(lessor.checkpoints.len() <= 2 + LEFTOVERS_MAX + 2);
+        assert!(lessor.expiries.len() <= 2 + STALE_ENTRIES_MAX + 2);
+        assert!(lessor.checkpoints.len() <= 2 + STALE_ENTRIES_MAX + 2);
     }
 }

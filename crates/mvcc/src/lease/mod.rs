@@ -1,10 +1,10 @@
-//! How long leases live.
+//! Leases: grant, renewal, expiry and checkpoints.
 //!
-//! Every member's [`Lessor`] knows every lease, because grants, revokes and
-//! checkpoints come through the log. Only the leader's one is *primary*: it
-//! alone has expiry times, renews leases and says which are due. A new leader
-//! is promoted and starts all clocks again, generously, since it cannot know
-//! what its predecessor renewed.
+//! Every member's [`Lessor`] holds every lease, because grants, revokes and
+//! checkpoints come through the log. Only the leader's lessor is *primary*: it
+//! alone has expiry times, renews leases and returns those that are due. The
+//! lessor of a new leader is promoted and restarts every lease with at least
+//! its remaining time, since renewals are not in the log.
 //!
 //! ```text
 //!   log ──▶ grant / revoke / checkpoint ──▶ ┌────────┐ ──▶ records to persist
@@ -12,9 +12,10 @@
 //!   leadership ──▶ promote / demote ──────▶ └────────┘ ──▶ checkpoints to propose
 //! ```
 //!
-//! The server calls it. It never reads a clock (milliseconds of any monotonic
-//! clock are an argument), never proposes or revokes anything itself, and does
-//! not know which keys are attached to a lease; the store does.
+//! The server calls the lessor. The lessor never reads a clock (milliseconds of
+//! any monotonic clock are an argument), never proposes or revokes anything
+//! itself, and does not know which keys are attached to a lease; the store
+//! does.
 
 mod checkpoint;
 mod lessor;

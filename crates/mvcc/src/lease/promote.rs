@@ -1,7 +1,8 @@
-//! Becoming and ceasing to be the one that keeps time.
+//! Promotion and demotion of the primary lessor.
 //!
-//! A promotion goes over all leases once, sorts them once and builds the queue
-//! once, so a million leases delay a new leader by a fraction of a second.
+//! A promotion iterates over all leases once, sorts them once and builds the
+//! queue once, so a million leases delay a new leader by a fraction of a
+//! second.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,10 +10,9 @@ use std::collections::BinaryHeap;
 use super::lessor::{Lease, Lessor, after};
 
 impl Lessor {
-    /// Starts all clocks: each lease gets its full time, or what its last
-    /// checkpoint left of it, plus `extend_ms` for the time without a leader.
-    /// If very many would end together, some get more. The clocks are those of the leader
-    /// of `term`; a promotion that comes after that term was closed does nothing.
+    /// Makes this lessor primary for `term`: each lease gets its full time, or the time of its last
+    /// checkpoint, plus `extend_ms` for the time without a leader. If too many would expire
+    /// together, some get more. A promotion for a closed term does nothing.
     pub fn promote(&mut self, term: u64, now_ms: u64, extend_ms: u64) {
         if term <= self.closed_term {
             return;
@@ -41,16 +41,16 @@ impl Lessor {
         self.expiries = BinaryHeap::from(entries);
     }
 
-    /// Closes all terms up to `closed_term`: the member leads none of them, now or later.
-    /// In whatever order this and promotions come, the outcome is the same.
+    /// Closes all terms up to `closed_term`: the member leads none of them, now or later. The
+    /// outcome does not depend on the order of demotions and promotions.
     pub fn demote(&mut self, closed_term: u64) {
         self.closed_term = self.closed_term.max(closed_term);
         if self.primary_term.is_some_and(|term| term <= closed_term) {
-            self.stop_clocks();
+            self.clear_expiries();
         }
     }
 
-    pub(super) fn stop_clocks(&mut self) {
+    pub(super) fn clear_expiries(&mut self) {
         self.primary_term = None;
         self.expiries = BinaryHeap::new();
         self.checkpoints.clear();
@@ -58,7 +58,7 @@ impl Lessor {
 }
 
 /// Delays leases (sorted by expiry) so that at most three quarters of the
-/// revoke rate end per second; the rest of the rate is for everybody else.
+/// revoke rate expire per second; the rest of the rate is for other revokes.
 ///
 /// Leases within a second of the first of a pile form one pile, which grows as
 /// long as its delayed end reaches the next lease: the n-th lease of a pile

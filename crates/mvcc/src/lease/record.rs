@@ -1,10 +1,10 @@
-//! A lease as stored: etcd's lease bucket, byte for byte.
+//! Records of the lease bucket, byte for byte as etcd stores them.
 
 use portunus_proto::leasepb;
 use prost::Message;
 use thiserror::Error;
 
-/// A stored lease cannot be read.
+/// An error of decoding a stored lease.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RecordError {
@@ -25,7 +25,7 @@ pub fn encode_record(record: &leasepb::Lease) -> Vec<u8> {
     record.encode_to_vec()
 }
 
-/// Reads a value of the lease bucket.
+/// Decodes a value of the lease bucket.
 ///
 /// # Errors
 /// [`RecordError`] if it is not a lease message.

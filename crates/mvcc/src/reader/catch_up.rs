@@ -1,4 +1,4 @@
-//! Past events, for watchers that start behind or fell behind.
+//! Past events, for watchers that are not synced.
 
 use std::{ops::Not, sync::Arc};
 
@@ -45,18 +45,18 @@ impl History for Reader {
 }
 
 impl Reader {
-    /// What changed from a revision on, whole revisions, at most
-    /// `revisions_max` of them, oldest first. Empty if nothing did.
+    /// Returns the events from a revision on, in whole revisions, at most
+    /// `revisions_max` of them, oldest first. Empty if nothing changed.
     ///
-    /// Starting at the compact revision is allowed; below it is refused.
+    /// A start at the compact revision is allowed; a start below it is refused.
     pub fn events_since(
         &self,
         from_revision: i64,
         revisions_max: usize,
     ) -> Result<Vec<Arc<RevisionEvents>>, ReadError> {
         let collected = self.collect_events(from_revision, revisions_max);
-        // A compaction may have taken versions away while they were collected;
-        // what was found, or not found, means nothing then.
+        // A compaction may have removed versions during the collection; then
+        // the result is incomplete.
         if from_revision < self.compact_revision() {
             return Err(EtcdError::Compacted.into());
         }
@@ -80,26 +80,26 @@ impl Reader {
             .take_while(|entry| entry.revision.main <= newest);
         for entry in walk {
             if entry.revision.main != main {
-                revisions.extend(whole(main, &mut events));
+                revisions.extend(take_revision(main, &mut events));
                 if revisions.len() >= revisions_max {
                     break;
                 }
                 main = entry.revision.main;
             }
             let versions = entry.slot.versions();
-            // Gone only if compacted, which the caller notices.
+            // Missing only if compacted, which the caller checks.
             if let Some((version, prev)) = versions.exactly(entry.revision) {
                 events.push(event(&entry.slot, version, prev, &values)?);
             }
         }
         if revisions.len() < revisions_max {
-            revisions.extend(whole(main, &mut events));
+            revisions.extend(take_revision(main, &mut events));
         }
         Ok(revisions)
     }
 }
 
-fn whole(revision: i64, events: &mut Vec<Event>) -> Option<Arc<RevisionEvents>> {
+fn take_revision(revision: i64, events: &mut Vec<Event>) -> Option<Arc<RevisionEvents>> {
     events.is_empty().not().then(|| {
         Arc::new(RevisionEvents {
             revision,

@@ -1,4 +1,4 @@
-//! Hashes over what is stored, for comparing members.
+//! Hashes over stored records, for comparing members.
 
 use std::{
     ops::ControlFlow,
@@ -23,7 +23,7 @@ use crate::{
     version::Version,
 };
 
-/// Compaction hashes remembered.
+/// Maximum number of cached compaction hashes.
 const CACHED_HASHES_MAX: usize = 10;
 
 /// The hash of all revisions up to one.
@@ -31,13 +31,13 @@ const CACHED_HASHES_MAX: usize = 10;
 pub struct KvHash {
     /// CRC-32C, equal on all members that hold the same history.
     pub hash: u32,
-    /// Up to where.
+    /// Newest revision of the hash.
     pub revision: i64,
-    /// The compact revision it was computed under; comparable only if equal.
+    /// The compact revision of the store at that time; only hashes with equal ones are comparable.
     pub compact_revision: i64,
 }
 
-/// Hashes computed by compactions: later nobody could compute them.
+/// Hashes computed before compactions, which remove records the hashes need.
 #[derive(Debug, Default)]
 pub(crate) struct HashCache {
     /// By ascending revision. Locked by readers and hash jobs, never by the
@@ -69,11 +69,11 @@ impl HashCache {
 }
 
 impl Reader {
-    /// The hash up to a revision; 0 means the newest. A revision that a recent
-    /// compaction hashed is answered with that hash.
+    /// Returns the hash up to a revision; 0 means the newest. For the revision
+    /// of a recent compaction it is the cached hash.
     pub fn hash_kv(&self, revision: i64) -> Result<KvHash, ReadError> {
-        // 0 asks for the newest revision. etcd takes it literally once somebody has compacted to
-        // revision 0, and answers with the hash of nothing until ten more are remembered.
+        // 0 means the newest revision. After a compaction to revision 0 etcd returns the cached
+        // hash of that compaction instead, until ten more are cached.
         if revision != 0
             && let Some(cached) = self.shared.hashes.get(revision)
         {
@@ -97,7 +97,7 @@ impl Reader {
             let keep = KeepSet::new(
                 kept(&view.index, revision, |versions, newest| {
                     let in_it = |it: &&Version| it.revision.main == revision;
-                    // Mostly there are none, and the others need not be looked at.
+                    // Most keys have no change at the revision, so their versions are not scanned.
                     let changes = Some(versions).filter(|_| in_it(&newest));
                     let changes = changes.into_iter().flat_map(Versions::iter);
                     keep::kept_for_hash(newest, changes.filter(in_it))
@@ -110,7 +110,7 @@ impl Reader {
                 })
             });
             let hash = hash_records(&*snapshot, KvHasher::new(revision, compact_revision, keep))?;
-            // A compaction in between would have taken records away.
+            // A compaction in between may have removed records.
             if self.compact_revision() == compact_revision {
                 return Ok(KvHash {
                     hash,
@@ -121,7 +121,7 @@ impl Reader {
         }
     }
 
-    /// The hash of all buckets, and the revision it was taken at or after.
+    /// Returns the hash of all buckets, and the revision at or after which it was taken.
     pub fn hash(&self) -> Result<(u32, i64), ReadError> {
         let revision = self.revision();
         let snapshot = self.snapshot()?;
@@ -136,16 +136,16 @@ impl Reader {
         Ok((hasher.finish(), revision))
     }
 
-    /// The compaction hashes remembered, by ascending revision.
+    /// Returns the cached compaction hashes, by ascending revision.
     #[must_use]
     pub fn compaction_hashes(&self) -> Vec<KvHash> {
         self.shared.hashes.all()
     }
 }
 
-/// Computes the hash of one compaction from the records before it removes any.
+/// Computes the hash of one compaction from the records before any is removed.
 ///
-/// The store goes on meanwhile; only the next compaction waits.
+/// The store continues meanwhile; only the next compaction waits.
 pub struct CompactionHashJob {
     shared: Arc<Shared>,
     index: Arc<Index>,
@@ -165,7 +165,7 @@ impl std::fmt::Debug for CompactionHashJob {
 }
 
 impl CompactionHashJob {
-    /// The job, and a flag that stays set until it is done or dropped.
+    /// Returns the job, and a flag that stays set until the job is dropped.
     pub(crate) fn new(
         shared: &Arc<Shared>,
         revision: i64,
@@ -183,7 +183,7 @@ impl CompactionHashJob {
         Ok((job, running))
     }
 
-    /// Computes the hash and remembers it.
+    /// Computes the hash and caches it.
     pub fn run(self) -> Result<KvHash, ReadError> {
         let kept_by =
             |_: &Versions, version: &Version| keep::kept_by_compaction(version, self.revision);
@@ -205,7 +205,7 @@ impl Drop for CompactionHashJob {
     }
 }
 
-/// The revision each key keeps at a revision, if it keeps one.
+/// The newest version's revision of each key at `revision`, if `is_kept` accepts it.
 fn kept(
     index: &Index,
     revision: i64,
@@ -220,7 +220,7 @@ fn kept(
 
 fn hash_records(snapshot: &dyn Snapshot, mut hasher: KvHasher) -> Result<u32, ReadError> {
     snapshot.scan(Bucket::Key, b"", &mut |key_bytes, record| {
-        // Whatever else lies there is no record; opening would have refused it.
+        // Keys that are no revision are skipped; opening the store refuses them.
         let Some(key) = RecordKey::decode(key_bytes) else {
             return ControlFlow::Continue(());
         };

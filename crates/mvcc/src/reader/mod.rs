@@ -1,8 +1,8 @@
-//! Reading, from any thread.
+//! Read access from any thread.
 //!
-//! A reader takes what is published and names a revision; it never waits for
-//! the apply thread and never makes it wait. Only hashes wait, for the
-//! write-behind thread, because they are over what is stored.
+//! A reader loads the published index and revision; it never waits for the
+//! apply thread and never makes it wait. Only snapshots and hashes wait, for
+//! the write-behind thread, because they read stored records.
 
 mod catch_up;
 mod hash;
@@ -31,7 +31,7 @@ pub(crate) use hash::HashCache;
 pub use hash::{CompactionHashJob, KvHash};
 pub use stream::RangeStream;
 
-/// A handle for reading. Cheap to clone; never blocks the writer.
+/// A handle for reading. Cheap to clone; never blocks the apply thread.
 #[derive(Debug, Clone)]
 pub struct Reader {
     shared: Arc<Shared>,
@@ -54,15 +54,15 @@ impl Reader {
         self.shared.compact_revision()
     }
 
-    /// How many keys exist at the newest revision.
+    /// Number of keys that exist at the newest revision.
     #[must_use]
     pub fn key_count(&self) -> u64 {
         self.shared.view().index.existing() as u64
     }
 
-    /// Answers a validated range, at the newest or a named revision. The count
-    /// of keys beyond the limit costs nothing at the newest revision, and a step
-    /// for each change since at an older one.
+    /// Answers a validated range, at the newest or a named revision. Counting
+    /// keys beyond the limit costs two tree walks at the newest revision; at an
+    /// older one, a step for each later change.
     pub fn range(&self, request: &RangeRequest) -> Result<RangeResponse, ReadError> {
         self.range_counting(request, Counting::All)
     }
@@ -83,15 +83,15 @@ impl Reader {
         loop {
             let view = self.shared.view();
             let result = txn::read(&view, request);
-            // A compaction in between may have taken versions away.
+            // A compaction in between may have removed versions.
             if self.compact_revision() == view.compact_revision {
                 return result;
             }
         }
     }
 
-    /// The version of a key just before a revision. `None` if it did not exist then, or
-    /// that is compacted by now.
+    /// The version of a key just before a revision. `None` if the key did not exist then, or if
+    /// that revision is compacted.
     pub fn version_before(
         &self,
         key: &Bytes,
@@ -113,7 +113,7 @@ impl Reader {
         }
     }
 
-    /// The version before an event, looked up if the event does not carry it.
+    /// Returns the version before an event, looked up if the event does not carry it.
     pub fn prev_kv(&self, event: &Event) -> Result<Option<KeyValue>, ReadError> {
         match event.known_prev() {
             Some(prev) => Ok(prev.cloned()),
@@ -135,24 +135,24 @@ impl Reader {
         self.shared.backend.sizes()
     }
 
-    /// Waits until the backend holds everything visible now.
+    /// Waits until the backend holds everything that is published now.
     pub fn flush(&self) -> Result<(), StoreFault> {
         self.shared.queue.flush()
     }
 
-    /// All buckets at one point, which holds at least everything visible now.
-    /// Waits for the write-behind thread.
+    /// Returns a snapshot of all buckets that holds at least everything
+    /// published now. Waits for the write-behind thread.
     pub fn snapshot(&self) -> Result<Box<dyn Snapshot>, ReadError> {
         self.flush()?;
         Ok(self.shared.backend.snapshot()?)
     }
 
-    /// Gives unused disk space back. Takes long; hinders nobody.
+    /// Returns unused disk space to the file system. Takes long; reads and applying continue.
     pub fn defragment(&self) -> Result<(), BackendError> {
         self.shared.backend.defragment()
     }
 
-    /// Where the records are.
+    /// Returns the backend that holds the records.
     #[must_use]
     pub fn backend(&self) -> &Arc<dyn Backend> {
         &self.shared.backend

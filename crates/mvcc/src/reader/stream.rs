@@ -1,12 +1,13 @@
-//! A long range in pieces.
+//! A long range, answered in pieces.
 //!
-//! A sort target without an order passes for the default order, and then sorts each piece by
-//! itself: etcd's quirk, kept because clients compare. The next piece begins after the last
-//! key of the sorted one, so such a stream may leave keys out or repeat them, as etcd's does.
+//! A sort target without an order is accepted as the default order, and then sorts each piece
+//! separately: etcd's quirk, kept for compatibility. The next piece begins after the last key of
+//! the sorted one, so such a stream may omit or repeat keys, as in etcd.
 //!
-//! The first piece is small, so that it comes soon; then the pieces approach a
-//! size. All are read at the revision of the first. Only the last one carries
-//! header, count and `more`; put together they equal the one answer.
+//! The first piece is small, so that it is sent soon; later pieces approach
+//! `piece_bytes`. All are read at the revision of the first. Only the last one
+//! carries header, count and `more`; the concatenated pieces equal the answer
+//! of a single range.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use portunus_proto::{
@@ -27,7 +28,7 @@ const FIRST_PIECE_KEYS: i64 = 10;
 #[derive(Debug)]
 pub struct RangeStream {
     reader: Reader,
-    /// What is left to read; `None` once the last piece is out.
+    /// The remaining range; `None` after the last piece.
     rest: Option<RangeRequest>,
     piece_bytes: usize,
     keys_left: i64,
@@ -122,7 +123,7 @@ impl RangeStream {
     }
 }
 
-/// The first key after the given one.
+/// Returns the first key after the given one.
 fn successor(key: &[u8]) -> Bytes {
     let mut next = BytesMut::with_capacity(key.len() + 1);
     next.put_slice(key);
@@ -130,7 +131,7 @@ fn successor(key: &[u8]) -> Bytes {
     next.freeze()
 }
 
-/// Doubles or halves only when the size is off by more than that.
+/// Doubles or halves the limit if the size is off by more than a factor of two.
 fn next_limit(limit: i64, size_bytes: usize, wanted_bytes: usize) -> i64 {
     if size_bytes < wanted_bytes / 2 {
         limit.saturating_mul(2)

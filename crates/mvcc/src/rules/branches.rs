@@ -1,5 +1,4 @@
-//! Values of the branches of a transaction that depend on those of the branches inside,
-//! found without recursion.
+//! Computes values of transaction branches from those of their nested branches, without recursion.
 
 use portunus_proto::etcdserverpb::{RequestOp, TxnRequest, request_op::Request};
 
@@ -9,13 +8,13 @@ pub(super) struct Outcomes<T> {
     pub failure: T,
 }
 
-/// A branch whose inner transactions are being looked at.
+/// A branch whose nested transactions are being visited.
 struct Level<'a, T> {
     branch: &'a [RequestOp],
-    unseen: std::slice::Iter<'a, RequestOp>,
-    /// Of the transactions that were seen.
+    unvisited: std::slice::Iter<'a, RequestOp>,
+    /// Values of the visited transactions.
     nested: Vec<Outcomes<T>>,
-    /// The transaction that is being seen, and its first branch.
+    /// The transaction being visited, and the value of its success branch.
     current: Option<(&'a TxnRequest, Option<T>)>,
 }
 
@@ -23,23 +22,23 @@ impl<'a, T> Level<'a, T> {
     fn of(branch: &'a [RequestOp]) -> Self {
         Self {
             branch,
-            unseen: branch.iter(),
+            unvisited: branch.iter(),
             nested: Vec::new(),
             current: None,
         }
     }
 
-    /// The next transaction of the branch.
+    /// Returns the next nested transaction of the branch.
     fn next_txn(&mut self) -> Option<&'a TxnRequest> {
-        self.unseen.find_map(|op| match &op.request {
+        self.unvisited.find_map(|op| match &op.request {
             Some(Request::RequestTxn(txn)) => Some(txn),
             _ => None,
         })
     }
 }
 
-/// Computes the value of a branch with `value`, which is given the branch and the values of
-/// the transactions in it, in their order. Stops at the first error.
+/// Computes the value of a branch with `value`, which gets the branch and the values of its nested
+/// transactions, in order. Stops at the first error.
 pub(super) fn fold<'a, T, E>(
     branch: &'a [RequestOp],
     mut value: impl FnMut(&'a [RequestOp], Vec<Outcomes<T>>) -> Result<T, E>,

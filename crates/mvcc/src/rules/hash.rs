@@ -1,11 +1,11 @@
-//! The hash members compare, byte for byte etcd's.
+//! The hashes that members compare, equal to etcd's.
 
 use crate::{
     backend::{Bucket, meta},
     revision::{RecordKey, Revision},
 };
 
-/// Revisions at or below the compaction that still count.
+/// Revisions at or below the compact revision that the hash includes.
 #[derive(Debug, Clone, Default)]
 pub struct KeepSet {
     /// Ascending.
@@ -14,8 +14,8 @@ pub struct KeepSet {
 }
 
 impl KeepSet {
-    /// From every revision kept, in any order. Those above the compaction are
-    /// counted, not stored: they are hashed anyway.
+    /// Builds the set from every kept revision, in any order. Those above the
+    /// compact revision are not stored: they are always hashed.
     pub fn new(kept: impl IntoIterator<Item = Revision>, compact_revision: i64) -> Self {
         let mut any = false;
         let mut at_or_below_compaction: Vec<_> = kept
@@ -30,8 +30,8 @@ impl KeepSet {
         }
     }
 
-    /// An empty set keeps everything: so etcd has it. Not what a compaction is about to
-    /// remove, or the hash would tell how far it is; `survivors` are what it leaves.
+    /// Replaces an empty set, which in etcd keeps everything, by `survivors`: the revisions that
+    /// the compaction leaves. So the hash does not depend on the progress of a running compaction.
     #[must_use]
     pub fn or_all<R: Iterator<Item = Revision>>(self, survivors: impl FnOnce() -> R) -> Self {
         if self.any {
@@ -60,7 +60,7 @@ pub struct KvHasher {
 }
 
 impl KvHasher {
-    /// Begins the hash at `revision` of a store compacted to `compact_revision`.
+    /// Starts the hash at `revision` of a store compacted to `compact_revision`.
     #[must_use]
     pub fn new(revision: i64, compact_revision: i64, keep: KeepSet) -> Self {
         Self {
@@ -71,7 +71,7 @@ impl KvHasher {
         }
     }
 
-    /// Adds a record if it counts. Records come in bucket order.
+    /// Adds a record if the hash includes it. Call it in bucket order.
     pub fn write(&mut self, key: RecordKey, key_bytes: &[u8], record_bytes: &[u8]) {
         let main = key.revision.main;
         let counts = main <= self.revision
@@ -83,27 +83,27 @@ impl KvHasher {
         }
     }
 
-    /// Whether records at this main revision and above cannot count.
+    /// Whether the hash includes no record at this main revision and above.
     #[must_use]
     pub fn is_beyond(&self, main: i64) -> bool {
         main > self.revision
     }
 
-    /// The hash of what was written.
+    /// Returns the hash.
     #[must_use]
     pub fn finish(self) -> u32 {
         self.crc
     }
 }
 
-/// CRC-32C over whole buckets, without what differs between equal members.
+/// CRC-32C over whole buckets, without entries that differ between equal members.
 #[derive(Debug, Default)]
 pub struct BucketsHasher {
     crc: u32,
 }
 
 impl BucketsHasher {
-    /// Begins the next bucket; they come in name order.
+    /// Starts the next bucket. Call it in name order.
     pub fn bucket(&mut self, bucket: Bucket) {
         self.crc = crc32c::crc32c_append(self.crc, bucket.name().as_bytes());
     }
@@ -118,7 +118,7 @@ impl BucketsHasher {
         self.crc = crc32c::crc32c_append(self.crc, value);
     }
 
-    /// The hash of what was written.
+    /// Returns the hash.
     #[must_use]
     pub fn finish(self) -> u32 {
         self.crc

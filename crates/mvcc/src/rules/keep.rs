@@ -1,17 +1,17 @@
-//! Which versions survive a compaction, and which a hash counts.
+//! Selects the versions that survive a compaction and those that a hash includes.
 //!
-//! etcd decides by the lives of a key and takes the first that ends at or after
-//! the revision. Looking at the newest version at or below it comes to the same,
-//! except where one transaction deletes a key and writes it again: there etcd
-//! forgets the new life, and this does not.
+//! etcd decides by the generations of a key and takes the first that ends at or
+//! after the revision. The newest version at or below the revision gives the
+//! same result, except where one transaction deletes a key and writes it again:
+//! there etcd loses the new generation, and this code does not.
 
 use crate::version::Version;
 
-/// How many of a key's oldest versions a compaction to `revision` removes.
+/// Returns how many of a key's oldest versions a compaction to `revision` removes.
 ///
-/// Of what is at or below it only the newest stays, for reads at that revision.
-/// A tombstone stays only if it is the change *at* that revision, so that a
-/// watcher starting there still hears of the delete.
+/// Of the versions at or below it only the newest stays, for reads at that
+/// revision. A tombstone stays only if it is the change *at* that revision, so
+/// that a watcher starting there gets the delete.
 ///
 /// `at_or_below` counts the versions at or below the revision, `newest` is the
 /// last of them.
@@ -24,10 +24,10 @@ pub fn removed_by_compaction(at_or_below: usize, newest: Option<&Version>, revis
     }
 }
 
-/// Whether the version that reads at a revision find belongs to the hash at that
-/// revision; `changes` are those the key had in it. Tombstones do not: members that
-/// drop them must agree with members that keep them. And where the revision deleted
-/// the key and wrote it again, nothing does: etcd looks at the life that ended there.
+/// Whether the hash at a revision includes the newest version at that revision; `changes` are the
+/// key's versions of that revision. Tombstones are not included: members that drop them must agree
+/// with members that keep them. If the revision deleted the key and wrote it again, no version is
+/// included: etcd uses the generation that ended there.
 #[must_use]
 pub fn kept_for_hash<'v>(
     newest_at_revision: &Version,
@@ -36,8 +36,8 @@ pub fn kept_for_hash<'v>(
     !newest_at_revision.is_tombstone() && !changes.any(Version::is_tombstone)
 }
 
-/// Whether it belongs to the keep-set of the compaction itself, which counts the
-/// tombstone at the revision too.
+/// Whether the version belongs to the keep-set of the compaction, which
+/// includes the tombstone at the revision too.
 #[must_use]
 pub fn kept_by_compaction(newest_at_revision: &Version, revision: i64) -> bool {
     !newest_at_revision.is_tombstone() || newest_at_revision.revision.main == revision
@@ -50,7 +50,7 @@ mod tests {
     use crate::version::Value;
 
     #[test]
-    fn a_key_that_was_deleted_and_written_in_one_revision_keeps_nothing_for_the_hash() {
+    fn hash_excludes_a_key_deleted_and_written_in_one_revision() {
         let put = |main, sub| Version {
             value: Value::InBackend,
             ..Version::tombstone(Revision { main, sub })

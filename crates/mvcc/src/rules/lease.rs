@@ -1,4 +1,4 @@
-//! What the store must know about leases: whether one exists.
+//! The lease look-up that the rules need.
 
 /// The id that means "no lease".
 pub const NO_LEASE: i64 = 0;

@@ -1,9 +1,9 @@
-//! What requests mean, as pure functions of state.
+//! The semantics of requests, as pure functions of state.
 //!
 //! No threads, no clock, no files, no randomness: every member that holds the
-//! same state answers the same. The store calls these at apply, readers call
-//! them for ranges, the API edge calls [`validate`] and [`quota`] before it
-//! proposes anything. State is reached through [`KeyView`] only.
+//! same state returns the same result. The store calls these at apply, readers
+//! call them for ranges, the API layer calls [`validate`] and [`quota`] before
+//! it proposes. They access state only through [`KeyView`].
 
 mod branches;
 pub mod hash;

@@ -1,4 +1,4 @@
-//! What a request is charged for before it may grow the store.
+//! The quota cost of requests.
 
 use std::convert::Infallible;
 
@@ -15,14 +15,14 @@ pub const LEASE_GRANT_COST_BYTES: u64 = 64;
 /// The quota if none is configured.
 pub const QUOTA_BYTES_DEFAULT: u64 = 2 << 30;
 
-/// What a put is charged.
+/// The cost of a put.
 #[must_use]
 pub fn put_cost_bytes(put: &PutRequest) -> u64 {
     RECORD_OVERHEAD_BYTES + put.key.len() as u64 + put.value.len() as u64
 }
 
-/// What a transaction is charged: its dearer branch. Zero if it writes nothing,
-/// and then no quota refuses it.
+/// The cost of a transaction: that of its more expensive branch. Zero if it
+/// puts nothing, and then no quota refuses it.
 #[must_use]
 pub fn txn_cost_bytes(txn: &TxnRequest) -> u64 {
     branch_cost_bytes(&txn.success).max(branch_cost_bytes(&txn.failure))

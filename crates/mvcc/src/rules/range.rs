@@ -1,4 +1,4 @@
-//! Which keys a range names, and what a range request answers.
+//! Key ranges and the evaluation of range requests.
 
 use std::{
     cmp::Ordering,
@@ -21,7 +21,7 @@ use crate::error::ReadError;
 /// The `range_end` that means "every key from here on".
 const FROM_KEY: &[u8] = &[0];
 
-/// A set of keys as requests name it: one key, or an interval.
+/// The keys of a request: one key, or an interval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRange {
     start: Bytes,
@@ -36,7 +36,7 @@ enum End {
 }
 
 impl KeyRange {
-    /// The keys that `key` and `range_end` of a request name.
+    /// The keys selected by `key` and `range_end` of a request.
     #[must_use]
     pub fn new(key: &Bytes, range_end: &Bytes) -> Self {
         Self {
@@ -58,19 +58,19 @@ impl KeyRange {
         }
     }
 
-    /// The key, if the range is a single one.
+    /// Returns the key, if the range is a single key.
     #[must_use]
     pub fn as_single(&self) -> Option<&Bytes> {
         matches!(self.end, End::Single).then_some(&self.start)
     }
 
-    /// Whether no key can be in it.
+    /// Whether the range contains no key.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         matches!(&self.end, End::Before(end) if *end <= self.start)
     }
 
-    /// Whether the key is in it.
+    /// Whether the range contains the key.
     #[must_use]
     pub fn contains(&self, key: &[u8]) -> bool {
         match &self.end {
@@ -80,7 +80,7 @@ impl KeyRange {
         }
     }
 
-    /// The bounds for an ordered map. Not for an empty range: maps panic on it.
+    /// Returns the bounds for an ordered map. Not for an empty range: maps panic on it.
     #[must_use]
     pub fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
         let end = match &self.end {
@@ -97,11 +97,11 @@ impl KeyRange {
 pub enum Counting {
     /// `count` is exact.
     All,
-    /// `count` is what was looked at.
+    /// `count` is the number of visited keys.
     UntilLimit,
 }
 
-/// The revision a read happens at, or why it may not.
+/// Returns the revision of a read, or the refusal.
 pub fn read_revision(requested: i64, newest: i64, compact_revision: i64) -> Result<i64, EtcdError> {
     if requested > newest {
         return Err(EtcdError::FutureRevision);
@@ -113,7 +113,7 @@ pub fn read_revision(requested: i64, newest: i64, compact_revision: i64) -> Resu
     Ok(revision)
 }
 
-/// Answers a range. The header carries only the revision.
+/// Evaluates a range. The header carries only the revision.
 pub fn evaluate(
     view: &impl KeyView,
     request: &RangeRequest,
@@ -170,13 +170,13 @@ pub fn evaluate(
     })
 }
 
-/// Whether keys come out in the order they are stored in.
+/// Whether the requested order is key order.
 #[must_use]
 pub fn is_default_order(target: SortTarget, order: SortOrder) -> bool {
     order == SortOrder::None || (target == SortTarget::Key && order == SortOrder::Ascend)
 }
 
-/// Whether only some revisions are wanted.
+/// Whether the request filters by revision.
 #[must_use]
 pub fn has_revision_filters(request: &RangeRequest) -> bool {
     request.min_mod_revision != 0
@@ -185,13 +185,12 @@ pub fn has_revision_filters(request: &RangeRequest) -> bool {
         || request.max_create_revision != 0
 }
 
-/// A request's options, resolved.
+/// The resolved options of a request.
 struct Plan<'a> {
     request: &'a RangeRequest,
     count_only: bool,
     limit: Option<usize>,
-    /// One above the limit, to know whether there is more. Without bound where
-    /// sorting needs all.
+    /// One above the limit, to detect more keys. Unbounded if sorting needs all.
     collect_max: usize,
     with_values: bool,
     drop_values: bool,
@@ -205,8 +204,7 @@ impl<'a> Plan<'a> {
         let order = request.sort_order();
         let limit = usize::try_from(request.limit).ok().filter(|&l| l > 0);
         // A target without an order is sorted ascending, but only after the
-        // limit was applied in key order: etcd's quirk, relied upon by nobody
-        // and yet visible.
+        // limit was applied in key order: etcd's quirk, visible to clients.
         let effective_order = match order {
             SortOrder::None if target != SortTarget::Key => SortOrder::Ascend,
             order => order,
@@ -226,7 +224,7 @@ impl<'a> Plan<'a> {
             },
             with_values: !request.keys_only || by_value,
             drop_values: request.keys_only,
-            // Keys alone come from the index, which knows no leases.
+            // etcd answers keys alone from its index, which holds no leases.
             drop_leases: request.keys_only && !by_value,
             sort,
         }

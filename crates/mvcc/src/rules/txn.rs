@@ -1,9 +1,9 @@
 //! Transactions: choose, check, execute.
 //!
-//! All compares of the whole tree are decided against the state before the
-//! transaction; then every operation on the chosen path is checked; only then
-//! anything changes. So a refused transaction leaves no trace and an accepted
-//! one cannot fail half-way.
+//! All compares on the chosen path are evaluated against the state before the
+//! transaction; then every operation on that path is checked; only then state
+//! changes. So a refused transaction changes nothing and an accepted one fails
+//! only if stored state cannot be read.
 
 use std::ops::ControlFlow;
 
@@ -27,13 +27,13 @@ use super::{
 };
 use crate::error::ReadError;
 
-/// Whether ranges inside a transaction are executed. A member that answers
-/// nobody skips them after they were checked.
+/// Whether ranges inside a transaction are executed. A member without a waiting
+/// client skips them after the check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RangeResults {
-    /// Someone waits for them.
+    /// A client of this member waits for the response.
     Wanted,
-    /// Nobody does; the answers hold only their revision.
+    /// No client waits; the range responses hold only their revision.
     Unwanted,
 }
 
@@ -43,7 +43,7 @@ pub trait WriteView: KeyView {
     /// Writes a key.
     fn put(&mut self, key: &Bytes, value: Bytes, lease: i64);
 
-    /// Removes every key of the range in key order and says how many.
+    /// Removes every key of the range in key order and returns their number.
     fn delete(&mut self, range: &KeyRange) -> i64;
 }
 
@@ -57,11 +57,11 @@ pub struct Path {
     succeeded: Vec<bool>,
 }
 
-/// Operations of a branch that are still to be looked at.
+/// The remaining operations of a branch.
 type Ops<'a> = std::slice::Iter<'a, RequestOp>;
 
 impl Path {
-    /// Decides all compares on the way.
+    /// Evaluates all compares on the path.
     pub fn choose(view: &impl KeyView, txn: &TxnRequest) -> Result<Self, ReadError> {
         let all_hold = |txn: &TxnRequest| -> Result<bool, ReadError> {
             for compare in &txn.compare {
@@ -89,10 +89,10 @@ impl Path {
         Ok(Self { succeeded })
     }
 
-    /// The outcomes in the order in which a walk along the path comes to transactions.
+    /// Returns the outcomes in the order in which a walk along the path visits transactions.
     fn outcomes(&self) -> impl FnMut() -> bool {
         let mut succeeded = self.succeeded.iter();
-        // There is one for every transaction on the path.
+        // There is one outcome for every transaction on the path.
         move || succeeded.next().copied().unwrap_or_default()
     }
 
@@ -104,7 +104,7 @@ impl Path {
         txn: &TxnRequest,
     ) -> Result<(), ReadError> {
         let mut next_outcome = self.outcomes();
-        let mut gone = Gone::default();
+        let mut deleted_keys = DeletedKeys::default();
         let mut levels = vec![branch(txn, next_outcome()).iter()];
         while let Some(ops) = levels.last_mut() {
             let Some(op) = ops.next() else {
@@ -115,10 +115,10 @@ impl Path {
                 Some(Request::RequestRange(range)) => check_range(view, range)?,
                 Some(Request::RequestPut(put)) => {
                     check_put(view, leases, put)?;
-                    gone.check_put(put)?;
+                    deleted_keys.check_put(put)?;
                 }
                 Some(Request::RequestTxn(txn)) => levels.push(branch(txn, next_outcome()).iter()),
-                Some(Request::RequestDeleteRange(delete)) => gone.delete(delete),
+                Some(Request::RequestDeleteRange(delete)) => deleted_keys.delete(delete),
                 None => {}
             }
         }
@@ -154,8 +154,7 @@ impl Path {
                         response.header = Some(header(view.revision()));
                         return Ok(response);
                     };
-                    // An inner transaction's header stays empty: only the outermost
-                    // one knows the final revision.
+                    // A nested transaction's header stays empty, as in etcd.
                     response.header = Some(ResponseHeader::default());
                     current = around;
                     current.responses.push(ResponseOp {
@@ -167,7 +166,7 @@ impl Path {
     }
 }
 
-/// A transaction of which some operations were executed.
+/// A transaction during execution.
 struct Running<'a> {
     succeeded: bool,
     ops: Ops<'a>,
@@ -193,7 +192,7 @@ impl<'a> Running<'a> {
     }
 }
 
-/// Runs an operation that is no transaction.
+/// Executes an operation other than a nested transaction.
 fn execute_op(
     view: &mut impl WriteView,
     request: &Request,
@@ -215,44 +214,44 @@ fn execute_op(
     })
 }
 
-/// What a transaction will have deleted when it comes to an operation.
+/// The keys that the transaction deletes before the operation being checked.
 ///
 /// A put that keeps the value or the lease of its key needs the key. etcd looks
-/// for it before the transaction only, and stops all members if the transaction
-/// itself deletes it first; a delete without an end gets past the check for
-/// keys that are changed twice. Here the whole transaction is refused.
+/// it up only before the transaction, and all members panic if the transaction
+/// itself deletes it first; a delete with an open end is not found by the check
+/// for duplicate keys. Here the whole transaction is refused.
 #[derive(Default)]
-struct Gone {
-    /// In order; a later put brings its key back.
-    changes: Vec<GoneChange>,
+struct DeletedKeys {
+    /// In order; a later put creates its key again.
+    changes: Vec<KeyChange>,
 }
 
-enum GoneChange {
+enum KeyChange {
     Deleted(KeyRange),
     Put(Bytes),
 }
 
-impl Gone {
+impl DeletedKeys {
     fn delete(&mut self, delete: &DeleteRangeRequest) {
         let range = KeyRange::new(&delete.key, &delete.range_end);
-        self.changes.push(GoneChange::Deleted(range));
+        self.changes.push(KeyChange::Deleted(range));
     }
 
     fn check_put(&mut self, put: &PutRequest) -> Result<(), EtcdError> {
-        // Nearly always: nothing was deleted.
+        // The usual case: nothing was deleted.
         if self.changes.is_empty() {
             return Ok(());
         }
         let last = self.changes.iter().rev().find(|change| match change {
-            GoneChange::Deleted(range) => range.contains(&put.key),
-            GoneChange::Put(key) => *key == put.key,
+            KeyChange::Deleted(range) => range.contains(&put.key),
+            KeyChange::Put(key) => *key == put.key,
         });
-        let is_gone = matches!(last, Some(GoneChange::Deleted(_)));
-        if is_gone && (put.ignore_value || put.ignore_lease) {
+        let is_deleted = matches!(last, Some(KeyChange::Deleted(_)));
+        if is_deleted && (put.ignore_value || put.ignore_lease) {
             return Err(EtcdError::KeyNotFound);
         }
-        if is_gone {
-            self.changes.push(GoneChange::Put(put.key.clone()));
+        if is_deleted {
+            self.changes.push(KeyChange::Put(put.key.clone()));
         }
         Ok(())
     }
@@ -336,8 +335,8 @@ pub fn read(view: &impl KeyView, txn: &TxnRequest) -> Result<TxnResponse, ReadEr
     })
 }
 
-/// Whether a transaction only reads, so that it need not go through the log.
-/// A nested transaction counts as a write whatever it holds.
+/// Whether a transaction only reads, so that it need not go through the log. A
+/// nested transaction always counts as a write.
 #[must_use]
 pub fn is_read_only(txn: &TxnRequest) -> bool {
     txn.success
@@ -346,8 +345,7 @@ pub fn is_read_only(txn: &TxnRequest) -> bool {
         .all(|op| matches!(op.request, Some(Request::RequestRange(_))))
 }
 
-/// Whether all it does may be answered from local state. True of a transaction
-/// without operations.
+/// Whether all its ranges are serializable. True of a transaction without operations.
 #[must_use]
 pub fn is_serializable(txn: &TxnRequest) -> bool {
     txn.success
@@ -356,7 +354,7 @@ pub fn is_serializable(txn: &TxnRequest) -> bool {
         .all(|op| matches!(&op.request, Some(Request::RequestRange(range)) if range.serializable))
 }
 
-/// A header that carries only the revision; the caller knows the rest.
+/// Builds a header with only the revision; the server fills in the rest.
 pub(crate) fn header(revision: i64) -> ResponseHeader {
     ResponseHeader {
         revision,
@@ -372,8 +370,8 @@ fn branch(txn: &TxnRequest, succeeded: bool) -> &[RequestOp] {
     }
 }
 
-/// Bounds of a range on a taken path. Unlike a range that stands alone, a
-/// negative revision is compared as it is.
+/// Checks the revision of a range on the taken path. Unlike in a single range
+/// request, a negative revision is compared literally.
 fn check_range(view: &impl KeyView, range: &RangeRequest) -> Result<(), EtcdError> {
     match range.revision {
         0 => Ok(()),
@@ -399,7 +397,7 @@ fn holds(view: &impl KeyView, compare: &Compare) -> Result<bool, ReadError> {
     })?;
     Ok(match any {
         true => all_hold,
-        // A missing key is all zeros, but it has no value to compare with.
+        // A missing key compares as zeros, but a value compare fails.
         false => !needs_value && compare_holds(compare, &KeyValue::default()),
     })
 }

@@ -1,7 +1,8 @@
-//! What the API edge refuses before anything is proposed.
+//! Validation of requests by the API layer before anything is proposed.
 //!
-//! Only the member that was asked runs these; an entry in the log passed them
-//! somewhere. They look at the request alone, never at state.
+//! Only the member that receives the request runs these checks, so every entry
+//! in the log has passed them on some member. They use the request alone, never
+//! state.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -17,12 +18,12 @@ use portunus_proto::{
 use super::branches::{Outcomes, fold};
 use super::range::{has_revision_filters, is_default_order};
 
-/// Operations a transaction may have unless configured otherwise.
+/// Default limit on the operations of a transaction.
 pub const TXN_OPS_MAX: usize = 128;
 
-/// Transactions around each other, the innermost not counted if it is empty. Go of 3.7 and 3.8
-/// decodes ten thousand messages inside each other; each of these is two, and the log puts one
-/// more around them. What another member cannot decode must not go into the log.
+/// Limit on the depth of nested transactions; an empty innermost one is not counted. etcd 3.7 and
+/// 3.8 decode ten thousand nested messages; each level is two, and the log entry adds one. An entry
+/// that another member cannot decode must not enter the log.
 pub const TXN_DEPTH_MAX: usize = 4999;
 
 /// Checks a range.
@@ -81,7 +82,7 @@ pub fn txn(request: &TxnRequest, ops_max: usize) -> Result<(), EtcdError> {
     Ok(())
 }
 
-/// What is left for the transactions inside a transaction.
+/// The limits left for the transactions nested in a transaction.
 struct Budget<'a> {
     ops: std::iter::Chain<std::slice::Iter<'a, RequestOp>, std::slice::Iter<'a, RequestOp>>,
     ops_max: usize,
@@ -110,7 +111,7 @@ fn txn_ops(request: &TxnRequest, ops_max: usize, depth_max: usize) -> Result<(),
 }
 
 impl<'a> Budget<'a> {
-    /// Checks a transaction against what is left for it.
+    /// Checks a transaction against the limits left for it.
     fn of(request: &'a TxnRequest, ops_max: usize, depth_max: usize) -> Result<Self, EtcdError> {
         let ops = request
             .compare
@@ -133,7 +134,7 @@ impl<'a> Budget<'a> {
     }
 }
 
-/// What a branch writes and removes, for the branch around it.
+/// The keys a branch puts and deletes, for the enclosing branch.
 #[derive(Default)]
 struct Changed<'a> {
     puts: HashSet<&'a [u8]>,
@@ -146,7 +147,7 @@ fn changed_keys(ops: &[RequestOp]) -> Result<Changed<'_>, EtcdError> {
 }
 
 impl<'a> Changed<'a> {
-    /// The changes of a branch, given those of both branches of each transaction in it.
+    /// Collects the changes of a branch, given those of both branches of each nested transaction.
     ///
     /// The order of the steps is visible: a put in a nested transaction collides
     /// with deletes beside it and with those of nested transactions before it, not
@@ -159,8 +160,8 @@ impl<'a> Changed<'a> {
             }
         }
         for Outcomes { success, failure } in nested {
-            // Both are held against what was there before: only one of the two
-            // branches runs, so they may share keys.
+            // Both branches are checked against the changes before: only one of
+            // them runs, so they may share keys.
             changed.refuse(&success.puts)?;
             changed.refuse(&failure.puts)?;
             changed.add_puts(success.puts);
@@ -179,8 +180,7 @@ impl<'a> Changed<'a> {
         Ok(changed)
     }
 
-    /// Moves the smaller set into the larger: a set that wanders up through many levels is
-    /// not copied at each.
+    /// Moves the smaller set into the larger, so that a large set is not copied at each level.
     fn add_puts(&mut self, mut puts: HashSet<&'a [u8]>) {
         if puts.len() > self.puts.len() {
             std::mem::swap(&mut self.puts, &mut puts);
@@ -204,7 +204,7 @@ struct Intervals<'a> {
     spans: BTreeMap<&'a [u8], End<'a>>,
 }
 
-/// Where an interval ends.
+/// The end of an interval.
 #[derive(Clone, Copy)]
 enum End<'a> {
     /// After this one key, its start.
@@ -213,9 +213,9 @@ enum End<'a> {
 }
 
 impl<'a> Intervals<'a> {
-    /// Adds what a delete names. One that is open-ended (`\0`) or runs backwards
-    /// adds nothing: etcd compares the end as ordinary bytes here, and so never
-    /// finds a key inside.
+    /// Adds the range of a delete. An open end (`\0`) or an end before the
+    /// start adds nothing: etcd compares the end as ordinary bytes here, and so
+    /// never finds a key inside.
     fn insert(&mut self, key: &'a [u8], range_end: &'a [u8]) {
         match range_end {
             [] => self.insert_span(key, End::Point),
@@ -231,7 +231,7 @@ impl<'a> Intervals<'a> {
             }
             return;
         };
-        // Swallow the span this one begins in, then all that begin inside it.
+        // Merge the span this one begins in, then all that begin inside it.
         if let Some((&before, &End::Before(before_end))) = self.spans.range(..=start).next_back()
             && before_end >= start
         {

@@ -1,4 +1,4 @@
-//! How rules see state.
+//! The state that rules read.
 
 use std::ops::ControlFlow;
 
@@ -19,8 +19,8 @@ pub trait KeyView {
     /// Reads below this are refused; −1 if nothing was ever compacted.
     fn compact_revision(&self) -> i64;
 
-    /// Calls for every key of the range that exists at the revision, in key
-    /// order, until told to stop.
+    /// Calls `visit` for every key of the range that exists at the revision, in
+    /// key order, until it breaks.
     fn visit(
         &self,
         range: &KeyRange,
@@ -28,10 +28,10 @@ pub trait KeyView {
         visit: impl FnMut(Entry<'_>) -> Result<ControlFlow<()>, ReadError>,
     ) -> Result<(), ReadError>;
 
-    /// How many keys of the range exist at the revision.
+    /// Counts the keys of the range that exist at the revision.
     fn count(&self, range: &KeyRange, revision: i64) -> i64;
 
-    /// One key at the newest revision.
+    /// Returns one key at the newest revision.
     fn get(&self, key: &Bytes, with_value: bool) -> Result<Option<KeyValue>, ReadError> {
         let mut found = None;
         self.visit(&KeyRange::single(key.clone()), self.revision(), |entry| {
@@ -42,9 +42,9 @@ pub trait KeyView {
     }
 }
 
-/// Fetches values that left memory.
+/// Loads values that are not resident.
 pub trait ValueSource {
-    /// The value stored for a version.
+    /// Loads the value of a version.
     fn load(&self, version: &Version) -> Result<Bytes, ReadError>;
 }
 
@@ -55,12 +55,12 @@ pub struct Entry<'a> {
     pub key: &'a [u8],
     /// The version; never a tombstone.
     pub version: &'a Version,
-    /// Where its value comes from if it is not resident.
+    /// Source of its value if it is not resident.
     pub values: &'a dyn ValueSource,
 }
 
 impl Entry<'_> {
-    /// The message, with its value only if asked for.
+    /// Builds the message, with the value only if `with_value` is set.
     pub fn key_value(&self, with_value: bool, copies: &mut Copies) -> Result<KeyValue, ReadError> {
         let value = match &self.version.value {
             Value::Resident(value) if with_value => {
@@ -74,12 +74,12 @@ impl Entry<'_> {
     }
 }
 
-/// Keys and small values of one answer, copied into few buffers: an allocation for
-/// each would cost more than the copy.
+/// Copies keys and small values of one answer into few buffers: an allocation for each would cost
+/// more than the copy.
 #[derive(Debug, Default)]
 pub struct Copies {
     buffer: BytesMut,
-    /// Of the newest buffer.
+    /// Capacity of the newest buffer.
     buffer_bytes: usize,
 }
 
@@ -87,14 +87,14 @@ impl Copies {
     /// Buffers double up to this, so that a single key takes only what it needs.
     const BUFFER_BYTES_MAX: usize = 64 * 1024;
 
-    /// The same bytes, in a buffer of this answer.
+    /// Copies bytes into a buffer of this answer.
     pub fn copy(&mut self, bytes: &[u8]) -> Bytes {
         self.make_room(bytes.len());
         self.buffer.extend_from_slice(bytes);
         self.buffer.split().freeze()
     }
 
-    /// Makes sure that the next so many bytes come to lie in one buffer.
+    /// Ensures that the next `bytes` bytes fit in the current buffer.
     pub fn make_room(&mut self, bytes: usize) {
         if self.buffer.capacity() < bytes {
             let doubled = (self.buffer_bytes * 2).min(Self::BUFFER_BYTES_MAX);

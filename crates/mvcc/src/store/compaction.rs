@@ -1,15 +1,16 @@
-//! Compaction: at once for readers, in slices for memory and disk.
+//! Compaction: immediate for readers, in slices for memory and disk.
 //!
 //! ```text
 //!   compact (an entry) ─▶ mark scheduled, refuse older reads
-//!   step ─▶ wait for the commit, hand out the hash job
+//!   step ─▶ wait for the commit, return the hash job
 //!   step, step … ─▶ trim the slots that changed since the last compaction
 //!   last step ─▶ mark finished
 //! ```
 //!
-//! Which records go is known from memory: only a key that changed since the
-//! last compaction has something to give up, and the log names these. A crash
-//! in between leaves the two marks apart; the next start goes on.
+//! The records to remove follow from memory: only a key that changed since the
+//! last compaction has removable versions, and the revision log lists these
+//! keys. After a crash in between the two marks differ; the next start resumes
+//! the compaction.
 
 use std::{
     collections::VecDeque,
@@ -34,7 +35,7 @@ use crate::{
     rules::txn::header,
 };
 
-/// What a step of compaction work came to.
+/// The result of a compaction step.
 #[derive(Debug)]
 #[must_use]
 pub enum CompactionStep {
@@ -42,14 +43,14 @@ pub enum CompactionStep {
     Idle,
     /// A commit or the hash job must end first. Try again in a while.
     Waiting,
-    /// Some was done; there is more.
+    /// A slice was trimmed; more are left.
     Working,
-    /// Run this on a thread with time to spare, and step on meanwhile. Dropping
-    /// it only means that the hash of this compaction will not be known.
+    /// Run this job on another thread and continue stepping meanwhile. If it is
+    /// dropped, only the hash of this compaction is missing.
     Hash(CompactionHashJob),
-    /// The compaction to this revision is done, once flushed also on disk.
+    /// The compaction to this revision is finished; on disk, after a flush.
     Finished {
-        /// What it compacted to.
+        /// The compact revision.
         revision: i64,
     },
 }
@@ -57,7 +58,7 @@ pub enum CompactionStep {
 #[derive(Default)]
 pub(super) struct Compactions {
     queue: VecDeque<Compaction>,
-    /// The newest hash job: what it hashes, and whether it still reads the slots.
+    /// The newest hash job: its revision, and whether it is still running.
     hash_job: Option<(i64, Arc<AtomicBool>)>,
 }
 
@@ -70,7 +71,7 @@ struct Compaction {
 enum Stage {
     /// The hash needs all records up to the revision on disk, undeleted.
     BeforeHash { scheduled: Position },
-    /// Changes below this one are done.
+    /// Changes below this revision are trimmed.
     Trimming { from: Revision },
 }
 
@@ -88,8 +89,7 @@ impl Compaction {
 }
 
 impl Store {
-    /// Forbids reads below a revision. What they would have needed is removed by
-    /// [`Self::compaction_step`].
+    /// Refuses reads below a revision from now on. [`Self::compaction_step`] removes the records.
     pub fn compact(
         &mut self,
         request: &CompactionRequest,
@@ -107,7 +107,8 @@ impl Store {
         self.put_mark(meta::SCHEDULED_COMPACT, request.revision);
         let mut compaction = Compaction::trimming(request.revision, previous);
         // Members compare this hash, so it must cover every record since the
-        // last compaction. With that one unfinished nobody can tell.
+        // last compaction. While that one is unfinished, the set of records is
+        // undefined.
         if self.compactions.queue.is_empty() {
             compaction.stage = Stage::BeforeHash {
                 scheduled: self.shared.queue.next_position(),
@@ -119,13 +120,13 @@ impl Store {
         })
     }
 
-    /// Goes on with a compaction that an earlier run did not finish.
+    /// Resumes a compaction that an earlier run did not finish.
     pub(super) fn resume_compaction(&mut self, revision: i64, previous: i64) {
         let compaction = Compaction::trimming(revision, previous);
         self.compactions.queue.push_back(compaction);
     }
 
-    /// Does a bounded piece of compaction work. Call it between entries.
+    /// Does a bounded slice of compaction work. Call it between entries.
     pub fn compaction_step(&mut self) -> Result<CompactionStep, ApplyError> {
         let Some(compaction) = self.compactions.queue.front() else {
             return Ok(CompactionStep::Idle);
@@ -150,7 +151,7 @@ impl Store {
         }
     }
 
-    /// How many records compactions removed since this was last asked.
+    /// Returns the number of records removed by compactions since the last call.
     #[must_use]
     pub fn take_compacted_records(&mut self) -> u64 {
         std::mem::take(&mut self.compacted_records)
@@ -197,7 +198,7 @@ impl Store {
         let deletes = trimmed.records.into_iter().map(Change::DeleteRecord);
         self.changes.extend(deletes);
         if trimmed.is_empty {
-            // Another life of the key may have begun in a slot of its own.
+            // The key may have been created again in another slot.
             let is_indexed = self
                 .index
                 .get(slot.key())
@@ -219,8 +220,9 @@ impl Store {
 }
 
 impl Compactions {
-    /// Trimming to a revision leaves what its own hash needs, but not what the
-    /// hash of an earlier one needs.
+    /// Whether a hash job of an earlier compaction is running. Trimming to a
+    /// revision keeps what the hash of that revision needs, but not what an
+    /// earlier one needs.
     fn must_wait_for_hash_job(&self) -> bool {
         let (Some(compaction), Some((hashed, running))) = (self.queue.front(), &self.hash_job)
         else {

@@ -1,12 +1,13 @@
-//! Slots in key order, and how many of the keys exist.
+//! Slots in key order, with counts of existing keys.
 //!
-//! A B+tree whose nodes are shared between copies: copying the whole is one
-//! pointer, changing it copies one path. The apply thread changes its own copy
-//! and publishes it; readers keep theirs for as long as they read.
+//! A B+tree whose nodes are shared between copies: a copy of the tree is one
+//! pointer, a change copies one path. The apply thread changes its own copy and
+//! publishes it; a reader keeps its copy while it reads.
 //!
-//! Every child carries the number of keys below it that exist, so counting a
-//! range costs two walks down the tree however long the range is. Only creating,
-//! deleting and finally removing a key touches the tree; overwriting does not.
+//! Every child holds the number of existing keys below it, so counting a range
+//! costs two walks down the tree, independent of the length of the range. Only
+//! creating, deleting and compacting away a key changes the tree; overwriting
+//! does not.
 
 use std::{
     ops::{Bound, ControlFlow},
@@ -48,7 +49,7 @@ pub(crate) struct Indexed {
 #[derive(Debug, Clone)]
 struct Child {
     /// No key of a later child is below this one's; keys of the first child may
-    /// be. The slot itself may be gone from the tree.
+    /// be. The slot itself may have been removed from the tree.
     first: Slot,
     existing: usize,
     node: Arc<Node>,
@@ -65,13 +66,13 @@ impl Default for Index {
 }
 
 impl Index {
-    /// The main revision at which a key was last created or deleted. At this
-    /// revision and above, up to the next change, counts are exact.
+    /// The main revision at which a key was last created or deleted. From this
+    /// revision up to the next change, counts are exact.
     pub(crate) fn changed_at(&self) -> i64 {
         self.changed_at
     }
 
-    /// How many keys exist.
+    /// Number of existing keys.
     pub(crate) fn existing(&self) -> usize {
         self.existing
     }
@@ -89,7 +90,7 @@ impl Index {
         }
     }
 
-    /// Adds a key that is not there, as existing or not.
+    /// Adds a key that is not in the index, as existing or not.
     pub(crate) fn insert(&mut self, slot: Slot, exists: bool, revision: i64) {
         let entry = Indexed { slot, exists };
         self.existing += usize::from(exists);
@@ -101,7 +102,7 @@ impl Index {
         }
     }
 
-    /// Says that a key began or ceased to exist.
+    /// Records that a key was created or deleted.
     pub(crate) fn set_exists(&mut self, key: &[u8], exists: bool, revision: i64) {
         self.changed_at = revision;
         match Arc::make_mut(&mut self.root).set_exists(key, exists) {
@@ -124,7 +125,7 @@ impl Index {
         }
     }
 
-    /// How many keys of the range exist.
+    /// Counts the existing keys of the range.
     pub(crate) fn count(&self, range: &KeyRange) -> usize {
         if let Some(key) = range.as_single() {
             return usize::from(self.get(key).is_some_and(|entry| entry.exists));
@@ -161,7 +162,7 @@ impl Index {
         }
     }
 
-    /// Calls for every key of the range in order until told to stop.
+    /// Calls `visit` for every key of the range in order until it breaks.
     pub(crate) fn visit<'a>(
         &'a self,
         range: &KeyRange,
@@ -186,7 +187,7 @@ impl Index {
         self.root.visit(start, &is_beyond, visit)
     }
 
-    /// Every slot, in key order.
+    /// Iterates over every slot, in key order.
     pub(crate) fn slots(&self) -> impl Iterator<Item = &Slot> {
         let mut pending = vec![&*self.root];
         let mut leaf: std::slice::Iter<'_, Indexed> = [].iter();
@@ -221,12 +222,12 @@ impl Node {
         }
     }
 
-    /// Gives back the right half if the node had to be split.
+    /// Inserts an entry. Returns the right half if the node was split.
     fn insert(&mut self, entry: Indexed) -> Option<Child> {
         match self {
             Self::Leaf(entries) => {
                 let place = entries.partition_point(|other| other.slot.key() < entry.slot.key());
-                // Half of a store's leaves would else be room never used.
+                // Doubling the capacity would leave half of most leaves unused.
                 entries.reserve_exact(1);
                 entries.insert(place, entry);
             }
@@ -259,7 +260,7 @@ impl Node {
         Child::of(Arc::new(right))
     }
 
-    /// Whether that changed anything; `None` if the key is not there.
+    /// Returns whether the flag changed; `None` if the key is not in the subtree.
     fn set_exists(&mut self, key: &[u8], exists: bool) -> Option<bool> {
         match self {
             Self::Leaf(entries) => {
@@ -337,7 +338,7 @@ impl Node {
 }
 
 impl Clone for Node {
-    /// With room for one more, which is what most copies are made for.
+    /// Copies with room for one more entry, since most copies are made for an insert.
     fn clone(&self) -> Self {
         fn with_room<T: Clone>(items: &[T]) -> Vec<T> {
             let mut copy = Vec::with_capacity(items.len() + 1);
@@ -352,7 +353,7 @@ impl Clone for Node {
 }
 
 impl Child {
-    /// `None` if the node is empty.
+    /// Builds the child of a node; `None` if the node is empty.
     fn of(node: Arc<Node>) -> Option<Self> {
         let first = match &*node {
             Node::Leaf(entries) => &entries.first()?.slot,
@@ -366,7 +367,7 @@ impl Child {
     }
 }
 
-/// The child whose keys are around the given one.
+/// Returns the index of the child that may hold the key.
 fn child_for(children: &[Child], key: &[u8]) -> usize {
     children
         .partition_point(|child| child.first.key() <= key)
@@ -394,7 +395,7 @@ fn merge_with_neighbour(children: &mut Vec<Child>, place: usize) {
     ) {
         (Node::Leaf(entries), Node::Leaf(more)) => entries.extend(more),
         (Node::Branch(children), Node::Branch(more)) => children.extend(more),
-        // All leaves are at one depth, so neighbours are of one kind.
+        // All leaves have the same depth, so neighbours are of one kind.
         (Node::Leaf(_), Node::Branch(_)) | (Node::Branch(_), Node::Leaf(_)) => {}
     }
 }
@@ -459,7 +460,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(24))]
 
         #[test]
-        fn it_is_an_ordered_map_with_counts(
+        fn index_agrees_with_an_ordered_map(
             changes in prop::collection::vec(change(), 1..2500),
         ) {
             let mut index = Index::default();
@@ -486,7 +487,7 @@ mod tests {
                 }
             }
             check(&index, &model);
-            // Copies taken on the way are as they were.
+            // Copies taken earlier did not change.
             for (index, model) in kept {
                 check(&index, &model);
             }

@@ -1,8 +1,8 @@
-//! Which keys changed at which revision, for watchers that catch up.
+//! The revision log: the changed key of each revision, for catch-up and compaction.
 //!
 //! A list of blocks; the last one is filled place by place, full ones never
-//! change. The apply thread appends; readers walk it without a lock and stop at
-//! the revision they know to be published.
+//! change. The apply thread appends; readers walk the list without a lock and
+//! stop at the published revision.
 
 use std::sync::{
     Arc, OnceLock,
@@ -26,11 +26,11 @@ pub(crate) struct RevisionLog {
 #[derive(Debug)]
 struct Block {
     places: Box<[OnceLock<LogEntry>]>,
-    /// Places below this are filled for good. Written by the apply thread.
+    /// Places below this are filled and never change. Written by the apply thread.
     filled: AtomicUsize,
 }
 
-/// One change.
+/// One change of one key.
 #[derive(Debug, Clone)]
 pub(crate) struct LogEntry {
     pub(crate) revision: Revision,
@@ -57,7 +57,7 @@ impl RevisionLog {
         self.blocks.store(Arc::new(longer));
     }
 
-    /// Changes at or above the revision, oldest first, as of now.
+    /// Iterates over the current changes at or above the revision, oldest first.
     pub(crate) fn from(&self, revision: Revision) -> LogWalk {
         let blocks = self.blocks.load_full();
         let block = blocks.partition_point(|block| {
@@ -124,7 +124,7 @@ impl Block {
     }
 }
 
-/// Walks the log. Ends where the log ended when it got there.
+/// An iterator over the log.
 pub(crate) struct LogWalk {
     blocks: Arc<Vec<Arc<Block>>>,
     block: usize,
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_begins_anywhere_and_crosses_blocks() {
+    fn walk_from_any_revision_crosses_blocks() {
         let end = 3 * BLOCK_PLACES as i64 + 7;
         let log = log(2..end);
         for from in [0, 2, 1024, 1025, 1026, 2049, end - 1, end] {
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn dropping_keeps_every_change_at_or_above() {
+    fn drop_below_keeps_every_change_at_or_above() {
         let end = 3 * BLOCK_PLACES as i64;
         let log = log(0..end);
         let below = 2 * BLOCK_PLACES as i64 + 5;

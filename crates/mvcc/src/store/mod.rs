@@ -1,8 +1,8 @@
 //! The writer: one store, owned by the apply thread.
 //!
 //! An entry is `begin`, its changes, `end`. Changes are made in memory at once,
-//! but nobody sees them before `end`, which queues them for the backend and then
-//! publishes them. So answer clients and tell watchers after `end`.
+//! but readers see them only after `end`, which queues them for the backend and
+//! then publishes them. So answer clients and publish events after `end`.
 
 mod compaction;
 pub(crate) mod index;
@@ -59,9 +59,9 @@ pub struct EntryId {
 #[derive(Debug, Clone, PartialEq)]
 #[must_use]
 pub struct Applied<R> {
-    /// For the client. Its header carries only the revision.
+    /// The response for the client. Its header carries only the revision.
     pub response: R,
-    /// For watchers. `None` if the revision did not change.
+    /// The events for watchers. `None` if the revision did not change.
     pub events: Option<Arc<RevisionEvents>>,
 }
 
@@ -78,15 +78,15 @@ pub struct Store {
     raw: RawBuckets,
     residency: Residency,
     compactions: Compactions,
-    /// Removed by compactions and not yet counted by the caller.
+    /// Records removed by compactions and not yet taken by the caller.
     compacted_records: u64,
     /// Slots an earlier store left untrimmed; the next compaction trims them.
     untrimmed: VecDeque<Slot>,
-    /// The newest entry ended, or the one the backend was at.
+    /// The newest ended entry; after opening, the newest one in the backend.
     applied: Option<EntryId>,
-    /// The entry begun and not ended.
+    /// The entry between `begin` and `end`.
     open_entry: Option<EntryId>,
-    /// What the open entry adds to the next commit.
+    /// The changes of the open entry for the next commit.
     changes: Vec<Change>,
     /// A read failed in the middle of a transaction; see [`StoreFault::HalfApplied`].
     half_applied: bool,
@@ -104,7 +104,7 @@ impl fmt::Debug for Store {
 }
 
 impl Store {
-    /// A handle for any other thread.
+    /// Returns a handle for other threads.
     #[must_use]
     pub fn reader(&self) -> Reader {
         Reader::new(Arc::clone(&self.shared))
@@ -146,7 +146,7 @@ impl Store {
         Ok(())
     }
 
-    /// Ends the entry: its changes are queued for the backend and visible.
+    /// Ends the entry: queues its changes for the backend and publishes them.
     pub fn end(&mut self) -> Result<(), ApplyError> {
         let entry = self.open_entry.take().ok_or(ApplyError::OutsideEntry)?;
         self.applied = Some(entry);
@@ -176,8 +176,8 @@ impl Store {
         self.transaction(|txn| txn::execute_delete(txn, request))
     }
 
-    /// Runs a transaction. If nobody here waits for the answer, its ranges need
-    /// not be executed.
+    /// Runs a transaction. If no client of this member waits for the answer,
+    /// its ranges need not be executed.
     pub fn txn(
         &mut self,
         request: &TxnRequest,
@@ -192,7 +192,7 @@ impl Store {
     }
 
     /// Removes a lease's record and every key attached to it, in key order, in
-    /// one revision. Whether the lease exists is the lessor's to know.
+    /// one revision. The lessor checks that the lease exists.
     pub fn revoke_lease(&mut self, lease: i64) -> Result<Option<Arc<RevisionEvents>>, ApplyError> {
         let slots: Vec<_> = self
             .keys_of(lease)
@@ -211,8 +211,8 @@ impl Store {
         keys_of(&self.leased_keys, lease)
     }
 
-    /// Sets an entry of another bucket, in the commit of the open entry. Outside
-    /// of one, with what was applied so far.
+    /// Sets an entry of another bucket, in the commit of the open entry, or of
+    /// the newest applied entry if none is open.
     pub fn put_raw(&mut self, bucket: Bucket, key: Bytes, value: Bytes) -> Result<(), ApplyError> {
         self.raw.put(bucket, key.clone(), value.clone());
         self.changes.push(Change::Put { bucket, key, value });
@@ -228,14 +228,14 @@ impl Store {
         self.submit_if_outside()
     }
 
-    /// An entry of another bucket, as of now. Not of the `key` bucket, and not
-    /// the applied index and term: see [`Self::applied`].
+    /// Returns the current value of an entry of another bucket. Not of the
+    /// `key` bucket, and not the applied index and term: see [`Self::applied`].
     #[must_use]
     pub fn get_raw(&self, bucket: Bucket, key: &[u8]) -> Option<&Bytes> {
         self.raw.get(bucket, key)
     }
 
-    /// All entries of another bucket, as of now, in key order.
+    /// Returns all current entries of another bucket in key order.
     pub fn iter_raw(&self, bucket: Bucket) -> impl Iterator<Item = (&Bytes, &Bytes)> {
         self.raw.iter(bucket)
     }
@@ -251,13 +251,13 @@ impl Store {
         self.shared.queue.flush()
     }
 
-    /// Flushes and ends. Dropping a store without this loses what was not yet
-    /// committed, as a crash would; the log still has it.
+    /// Flushes and closes the store. A store dropped without this loses
+    /// uncommitted changes, as in a crash; the log still holds them.
     pub fn close(self) -> Result<(), StoreFault> {
         self.flush()
     }
 
-    /// Where the records are.
+    /// Returns the backend that holds the records.
     #[must_use]
     pub fn backend(&self) -> &Arc<dyn Backend> {
         &self.shared.backend
@@ -277,7 +277,7 @@ impl Store {
                 events: txn.finish(),
             }),
             Err(error) => {
-                // Refusals come before the first change.
+                // Refusals precede the first change.
                 let half_applied = txn.has_changes();
                 self.half_applied |= half_applied;
                 Err(error.into())
@@ -302,8 +302,7 @@ impl Store {
         Ok(())
     }
 
-    /// Queues the changes, then publishes them: whoever sees a revision can
-    /// flush it.
+    /// Queues the changes, then publishes them, so that a reader can flush every revision it sees.
     fn submit(&mut self) -> Result<Position, StoreFault> {
         let position =
             self.write_behind

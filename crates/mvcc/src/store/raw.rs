@@ -1,8 +1,8 @@
-//! The small buckets, whole in memory.
+//! The small buckets, held completely in memory.
 //!
-//! Members, leases, users, roles, alarms and marks are few and small next to
-//! keys. Held here, a read sees what was written a moment ago without asking
-//! the backend or the queue.
+//! Members, leases, users, roles, alarms and marks are few and small compared
+//! to keys. A read of this copy sees uncommitted writes without the backend or
+//! the queue.
 
 use std::{collections::BTreeMap, ops::ControlFlow};
 
@@ -16,7 +16,7 @@ pub(crate) struct RawBuckets {
 }
 
 impl RawBuckets {
-    /// Everything but the `key` bucket.
+    /// Loads all buckets except the `key` bucket.
     pub(crate) fn load(snapshot: &dyn Snapshot) -> Result<Self, BackendError> {
         let mut raw = Self::default();
         for bucket in Bucket::ALL.into_iter().filter(|b| *b != Bucket::Key) {

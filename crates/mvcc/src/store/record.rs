@@ -1,14 +1,14 @@
-//! A stored record, read in place.
+//! Decodes a stored record in place.
 //!
 //! Opening a store reads every record once and most of them only for their key,
-//! so nothing is copied before it is known what will be kept.
+//! so values are copied only if they are kept.
 
 use prost::{
     DecodeError,
     encoding::{DecodeContext, WireType, check_wire_type, decode_key, decode_varint, skip_field},
 };
 
-/// The fields of a stored `KeyValue` that its place does not tell already.
+/// The fields of a stored `KeyValue` that are not part of its record key.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Record<'a> {
     pub(super) key: &'a [u8],
@@ -44,7 +44,7 @@ fn number(wire_type: WireType, rest: &mut &[u8]) -> Result<i64, DecodeError> {
 fn bytes<'a>(wire_type: WireType, rest: &mut &'a [u8]) -> Result<&'a [u8], DecodeError> {
     check_wire_type(WireType::LengthDelimited, wire_type)?;
     let field = *rest;
-    // The number only matters for groups; what counts is that the end is found.
+    // The field number matters only for groups; this call finds the end of the field.
     skip_field(wire_type, 1, rest, DecodeContext::default())?;
     let mut field = &field[..field.len() - rest.len()];
     decode_varint(&mut field)?;
@@ -66,7 +66,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_reads_what_is_stored(
+        fn decode_returns_the_encoded_fields(
             key in any_bytes(),
             value in any_bytes(),
             [create_revision, mod_revision, version, lease] in any::<[i64; 4]>(),
@@ -84,8 +84,8 @@ mod tests {
         }
 
         #[test]
-        fn it_refuses_what_the_message_refuses(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
-            // Only the revision is not looked at: its place tells it.
+        fn decode_fails_only_where_the_message_decoder_fails(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+            // The reverse does not hold: `mod_revision` is not decoded.
             if Record::decode(&bytes).is_err() {
                 prop_assert!(KeyValue::decode(&bytes[..]).is_err());
             }

@@ -1,15 +1,16 @@
-//! Which values stay in memory.
+//! Selects the values that stay in memory.
 //!
-//! Above the budget the values of superseded versions leave first, then those
-//! of newest versions, oldest writes first. What is not committed stays. A value
-//! that left is read from the backend each time; it does not come back.
+//! Above the budget the values of superseded versions are evicted first, then
+//! those of newest versions, oldest writes first. Uncommitted values stay. An
+//! evicted value is read from the backend each time; it does not become
+//! resident again.
 
 use std::collections::VecDeque;
 
 use super::slot::Slot;
 use crate::{revision::Revision, version::Version};
 
-/// When the budget is exceeded, this fraction of it is freed at once, so that
+/// When the budget is exceeded, `1 / FREED_AT_ONCE` of it is freed, so that
 /// slots are not rewritten for every put.
 const FREED_AT_ONCE: usize = 8;
 
@@ -20,7 +21,7 @@ pub(crate) struct Residency {
     newest: Candidates,
 }
 
-/// Versions in the order they may leave. Some have left or vanished since.
+/// Versions in the order of eviction. Some may have been evicted or compacted since.
 #[derive(Default)]
 struct Candidates {
     queue: VecDeque<(Slot, Revision)>,
@@ -37,7 +38,7 @@ impl Residency {
         }
     }
 
-    /// A version was added above `previous`.
+    /// Records that a version was added above `previous`.
     pub(crate) fn added(
         &mut self,
         slot: &Slot,
@@ -57,12 +58,12 @@ impl Residency {
         }
     }
 
-    /// Values left with their versions.
+    /// Records that compaction removed versions with resident values.
     pub(crate) fn removed(&mut self, freed_bytes: usize) {
         self.resident_bytes -= freed_bytes;
     }
 
-    /// Brings memory back under the budget as far as `committed` allows.
+    /// Evicts values up to revision `committed` until memory is within the budget.
     pub(crate) fn enforce(&mut self, committed: i64) {
         if self.bytes_max == 0 || self.resident_bytes <= self.bytes_max {
             return;
@@ -86,7 +87,7 @@ impl Residency {
 impl Candidates {
     fn push(&mut self, slot: &Slot, revision: Revision) {
         const SWEEP_AT_MIN: usize = 1024;
-        // Without this a store below its budget would remember every write.
+        // Without this a store below its budget would keep an entry for every write.
         if self.queue.len() > self.sweep_at.max(SWEEP_AT_MIN) {
             self.queue
                 .retain(|(slot, revision)| is_resident(slot, *revision));

@@ -1,7 +1,7 @@
-//! Building memory from the backend.
+//! Builds the in-memory state from the backend.
 //!
-//! One sequential scan of the `key` bucket, which is in revision order, so every
-//! version is appended to its slot. Everything else follows from the marks in
+//! One sequential scan of the `key` bucket, which is in revision order, so
+//! every version is appended to its slot. The rest follows from the marks in
 //! `meta` and the other buckets.
 
 use std::{collections::VecDeque, fmt, ops::ControlFlow, sync::Arc};
@@ -31,14 +31,14 @@ use crate::{
     version::{Value, Version},
 };
 
-/// A store that was never written.
+/// The revision of an empty store.
 const FIRST_REVISION: i64 = 1;
 const NEVER_COMPACTED: i64 = -1;
 
 /// Records between two reports of progress.
 const PROGRESS_RECORDS: u64 = 100_000;
 
-/// What the rim wants to hear from a store.
+/// Callbacks of a store.
 #[derive(Default)]
 pub struct Hooks {
     on_fault: Option<OnFault>,
@@ -46,15 +46,16 @@ pub struct Hooks {
 }
 
 impl Hooks {
-    /// Called once, on the write-behind thread, when a commit failed. The
-    /// process must end then; later calls into the store fail too.
+    /// Sets the function called once, on the write-behind thread, when a commit
+    /// failed. The process must end then; later calls into the store fail too.
     #[must_use]
     pub fn on_fault(mut self, call: impl FnOnce(&StoreFault) + Send + 'static) -> Self {
         self.on_fault = Some(Box::new(call));
         self
     }
 
-    /// Called now and then while the store is being opened.
+    /// Sets the function called after every 100,000 records while the store is
+    /// opened, and at the end.
     #[must_use]
     pub fn on_progress(mut self, call: impl FnMut(RestoreProgress) + 'static) -> Self {
         self.on_progress = Some(Box::new(call));
@@ -68,16 +69,16 @@ impl fmt::Debug for Hooks {
     }
 }
 
-/// How far opening has come.
+/// Progress of opening a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RestoreProgress {
     /// Records read so far.
     pub records: u64,
-    /// Revision of the newest one.
+    /// Newest revision read so far.
     pub revision: i64,
 }
 
-/// What opening found.
+/// The state found when the store was opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Restored {
     /// The newest entry the backend holds; the log is replayed from the next.
@@ -88,12 +89,12 @@ pub struct Restored {
     pub compact_revision: i64,
     /// Records read.
     pub records: u64,
-    /// Keys attached to leases, for the lessor. A lease may be unknown to it.
+    /// Lease and key of every attachment, for the lessor, which may not know the lease.
     pub attachments: Vec<(i64, Bytes)>,
 }
 
 impl Store {
-    /// Opens the store a backend holds, and starts writing behind to it.
+    /// Opens the store of a backend and starts its write-behind thread.
     pub fn open(
         backend: Arc<dyn Backend>,
         config: Config,
@@ -185,14 +186,14 @@ impl Store {
     }
 }
 
-/// Memory as the scan builds it.
+/// The in-memory state during the scan.
 struct Memory {
     index: Index,
     log: RevisionLog,
     residency: Residency,
-    /// Bytes of records that come before those whose values stay in memory.
+    /// Bytes of older records whose values do not become resident.
     passed_bytes_left: u64,
-    /// Slots that hold what the finished compaction should have removed.
+    /// Slots with versions that the finished compaction should have removed.
     untrimmed: VecDeque<Slot>,
     compacted: i64,
     revision: i64,
@@ -269,7 +270,7 @@ impl Memory {
     }
 
     /// Whether the value of the next record is among the newest that fit in
-    /// memory, so that it is not taken in only to leave again.
+    /// memory. Others would be loaded only to be evicted.
     fn value_stays(&mut self, record_bytes: usize) -> bool {
         match self.passed_bytes_left.checked_sub(record_bytes as u64) {
             Some(left) if left > 0 => {

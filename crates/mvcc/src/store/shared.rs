@@ -1,9 +1,10 @@
-//! What the apply thread publishes and readers load.
+//! State that the apply thread publishes and readers load.
 //!
-//! Order is everything here. The apply thread stores the index first, then the
-//! revision: whoever loads the revision first finds every key of it. It stores a
-//! compact revision before it removes anything: whoever reads first and then
-//! looks at the compact revision knows whether something may have been missing.
+//! Correctness depends on the order of stores and loads. The apply thread
+//! stores the index first, then the revision: a reader that loads the revision
+//! first finds every key of it in the index. It stores a compact revision
+//! before it removes anything: a reader that loads the compact revision after
+//! its read detects whether versions may have been missing.
 
 use std::{
     cell::RefCell,
@@ -95,7 +96,7 @@ impl Shared {
         self.leased_keys.store(Arc::new(leased_keys.clone()));
     }
 
-    /// Apply thread only; makes everything up to it visible.
+    /// Apply thread only; makes all changes up to the revision visible.
     pub(crate) fn publish_revision(&self, revision: i64) {
         self.revision.store(revision, Ordering::Release);
     }
@@ -106,7 +107,7 @@ impl Shared {
             .store(compact_revision, Ordering::Release);
     }
 
-    /// The newest state, at a revision that is not compacted away.
+    /// Returns the newest state, at a revision that is not compacted.
     pub(crate) fn view(&self) -> View<'_> {
         loop {
             let revision = self.revision();
@@ -117,18 +118,18 @@ impl Shared {
                 log: &self.log,
                 values: StoredValues::new(&*self.backend),
             };
-            // Both moved on between the two loads; very rare.
+            // A newer revision was compacted between the two loads; very rare.
             if view.compact_revision <= revision {
                 return view;
             }
         }
     }
 
-    /// Runs a read until no compaction came between.
+    /// Repeats a read until no compaction invalidated it.
     ///
-    /// `requested` is the revision the client named. A compaction above it is
-    /// the client's error; one above "the newest" only means that the newest
-    /// has moved on.
+    /// `requested` is the revision of the request. A compaction above it is an
+    /// error for the client; if the newest revision was requested, the read is
+    /// repeated at the current newest one.
     pub(crate) fn read<R>(
         &self,
         requested: i64,
@@ -216,9 +217,8 @@ pub(crate) fn visit_index(
 
 /// Counts the keys of an index that exist at a revision.
 ///
-/// The index knows the answer for its newest revision. For one before, the
-/// changes in between are looked through; only if they are more than the keys
-/// of the range, the keys are.
+/// The index holds the count for its newest revision. For an older one the
+/// changes in between are scanned, or the keys of the range if those are fewer.
 pub(crate) fn count_index(
     index: &Index,
     log: &RevisionLog,
@@ -256,8 +256,7 @@ pub(crate) fn count_index(
     count
 }
 
-/// Values out of the backend. The snapshot is taken when first needed and kept
-/// for the next one.
+/// Loads values from the backend. The snapshot is taken at the first load and reused.
 pub(crate) struct StoredValues<'a> {
     backend: &'a dyn Backend,
     snapshot: RefCell<Option<Box<dyn Snapshot>>>,
@@ -279,8 +278,8 @@ impl<'a> StoredValues<'a> {
         {
             return Ok(Some(record));
         }
-        // The value may have been committed and left memory after the snapshot
-        // was taken. A fresh one has it.
+        // The value may have been committed and evicted after the snapshot was
+        // taken. A new snapshot has it.
         let fresh = kept.insert(self.backend.snapshot()?);
         Ok(fresh.get(Bucket::Key, &key)?)
     }

@@ -1,12 +1,12 @@
 //! All versions of one key since the last compaction.
 //!
-//! Versions lie in an array that only grows at its end, oldest first, so any
+//! Versions are in an array that only grows at its end, oldest first, so any
 //! revision is found by binary search. A full array is replaced by one twice as
-//! long; compaction and eviction replace it by a shorter or lighter one. Readers
-//! that hold the old array read on in it.
+//! long; compaction and eviction replace it by one with fewer versions or
+//! values. Readers that hold the old array continue to use it.
 //!
-//! Only the apply thread changes a slot. Readers name a revision and so never
-//! notice a version that is being added: it is above every published revision.
+//! Only the apply thread changes a slot. Readers read at a published revision
+//! and so never see a version that is being added: its revision is greater.
 //!
 //! Every key of the store has a slot, so it is small: one allocation with the
 //! key in it, one for the array, and a thin pointer to each.
@@ -29,24 +29,24 @@ use crate::{
     version::{Value, Version},
 };
 
-/// One key and its versions. A clone is the same slot.
+/// One key and its versions. Clones share the slot.
 #[derive(Debug, Clone)]
 pub(crate) struct Slot(ThinArc<ArcSwapAny<Places>, u8>);
 
-/// How many places are filled for good, counted from the first, and the places.
-/// The count is written by the apply thread, after the place.
+/// The number of filled places, counted from the first, and the places. The
+/// apply thread writes the count after the place.
 type Places = ThinArc<AtomicUsize, OnceLock<Version>>;
 
-/// The versions of a slot when somebody looked, oldest first.
+/// The versions of a slot at the time of loading, oldest first.
 pub(crate) struct Versions(Guard<Places>);
 
-/// What a compaction took out of a slot.
+/// The versions that a compaction removed from a slot.
 pub(crate) struct Trimmed {
     /// Records to delete from the backend.
     pub(crate) records: Vec<RecordKey>,
-    /// Bytes of values that left memory.
+    /// Bytes of resident values that were removed.
     pub(crate) freed_bytes: usize,
-    /// Nothing is left: the key can leave the index.
+    /// No version is left: the key can be removed from the index.
     pub(crate) is_empty: bool,
 }
 
@@ -60,17 +60,17 @@ impl Slot {
         &self.0.slice
     }
 
-    /// The key, for a message.
+    /// Copies the key, for a message.
     pub(crate) fn key_bytes(&self) -> Bytes {
         Bytes::copy_from_slice(self.key())
     }
 
-    /// Tells slots apart, as long as they are held.
+    /// Identifies the slot as long as it is held.
     pub(crate) fn address(&self) -> *const c_void {
         self.0.as_ptr()
     }
 
-    /// The versions as they are now.
+    /// Loads the current versions.
     pub(crate) fn versions(&self) -> Versions {
         Versions(self.0.header.header.load())
     }
@@ -84,7 +84,7 @@ impl Slot {
         }
     }
 
-    /// Removes what a compaction to the revision no longer needs. Apply thread only.
+    /// Removes the versions that a compaction to the revision drops. Apply thread only.
     pub(crate) fn trim(&self, revision: i64) -> Option<Trimmed> {
         let versions = self.versions();
         let at_or_below = versions.count_at_or_below(revision);
@@ -111,9 +111,9 @@ impl Slot {
         Some(trimmed)
     }
 
-    /// Drops values that the backend holds, at or below `committed`: of all but
-    /// the newest version, or of the newest too. Says how many bytes that freed.
-    /// Apply thread only.
+    /// Evicts values at or below revision `committed`: of all but the newest
+    /// version, or of the newest too. Returns the freed bytes. Apply thread
+    /// only.
     pub(crate) fn evict(&self, committed: i64, with_newest: bool) -> usize {
         let versions = self.versions();
         let evictable = match with_newest {
@@ -150,8 +150,8 @@ impl Slot {
     }
 }
 
-/// An array of that many places, or one where that is none, the first of them
-/// filled. No more versions than places.
+/// Builds an array of `number` places, at least one, and fills the first of
+/// them. `versions` has at most `number` items.
 fn places(number: usize, mut versions: impl Iterator<Item = Version>) -> Places {
     let mut filled = 0;
     let places = (0..number.max(1)).map(|_| match versions.next() {
@@ -171,7 +171,7 @@ impl Versions {
         &self.0.slice
     }
 
-    /// Gives the version back if every place is taken.
+    /// Adds a version; returns it if every place is filled.
     fn try_push(&self, version: Version) -> Result<(), Version> {
         let filled = self.0.header.header.load(Ordering::Relaxed);
         let Some(place) = self.places().get(filled) else {
@@ -202,15 +202,14 @@ impl Versions {
         self.len().checked_sub(1).and_then(|index| self.get(index))
     }
 
-    /// The version that reads at a main revision find, tombstone or not.
+    /// The newest version at or below a main revision, tombstone or not.
     pub(crate) fn at(&self, revision: i64) -> Option<&Version> {
         self.count_at_or_below(revision)
             .checked_sub(1)
             .and_then(|index| self.get(index))
     }
 
-    /// The version of exactly this revision, and the one that was there before
-    /// its transaction.
+    /// The version of exactly this revision, and the newest one before its transaction.
     pub(crate) fn exactly(&self, revision: Revision) -> Option<(&Version, Option<&Version>)> {
         let index = self.partition(|version| version.revision < revision);
         let version = self.get(index).filter(|v| v.revision == revision)?;
@@ -258,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn every_revision_is_found_whatever_the_length() {
+    fn lookup_finds_every_revision_at_any_length() {
         for length in 1..40 {
             let slot = slot((1..=length).map(|i| put(i * 10)));
             for revision in 0..=length * 10 + 5 {
@@ -270,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_keeps_the_array_it_took() {
+    fn reader_keeps_its_versions_after_a_trim() {
         let slot = slot([put(2), put(3)]);
         let held = slot.versions();
         slot.trim(3);
@@ -279,9 +278,9 @@ mod tests {
     }
 
     #[test]
-    fn trimming_keeps_what_reads_at_the_revision_find() {
+    fn trim_keeps_the_versions_readable_at_the_revision() {
         let tombstone = |main| Version::tombstone(Revision::first_of(main));
-        // (history, compaction, what is left)
+        // (history, compact revision, remaining revisions)
         let cases: [(Vec<Version>, i64, &[i64]); 7] = [
             (vec![put(2), put(4), put(6)], 1, &[2, 4, 6]),
             (vec![put(2), put(4), put(6)], 4, &[4, 6]),
@@ -306,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn eviction_spares_what_is_not_committed() {
+    fn evict_keeps_uncommitted_values() {
         let slot = slot([put(2), put(3), put(4)]);
         assert_eq!(slot.evict(2, false), 5);
         assert_eq!(slot.evict(2, true), 0);

@@ -1,4 +1,4 @@
-//! The changes of one revision while they are being made.
+//! The changes of one revision during an entry.
 
 use std::{ops::ControlFlow, sync::Arc};
 
@@ -20,7 +20,7 @@ use crate::{
     watch::{Event, RevisionEvents},
 };
 
-/// Changes that share one revision. Nobody sees them before the entry ends.
+/// Changes that share one revision. Readers see them only after the entry ends.
 pub(super) struct Transaction<'a> {
     store: &'a mut Store,
     events: Vec<Event>,
@@ -34,7 +34,7 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    /// Takes the revision, if anything changed.
+    /// Advances the revision if anything changed, and returns the events.
     pub(super) fn finish(self) -> Option<Arc<RevisionEvents>> {
         if self.events.is_empty() {
             return None;
@@ -75,8 +75,8 @@ impl<'a> Transaction<'a> {
         self.events.push(event);
     }
 
-    /// Adds a version everywhere it belongs. Gives back the version that was
-    /// live before this transaction.
+    /// Adds a version to its slot, the log, the next commit and the lease
+    /// attachments. Returns the version that was live before this transaction.
     fn add(&mut self, slot: &Slot, version: Version, record: KeyValue) -> Option<Version> {
         let store = &mut *self.store;
         let versions = slot.versions();
@@ -106,7 +106,7 @@ impl<'a> Transaction<'a> {
         prev
     }
 
-    /// The slot of a key that exists from now on.
+    /// Returns the slot of a key and marks the key as existing.
     fn slot_for(&mut self, key: &Bytes) -> Slot {
         let revision = self.store.revision + 1;
         if let Some(indexed) = self.store.index.get(key) {

@@ -1,6 +1,6 @@
-//! Reading history for the watches of one sync round.
+//! Reads history for the watches of one sync round.
 //!
-//! Touches neither the hub nor any queue, so it may run without the hub's lock.
+//! Uses neither the hub nor any queue, so it runs without the hub's lock.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -9,14 +9,14 @@ use std::sync::Arc;
 use super::delivery::{Delivery, EncodedRevision};
 use super::event::{History, HistoryError, RevisionEvents};
 use super::index::RangeIndex;
-use super::sync::{Found, Outcome, SyncBatch, SyncPlan, Turn};
+use super::sync::{Outcome, SyncBatch, SyncPlan, Turn, TurnResult};
 use crate::error::ReadError;
 
 /// Distinct revisions in one catch-up response.
 pub(super) const RESPONSE_REVISIONS_MAX: usize = 1000;
 
 impl SyncPlan {
-    /// Reads what the planned watches need. Needs no hub; may go to disk.
+    /// Reads the events that the planned watches need. Needs no hub; may read from disk.
     #[must_use]
     pub fn read(self, history: &dyn History) -> SyncBatch {
         let newest = self.newest.min(history.revision());
@@ -42,7 +42,7 @@ impl SyncPlan {
                     // Watches that start in the same revisions read them on their own: a later
                     // read may succeed.
                     done[first] = true;
-                    outcomes.push(turn.outcome(Found::from(error)));
+                    outcomes.push(turn.outcome(TurnResult::from(error)));
                     continue;
                 }
             };
@@ -54,8 +54,8 @@ impl SyncPlan {
                     break;
                 }
                 if !std::mem::replace(&mut done[*number], true) {
-                    let found = matches.found_for(other, newest, history);
-                    outcomes.push(other.outcome(found.unwrap_or_else(Found::from)));
+                    let result = matches.result_for(other, newest, history);
+                    outcomes.push(other.outcome(result.unwrap_or_else(TurnResult::from)));
                 }
             }
             revisions_left = revisions_left.saturating_sub(matches.span.revisions.len());
@@ -67,7 +67,7 @@ impl SyncPlan {
     }
 }
 
-impl From<HistoryError> for Found {
+impl From<HistoryError> for TurnResult {
     fn from(error: HistoryError) -> Self {
         match error {
             HistoryError::Compacted { compact_revision } => Self::Compacted { compact_revision },
@@ -91,12 +91,12 @@ fn cancel_reason(error: &ReadError) -> String {
 }
 
 impl Turn {
-    fn outcome(&self, found: Found) -> Outcome {
+    fn outcome(&self, result: TurnResult) -> Outcome {
         Outcome {
             watcher: self.watcher,
             ticket: self.ticket,
             from: self.next,
-            found,
+            result,
         }
     }
 }
@@ -104,7 +104,7 @@ impl Turn {
 /// Consecutive revisions read at once.
 struct Span {
     revisions: Vec<Arc<RevisionEvents>>,
-    /// Last revision about which everything is known.
+    /// Last revision whose events were all read.
     covered: i64,
 }
 
@@ -146,21 +146,20 @@ impl Span {
     }
 }
 
-/// Where in a span an event is.
+/// The position of an event in a span.
 #[derive(Clone, Copy)]
 struct Place {
     revision: usize,
     event: usize,
 }
 
-/// A span, and which of its events each planned range gets.
+/// A span, and the events of it that match each planned range.
 struct Matches<'a> {
     plan: &'a SyncPlan,
     span: Span,
     by_range: Vec<Vec<Place>>,
     encoded: Vec<Option<Arc<EncodedRevision>>>,
-    /// Deliveries by range, first place and prev_kv: watchers that fell behind
-    /// together share one.
+    /// Deliveries by range, first place and prev_kv: watchers at the same revision share one.
     made: HashMap<(usize, usize, bool), (Delivery, i64)>,
 }
 
@@ -186,17 +185,17 @@ impl<'a> Matches<'a> {
         }
     }
 
-    fn found_for(
+    fn result_for(
         &mut self,
         turn: &Turn,
         newest: i64,
         history: &dyn History,
-    ) -> Result<Found, HistoryError> {
+    ) -> Result<TurnResult, HistoryError> {
         let all = &self.by_range[turn.range];
         let first =
             all.partition_point(|place| self.span.revisions[place.revision].revision < turn.next);
         if first == all.len() {
-            return Ok(Found::Upto {
+            return Ok(TurnResult::Upto {
                 next: self.span.covered.max(turn.next - 1) + 1,
                 delivery: None,
             });
@@ -207,18 +206,19 @@ impl<'a> Matches<'a> {
             self.made.insert(key, made);
         }
         Ok(match self.made.get(&key) {
-            Some((delivery, next)) => Found::Upto {
+            Some((delivery, next)) => TurnResult::Upto {
                 next: *next,
                 delivery: Some(delivery.clone()),
             },
-            None => Found::Upto {
+            None => TurnResult::Upto {
                 next: turn.next,
                 delivery: None,
             },
         })
     }
 
-    /// As many whole revisions as fit in one response, and the revision after them.
+    /// Builds a delivery of as many whole revisions as fit in one response; also returns the
+    /// revision after them.
     fn make(
         &mut self,
         turn: &Turn,

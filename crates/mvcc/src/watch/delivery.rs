@@ -1,10 +1,10 @@
-//! Events on their way to watchers, encoded once for all of them.
+//! Events queued for watchers, encoded once for all of them.
 //!
-//! Many watchers get the same events. What they share is made once: which
-//! events match (per watched range) and their bytes on the wire (per event,
-//! with and without the previous version). A queue holds pointers to it. Bytes
-//! are made by whoever sends first, never by the publisher, and are freed with
-//! the last pointer, so history is not kept twice.
+//! Many watchers get the same events. They share the list of matching events
+//! (per watched range) and the encoded events (with and without the previous
+//! version). A queue holds pointers to both. The first network task that sends
+//! an event encodes it, never the publisher; the bytes are freed with the last
+//! pointer, so history is not kept twice.
 
 use std::sync::{Arc, OnceLock};
 
@@ -77,7 +77,7 @@ pub(super) struct Picked {
     bytes_with_prev: usize,
 }
 
-/// What one response to one watcher carries; cheap to copy.
+/// The events of one response to one watcher; cheap to clone.
 #[derive(Clone)]
 pub(super) enum Delivery {
     /// Every event of one revision: the common case.
@@ -120,7 +120,7 @@ impl Delivery {
         }
     }
 
-    /// About how many bytes this is on the wire.
+    /// Estimated bytes on the wire.
     pub(super) fn bytes(&self, with_prev: bool) -> usize {
         match (self, with_prev) {
             (Self::Whole(revision), false) => revision.bytes_plain,

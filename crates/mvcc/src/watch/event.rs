@@ -1,8 +1,8 @@
-//! What happened at a revision, and where to read it again.
+//! The events of a revision, and read access to past events.
 //!
-//! The store makes one [`RevisionEvents`] per write transaction and hands it to
-//! the hub; later it answers for the past through [`History`]. Nothing here
-//! knows about watchers.
+//! The store builds one [`RevisionEvents`] per write transaction, which the
+//! server publishes to the hub. [`History`] reads past events from the store.
+//! This module does not depend on watchers.
 
 use std::sync::OnceLock;
 use std::{fmt, sync::Arc};
@@ -17,7 +17,7 @@ use crate::{
     version::{Value, Version},
 };
 
-/// What an event did to its key.
+/// The kind of change an event is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EventKind {
     /// The key was created or changed.
@@ -28,9 +28,9 @@ pub enum EventKind {
 
 /// One change of one key.
 ///
-/// The version before the change may be unknown at first: an event read back
-/// from disk does not carry it. It is then looked up at most once per event,
-/// however many watchers asked for it.
+/// The version before the change may be unknown at first: an event read from
+/// disk does not carry it. It is then looked up at most once per event, for all
+/// watchers together.
 pub struct Event {
     kind: EventKind,
     kv: KeyValue,
@@ -49,7 +49,7 @@ impl Event {
         }
     }
 
-    /// A delete whose predecessor is known; `None` if it is compacted away.
+    /// A delete whose predecessor is known; `None` if it is compacted.
     #[must_use]
     pub fn delete(key: Bytes, revision: i64, prev: Option<KeyValue>) -> Self {
         Self {
@@ -80,8 +80,8 @@ impl Event {
         }
     }
 
-    /// A put, given the version it replaced. A value that left memory is looked up only if
-    /// somebody wants it.
+    /// A put, given the version it replaced. A value that is only in the backend is looked up when
+    /// a watcher needs it.
     pub(crate) fn after_put(kv: KeyValue, prev: Option<&Version>) -> Self {
         match prev.map(|prev| (prev, &prev.value)) {
             None => Self::put(kv, None),
@@ -105,7 +105,7 @@ impl Event {
         }
     }
 
-    /// Put or delete.
+    /// Returns whether the event is a put or a delete.
     #[must_use]
     pub fn kind(&self) -> EventKind {
         self.kind
@@ -262,7 +262,7 @@ mod tests {
     use crate::revision::Revision;
 
     #[test]
-    fn a_predecessor_that_left_memory_is_looked_up_even_for_a_put_that_created_the_key() {
+    fn put_that_recreates_a_key_looks_up_an_evicted_previous_version() {
         let deleted_before_in_the_same_transaction = Version {
             revision: Revision::first_of(4),
             create_revision: 4,

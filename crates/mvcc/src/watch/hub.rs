@@ -1,7 +1,7 @@
 //! All watches of a member: their streams and their states.
 //!
-//! This file keeps the books: who exists, and in which state. What clients ask
-//! for is in `requests`; feeding them is in `publish`, `sync` and `progress`. A
+//! This file holds the streams, the watchers and their states. Client requests
+//! are in `requests`; delivery is in `publish`, `sync` and `progress`. A
 //! watcher's state changes only through [`Hub::set_state`], so the lists that
 //! mirror it cannot disagree with it.
 
@@ -16,21 +16,21 @@ use super::outlet::{Inlet, Limits, Outlet, Wake};
 use super::range::KeyRange;
 use super::watcher::{Filters, GroupKey, WatchState, Watcher, WatcherKey};
 
-/// One client stream. Never reused.
+/// The id of one client stream. Never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(u64);
 
-/// What a stream is opened with.
+/// Options of a stream.
 #[derive(Debug, Clone, Copy)]
 pub struct StreamOptions {
     /// Monotonic time.
     pub now: Duration,
-    /// Between automatic progress notices. The server adds its jitter, so that
-    /// streams opened together do not tick together.
+    /// Time between automatic progress notices. The server adds jitter, so that
+    /// streams opened together are not due together.
     pub progress_interval: Duration,
 }
 
-/// How many there are, for metrics.
+/// Counts for metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HubStats {
     /// Open streams.
@@ -41,7 +41,7 @@ pub struct HubStats {
     pub catching_up: usize,
     /// Watches waiting for their client to read.
     pub slow: usize,
-    /// Watches that start at a revision to come.
+    /// Watches that start at a future revision.
     pub future: usize,
 }
 
@@ -58,20 +58,20 @@ pub(super) struct Stream {
     pub(super) next_tick: Duration,
 }
 
-/// All watchers with the same range and filters: they always get the same events.
+/// Watchers with the same range and filters, which get the same events.
 pub(super) struct Group {
     pub(super) range: KeyRange,
     pub(super) filters: Filters,
     pub(super) watchers: usize,
-    /// The members `publish` feeds, with all it needs to know about them.
+    /// The synced watchers of the group, which get events from `publish`.
     pub(super) synced: Vec<Member>,
-    /// Newest revision that had an event for the synced members.
+    /// Newest revision that had an event for the synced watchers.
     pub(super) last_event_revision: i64,
     /// Scratch of `publish`: which events of the revision match. Empty between calls.
     pub(super) matched: Vec<usize>,
 }
 
-/// A synced watcher as `publish` sees it: no look-ups needed to feed it.
+/// A synced watcher with all that `publish` needs, so that it needs no look-ups.
 pub(super) struct Member {
     pub(super) inlet: Arc<Inlet>,
     pub(super) watch_id: i64,
@@ -88,9 +88,9 @@ pub struct Hub {
     pub(super) watchers: Slab<Watcher>,
     pub(super) groups: Slab<Group>,
     pub(super) index: RangeIndex<GroupKey>,
-    /// Watches that wait for a revision, by it.
+    /// Watches that start at a future revision, by that revision.
     pub(super) future: BTreeSet<(i64, WatcherKey)>,
-    /// Watches that read history, by ticket: the oldest ticket has its turn first.
+    /// Watches that read history, by ticket; the oldest ticket is served first.
     pub(super) catching_up: BTreeMap<u64, WatcherKey>,
     /// Streams with slow watches.
     pub(super) starved: BTreeSet<StreamId>,
@@ -146,7 +146,7 @@ impl Hub {
         }
     }
 
-    /// Opens a stream: the id for requests, and the end the network task reads.
+    /// Opens a stream. Returns its id for requests and the outlet for the network task.
     pub fn open_stream(
         &mut self,
         options: StreamOptions,
@@ -171,7 +171,7 @@ impl Hub {
         (id, Outlet::new(inlet))
     }
 
-    /// Forgets a stream and all its watches. Nothing is sent.
+    /// Removes a stream and all its watches. Nothing is sent.
     pub fn close_stream(&mut self, id: StreamId) {
         let Some(stream) = self.streams.get(&id) else {
             return;
@@ -191,8 +191,8 @@ impl Hub {
         self.watchers.get(*key).map(|watcher| watcher.state)
     }
 
-    /// The store was replaced by a snapshot at `revision`. Every watch goes on
-    /// from where it was; none goes back, and none that starts later starts early.
+    /// Continues after a snapshot at `revision` replaced the store. Every watch resumes at its next
+    /// revision; none repeats events, and no future watch starts early.
     pub fn restore(&mut self, revision: i64) {
         let before = self.revision;
         self.revision = revision;
@@ -210,7 +210,7 @@ impl Hub {
         }
     }
 
-    /// Gives a watcher the state that follows from its next revision.
+    /// Sets the state that follows from a watcher's next revision.
     pub(super) fn place(&mut self, key: WatcherKey, next: i64) {
         let Some(watcher) = self.watchers.get(key) else {
             return;
@@ -227,7 +227,7 @@ impl Hub {
         self.set_state(key, state);
     }
 
-    /// The only place where a watcher changes state and lists.
+    /// Changes the state of a watcher and the lists that mirror it; the only function that does.
     pub(super) fn set_state(&mut self, key: WatcherKey, state: WatchState) {
         self.leave(key);
         let Some(watcher) = self.watchers.get_mut(key) else {
@@ -257,7 +257,7 @@ impl Hub {
                 stream.future += 1;
             }
             WatchState::CatchingUp { next } | WatchState::Slow { next } => {
-                // Whoever still waits for the same revision keeps its turn.
+                // A watch that still waits for the same revision keeps its ticket.
                 if lagging_from(before) != Some(next) {
                     watcher.ticket = self.next_ticket;
                     self.next_ticket += 1;
@@ -277,7 +277,7 @@ impl Hub {
         }
     }
 
-    /// Takes a watcher out of the list its state keeps it in.
+    /// Removes a watcher from the list of its state.
     fn leave(&mut self, key: WatcherKey) {
         let Some(watcher) = self.watchers.get(key) else {
             return;

@@ -1,7 +1,7 @@
-//! From a key to everything that watches it.
+//! Maps a key to the values registered under ranges that contain it.
 //!
 //! Single keys are found by hash, ranges by [`IntervalTree`]. The hub has one
-//! index for live watchers; each catch-up round builds a small one of its own.
+//! index for live watchers; each catch-up round builds a small one.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ impl<T: Copy + PartialEq> RangeIndex<T> {
         }
     }
 
-    /// Everything registered under exactly this range.
+    /// The values registered under exactly this range.
     pub(super) fn registered(&self, range: &KeyRange) -> &[T] {
         let values = match range {
             KeyRange::Key(key) => self.keys.get(key),

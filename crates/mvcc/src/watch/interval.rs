@@ -1,9 +1,9 @@
-//! Ranges of keys, searchable by a key that lies inside them.
+//! A tree of key ranges, searched by a key inside them.
 //!
-//! A balanced (AVL) tree ordered by range start, where each node also knows the
-//! farthest end below it, so that a search leaves out every subtree that ends
-//! before the key. Balance does not depend on chance or on the order in which
-//! clients create watches, so no client can make searches slow for the others.
+//! A balanced (AVL) tree ordered by range start. Each node holds the greatest
+//! end in its subtree, so that a search skips every subtree that ends before
+//! the key. The balance is independent of the order in which clients create
+//! watches, so no client can degrade searches for others.
 
 use std::cmp::Ordering;
 
@@ -12,7 +12,7 @@ use slab::Slab;
 
 use super::range::RangeEnd;
 
-/// Position of "no node".
+/// Marks an absent child.
 const NIL: usize = usize::MAX;
 
 struct Node<T> {
@@ -22,7 +22,7 @@ struct Node<T> {
     left: usize,
     right: usize,
     height: u8,
-    /// The farthest end in this subtree.
+    /// The greatest end in this subtree.
     end_max: RangeEnd,
 }
 
@@ -66,9 +66,9 @@ impl<T> IntervalTree<T> {
     }
 
     pub(super) fn remove(&mut self, start: &[u8], end: &RangeEnd) -> Option<T> {
-        let gone = self.find(start, end)?;
+        let removed = self.find(start, end)?;
         self.root = self.remove_below(self.root, start, end);
-        Some(self.nodes.remove(gone).value)
+        Some(self.nodes.remove(removed).value)
     }
 
     /// Calls `visit` for every range that contains `key`.
@@ -128,16 +128,16 @@ impl<T> IntervalTree<T> {
             Ordering::Equal if left == NIL => return right,
             Ordering::Equal if right == NIL => return left,
             Ordering::Equal => {
-                let (rest, heir) = self.detach_first(right);
-                self.nodes[heir].left = left;
-                self.nodes[heir].right = rest;
-                return self.rebalance(heir);
+                let (rest, successor) = self.detach_first(right);
+                self.nodes[successor].left = left;
+                self.nodes[successor].right = rest;
+                return self.rebalance(successor);
             }
         }
         self.rebalance(at)
     }
 
-    /// Takes the first node out of a non-empty subtree: what is left, and the node.
+    /// Removes the first node of a non-empty subtree. Returns the remaining subtree and the node.
     fn detach_first(&mut self, at: usize) -> (usize, usize) {
         let left = self.nodes[at].left;
         if left == NIL {
@@ -189,7 +189,7 @@ impl<T> IntervalTree<T> {
         self.nodes.get(at).map_or(0, |node| node.height)
     }
 
-    /// Recomputes what a node knows about its subtree from its children.
+    /// Recomputes height and greatest end of a node from its children.
     fn refresh(&mut self, at: usize) {
         let (left, right) = (self.nodes[at].left, self.nodes[at].right);
         let mut end_max = &self.nodes[at].end;
@@ -244,9 +244,9 @@ mod tests {
     }
 
     proptest! {
-        /// Every search gives what scanning all ranges gives, and the tree stays balanced.
+        /// Every search returns what a scan of all ranges returns, and the tree stays balanced.
         #[test]
-        fn agrees_with_a_scan(
+        fn interval_tree_searches_agree_with_a_scan(
             steps in prop::collection::vec((any::<bool>(), 0u8..24, 0u8..24), 1..200),
         ) {
             let mut tree = IntervalTree::new();

@@ -1,5 +1,5 @@
-//! Tells clients what changed: every event of their range, once, in order,
-//! whole revisions at a time.
+//! Delivers events to watch streams: every event of a watched range, once, in
+//! order, whole revisions at a time.
 //!
 //! ```text
 //!  apply thread ──publish──▶  ┌─────┐ ──▶ queue of stream 1 ──take──▶ network task
@@ -11,11 +11,11 @@
 //!
 //! [`Hub`] owns all watches of a member and is called by the server, which puts
 //! it behind one lock. Network tasks own an [`Outlet`] each and do not touch
-//! that lock. A client that does not read costs a bounded queue and nothing
-//! else: its watches stop being fed and read [`History`] when there is room.
+//! that lock. A client that does not read costs only a bounded queue: its
+//! watches become slow and read [`History`] when there is room.
 //!
-//! It never blocks, never reads a clock (time is an argument), never encodes
-//! anything on the publishing thread, and never drops an event without either
+//! The hub never blocks, never reads a clock (time is an argument), never encodes
+//! events on the publishing thread, and never drops an event without either
 //! delivering it later or ending the watch with the compact revision or, if history could not
 //! be read, with the reason.
 

@@ -1,4 +1,4 @@
-//! The way out: one bounded queue per client stream.
+//! The bounded response queue of a client stream.
 //!
 //! ```text
 //!   publish / sync / progress ──offer──▶ [ queue ] ──take──▶ network task
@@ -6,10 +6,10 @@
 //!                                           ▼ re-reads history later
 //! ```
 //!
-//! The hub fills it, one network task empties it through its [`Outlet`]; they
-//! meet only at the queue's own lock, never at the hub's. Everything for a
-//! stream goes through this one queue in order, which is why a progress notice
-//! cannot overtake an event and a created answer always comes first.
+//! The hub fills the queue, one network task empties it through its [`Outlet`];
+//! they share only the queue's lock, never the hub's. All responses of a stream
+//! pass through this one queue in order, so a progress notice cannot overtake
+//! an event and the created response always comes first.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,20 +17,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::delivery::Delivery;
 use super::response::{Events, Response};
 
-/// How much may wait for one stream, and how large one response may become.
+/// Limits of one stream's queue and of one response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Responses waiting in one stream's queue.
     pub responses_max: usize,
     /// Bytes of events waiting in one stream's queue. One response may exceed
-    /// it if it is alone, so that a single huge revision gets through.
+    /// it if the queue is empty, so that a single huge revision is delivered.
     pub bytes_max: usize,
     /// Answers to requests waiting in one stream's queue; more requests are
     /// refused until the client reads.
     pub answers_max: usize,
     /// Watches on one stream.
     pub watches_max: usize,
-    /// A response at least this large is cut for watches that asked for
+    /// A response at least this large is split for watches that request
     /// fragments. The server sets it to its request limit plus 512 KiB.
     pub fragment_bytes: usize,
     /// A catch-up response stops before the revision that would exceed this.
@@ -50,19 +50,19 @@ impl Default for Limits {
     }
 }
 
-/// Told when a stream needs attention. Called on the publishing thread, so an
-/// implementation only sets a flag or notifies a task; it never blocks and
-/// never calls the hub.
+/// Notifications of a stream's queue. `readable` is called on the publishing
+/// thread, so an implementation only sets a flag or notifies a task; it never
+/// blocks and never calls the hub.
 pub trait Wake: Send + Sync {
-    /// The queue was empty and now is not: take until there is nothing.
+    /// The queue is no longer empty: take until it is.
     fn readable(&self);
 
-    /// The hub, or a refused request, waits for room on this stream, and there
-    /// is room now: run a sync step, and send the refused request again.
+    /// The hub or a refused request waited for room on this stream, and there
+    /// is room now: run a sync step and repeat the refused request.
     fn drained(&self);
 }
 
-/// One entry of the queue: what to say, and pointers to what it carries.
+/// One entry of the queue, with pointers to shared events.
 pub(super) enum Item {
     Events {
         watch_id: i64,
@@ -102,24 +102,24 @@ pub(super) struct Queue {
     items: VecDeque<Item>,
     bytes: usize,
     answers: usize,
-    /// Some watcher of the stream is behind. Then live events may fill only
+    /// Some watcher of the stream is lagging. Then live events may fill only
     /// half of the queue: the rest is for catching up, or one busy watch would
-    /// starve its neighbours for ever.
+    /// starve the others on the stream.
     has_lagging: bool,
-    /// Somebody was refused and wants to hear about room.
+    /// An item or a request was refused; call [`Wake::drained`] once there is room.
     room_wanted: bool,
 }
 
-/// Which part of the queue the caller may fill.
+/// The part of the queue that the caller may fill.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Share {
-    /// Live events: half while others lag.
+    /// Live events: half of it while a watch of the stream lags.
     Live,
-    /// Catch-up and progress: all.
+    /// Catch-up and progress: all of it.
     All,
 }
 
-/// What became of an offered item.
+/// The result of offering an item.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Offer {
     Queued,
@@ -144,8 +144,7 @@ impl Inlet {
         })
     }
 
-    /// The queue's state is whole between statements, so a panic elsewhere
-    /// while it was locked does not make it unusable.
+    /// The queue's state is consistent between statements, so a poisoned lock is usable.
     pub(super) fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -163,8 +162,9 @@ impl Inlet {
         offer != Offer::Full
     }
 
-    /// Queues an answer or a cancellation whatever the queue holds: each belongs
-    /// to one request or ends one watch, so their number is bounded by those.
+    /// Queues an answer or a cancellation regardless of the limits: each
+    /// belongs to one request or ends one watch, so their number is bounded by
+    /// those.
     pub(super) fn answer(&self, response: Response) {
         let first = {
             let mut queue = self.lock();
@@ -177,7 +177,7 @@ impl Inlet {
         }
     }
 
-    /// Whether one more request may be answered. If not, `drained` will tell.
+    /// Whether one more request may be answered. If not, `drained` is called once it may.
     pub(super) fn has_answer_room(&self) -> bool {
         let mut queue = self.lock();
         let room = queue.answers < self.limits.answers_max;
@@ -185,7 +185,7 @@ impl Inlet {
         room
     }
 
-    /// Whether catching up is worth a try. If not, `drained` will tell.
+    /// Whether the queue has room for catch-up. If not, `drained` is called once it has.
     pub(super) fn has_room(&self) -> bool {
         let mut queue = self.lock();
         let room =
@@ -220,7 +220,7 @@ impl Queue {
         }
     }
 
-    /// Takes the oldest item, and whether somebody should hear about room.
+    /// Takes the oldest item. Also returns whether to call [`Wake::drained`].
     fn pop(&mut self, limits: &Limits) -> (Option<Item>, bool) {
         let item = self.items.pop_front();
         if let Some(item) = &item {
@@ -230,29 +230,29 @@ impl Queue {
             }
         }
         if self.items.is_empty() && self.items.capacity() > KEPT_CAPACITY_MAX {
-            // A burst must not pin its memory on every idle stream.
+            // Free the memory of a burst: many streams are idle.
             self.items = VecDeque::new();
         }
-        let roomy = self.items.len() <= limits.responses_max / 2
+        let has_room = self.items.len() <= limits.responses_max / 2
             && self.bytes <= limits.bytes_max / 2
             && self.answers <= limits.answers_max / 2;
-        let tell = roomy && self.room_wanted;
-        self.room_wanted &= !tell;
-        (item, tell)
+        let notify_drained = has_room && self.room_wanted;
+        self.room_wanted &= !notify_drained;
+        (item, notify_drained)
     }
 }
 
 /// Queue entries an idle stream may keep allocated.
 const KEPT_CAPACITY_MAX: usize = 1024;
 
-/// The network's end of a stream's queue. One task owns it.
+/// The network task's end of a stream's queue. One task owns it.
 pub struct Outlet {
     inlet: Arc<Inlet>,
     /// Rest of a response that is being sent in fragments.
     unsent: Option<Response>,
 }
 
-/// How much waits in a stream's queue.
+/// Responses and bytes in a stream's queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Queued {
     /// Responses, of every kind.
@@ -281,7 +281,7 @@ impl Outlet {
         Some(head)
     }
 
-    /// What waits, not counting a response of which a part is already taken.
+    /// Returns the queue length, without a response of which a fragment was already taken.
     #[must_use]
     pub fn queued(&self) -> Queued {
         let queue = self.inlet.lock();
@@ -292,8 +292,8 @@ impl Outlet {
     }
 
     fn next(&self) -> Option<Response> {
-        let (item, tell) = self.inlet.lock().pop(&self.inlet.limits);
-        if tell {
+        let (item, notify_drained) = self.inlet.lock().pop(&self.inlet.limits);
+        if notify_drained {
             self.inlet.wake.drained();
         }
         Some(match item? {
@@ -322,9 +322,9 @@ impl Outlet {
 /// Upper bound of everything in a response that is not an event.
 const HEAD_BYTES_MAX: usize = 96;
 
-/// Cuts a response that may be fragmented (its `fragment` field says so) into
-/// what fits and the rest; at least one event fits. Only a part that is not
-/// the last keeps the field set.
+/// Splits a response that may be fragmented (its `fragment` field is set) into
+/// what fits and the rest; the first part holds at least one event. Only a part
+/// that is not the last keeps the field set.
 fn cut(mut response: Response, fragment_bytes: usize) -> (Response, Option<Response>) {
     if !response.fragment {
         return (response, None);

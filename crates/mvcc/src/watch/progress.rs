@@ -1,8 +1,8 @@
-//! Telling quiet clients how far they are.
+//! Progress notices: the newest revision, for watches without events.
 //!
 //! A notice names the newest revision and goes through the stream's queue like
-//! an event, so it arrives after every event it covers. It is only made for
-//! watches that are in step and have started.
+//! an event, so it arrives after every event it covers. Only watches that are
+//! synced and have started get one.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::watcher::{WatchState, WatcherKey};
 
 impl Hub {
     /// Answers a progress request: one notice for the whole stream if all its
-    /// watches are in step and have started, else nothing (the client asks
+    /// watches are synced and have started, else nothing (the client asks
     /// again). Returns whether a notice was queued.
     ///
     /// # Errors
@@ -31,14 +31,14 @@ impl Hub {
         Ok(stream.inlet.offer(notice, Share::All))
     }
 
-    /// When [`Self::tick`] has something to do next.
+    /// Returns when the next automatic notice is due.
     #[must_use]
     pub fn next_tick(&self) -> Option<Duration> {
         self.ticks.first().map(|(due, _)| *due)
     }
 
     /// Sends the automatic notices that are due at `now`: to watches that asked
-    /// for them, are in step, and got no event since their stream's last tick.
+    /// for them, are synced, and got no event since their stream's last tick.
     pub fn tick(&mut self, now: Duration) {
         let due: Vec<(Duration, StreamId)> = self
             .ticks
@@ -78,7 +78,7 @@ impl Hub {
             && watcher.state == WatchState::Synced
             && let Some(stream) = self.streams.get(&watcher.stream)
         {
-            // Without room there are events on their way, which say more.
+            // Without room the notice is dropped: the queued events carry newer information.
             let notice = Item::Progress {
                 watch_id: watcher.watch_id,
                 revision: self.revision,

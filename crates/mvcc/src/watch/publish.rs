@@ -1,9 +1,9 @@
-//! Live events to the watches that are in step. Runs on the apply thread.
+//! Delivers live events to synced watches. Runs on the apply thread.
 //!
 //! The cost is one search per event and, per matching watcher, one push of a
-//! pointer into its stream's queue. Which events match is found once per group
-//! of watchers with the same range; a queue without room refuses at once and
-//! its watcher is left to the sync loop.
+//! pointer into its stream's queue. The matching events are found once per
+//! group of watchers with the same range; if a queue has no room, its watcher
+//! becomes slow and the sync loop serves it.
 
 use std::sync::{Arc, MutexGuard};
 
@@ -15,26 +15,26 @@ use super::hub::{Hub, Member};
 use super::outlet::{Inlet, Item, Limits, Offer, Queue, Share};
 use super::watcher::{WatchState, WatcherKey};
 
-/// The events were not taken.
+/// Events were published out of order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("revision {published} was published after {newest}; revisions must ascend")]
 pub struct PublishError {
-    /// What was offered.
+    /// The published revision.
     pub published: i64,
-    /// What the hub already had.
+    /// The newest revision of the hub.
     pub newest: i64,
 }
 
 impl Hub {
-    /// Queues the events of the next revision for every watch in step. The
-    /// events should know their previous versions ([`super::Event::put`] and
+    /// Queues the events of the next revision for every synced watch. The
+    /// events should carry their previous versions ([`super::Event::put`] and
     /// [`super::Event::delete`]), because live watches do not look them up: a watch that wants
     /// one that is not known reads the revision from history instead.
     ///
-    /// If revisions were left out, every watch reads them from history first.
+    /// If revisions were skipped, every watch reads them from history first.
     ///
     /// # Errors
-    /// [`PublishError`] if the revision is not newer than the last; nothing happened.
+    /// [`PublishError`] if the revision is not newer than the last; nothing was changed.
     pub fn publish(&mut self, events: &Arc<RevisionEvents>) -> Result<(), PublishError> {
         let revision = events.revision;
         if revision <= self.revision {
@@ -55,7 +55,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Every synced watch will read history from `next` on.
+    /// Makes every synced watch read history from `next` on.
     fn fall_back_from(&mut self, next: i64) {
         let synced: Vec<WatcherKey> = self
             .watchers
@@ -68,8 +68,7 @@ impl Hub {
         }
     }
 
-    /// Future watches whose first revision is the one being published, or was
-    /// left out before it.
+    /// Starts future watches whose first revision is being published or was skipped.
     fn start_due(&mut self, revision: i64) {
         while let Some(&(start, key)) = self.future.first() {
             if start > revision {
@@ -84,7 +83,7 @@ impl Hub {
         }
     }
 
-    /// Notes in each group that has synced members which events it gets.
+    /// Records the matching events in each group that has synced watchers.
     fn match_groups(&mut self, events: &Arc<RevisionEvents>) {
         let (groups, touched) = (&mut self.groups, &mut self.touched);
         for (number, event) in events.events.iter().enumerate() {
@@ -147,7 +146,8 @@ struct Offered {
     has_prevs: bool,
 }
 
-/// Pushes to every member, keeping a queue locked while neighbours share it.
+/// Pushes the delivery to every watcher, keeping a queue locked for consecutive
+/// watchers of one stream.
 fn push_to_all(
     members: &[Member],
     offered: &Offered,
@@ -185,7 +185,7 @@ fn push_to_all(
     finish(open);
 }
 
-/// Unlocks first: the woken task wants the same lock.
+/// Unlocks the queue, then wakes the reader, which takes the same lock.
 fn finish(open: Option<(&Arc<Inlet>, MutexGuard<'_, Queue>, bool)>) {
     if let Some((inlet, queue, wake)) = open {
         drop(queue);

@@ -1,8 +1,8 @@
-//! Which keys a watcher watches.
+//! The keys a watcher watches.
 
 use bytes::Bytes;
 
-/// Where a range stops. A bounded end sorts before the unbounded one.
+/// The end of a range. A bounded end sorts before the unbounded one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RangeEnd {
     /// First key that is outside.
@@ -31,15 +31,15 @@ pub enum KeyRange {
     Range {
         /// First key inside.
         start: Bytes,
-        /// Where the range stops.
+        /// End of the range.
         end: RangeEnd,
     },
 }
 
 impl KeyRange {
-    /// Reads the two request fields as etcd does: an empty key is the smallest
-    /// key, an empty end means one key, an end of one zero byte means no end.
-    /// `None` if the range can hold no key.
+    /// Interprets the two request fields as etcd does: an empty key is the
+    /// smallest key, an empty end means one key, an end of one zero byte means
+    /// no end. `None` if the range can hold no key.
     #[must_use]
     pub fn from_request(key: Bytes, range_end: Bytes) -> Option<Self> {
         let start = if key.is_empty() {

@@ -1,4 +1,4 @@
-//! What clients ask of their stream, and ending watches from the server's side.
+//! Requests of clients on their stream, and cancellation of watches by the server.
 //!
 //! Refusals have etcd's exact texts; clients compare them.
 
@@ -20,27 +20,27 @@ const DUPLICATE_ID_REASON: &str = "mvcc: duplicate watch ID provided on the Watc
 /// Sent when a requested range can hold no key.
 const EMPTY_RANGE_REASON: &str = "mvcc: watcher range is empty";
 
-/// A request that got no answer in the stream.
+/// An error of a request that got no answer in the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RequestError {
     /// The stream was closed.
     #[error("the watch stream is closed; open a new one")]
     UnknownStream,
-    /// Too many answers wait to be read.
+    /// Too many answers are unread.
     #[error("the client does not read its answers; retry after Wake::drained")]
     Backpressure,
 }
 
 impl Hub {
-    /// Answers a create request. The answer, also a refusal, is in the stream;
-    /// the watch id is returned if the watch exists.
+    /// Answers a create request in the stream, also with a refusal. Returns the
+    /// watch id if the watch was created.
     ///
     /// The caller checks permission first, but only for a start revision of at
     /// least 0, and answers a failure through [`Self::refuse`].
     ///
     /// # Errors
-    /// [`RequestError`] if the stream cannot take an answer; nothing happened.
+    /// [`RequestError`] if the stream cannot take an answer; nothing was changed.
     pub fn create(
         &mut self,
         id: StreamId,
@@ -77,7 +77,7 @@ impl Hub {
     /// Answers a cancel request; false, and no answer, for an unknown watch.
     ///
     /// # Errors
-    /// [`RequestError`] if the stream cannot take an answer; nothing happened.
+    /// [`RequestError`] if the stream cannot take an answer; nothing was changed.
     pub fn cancel(&mut self, id: StreamId, watch_id: i64) -> Result<bool, RequestError> {
         let inlet = self.answering(id)?;
         let watch = self
@@ -96,8 +96,9 @@ impl Hub {
         Ok(true)
     }
 
-    /// Ends every watch the predicate names and tells its client why. Events
-    /// that were queued before still go out first. Returns how many ended.
+    /// Cancels every watch that the predicate selects, with the reason. Events
+    /// that were queued before are sent first. Returns the number of cancelled
+    /// watches.
     pub fn cancel_where(
         &mut self,
         reason: &str,
@@ -134,7 +135,7 @@ impl Hub {
         Ok(Arc::clone(&stream.inlet))
     }
 
-    /// Registers a watch, not yet placed: its key, its id and its next revision.
+    /// Registers a watch without placing it. Returns its key, its id and its next revision.
     fn try_create(
         &mut self,
         id: StreamId,
@@ -146,7 +147,7 @@ impl Hub {
         let filters = Filters::from_request(&request);
         let range =
             KeyRange::from_request(request.key, request.range_end).ok_or(EMPTY_RANGE_REASON)?;
-        // The caller found the stream; were it gone, this is also etcd's answer.
+        // The caller checked that the stream exists.
         let stream = self.streams.get_mut(&id).ok_or(EMPTY_RANGE_REASON)?;
         if stream.watches.len() >= self.limits.watches_max {
             return Err(EtcdError::TooManyRequests.text());
@@ -212,11 +213,11 @@ impl Hub {
         Ok((key, watch_id, next))
     }
 
-    /// Ends a watch from the server's side; `last_word` makes its final response.
+    /// Cancels a watch; `final_response` builds its last response.
     pub(super) fn end_watcher(
         &mut self,
         key: WatcherKey,
-        last_word: impl FnOnce(i64, i64) -> Response,
+        final_response: impl FnOnce(i64, i64) -> Response,
     ) {
         let Some(watcher) = self.watchers.get(key) else {
             return;
@@ -228,7 +229,7 @@ impl Hub {
             .map(|stream| Arc::clone(&stream.inlet));
         self.remove_watcher(key);
         if let Some(inlet) = inlet {
-            inlet.answer(last_word(watch_id, self.revision));
+            inlet.answer(final_response(watch_id, self.revision));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One message to one client, ready to be written without copying events.
+//! One watch response, encoded without copying events.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -9,31 +9,32 @@ use prost::Message;
 
 use super::delivery::Delivery;
 
-/// The watch id of answers that concern no single watch: refusals and the
-/// answer to a progress request.
+/// The watch id of responses that belong to no single watch: refusals and
+/// answers to progress requests.
 pub const NO_WATCH_ID: i64 = -1;
 
-/// A response of the watch service, without the parts of the header that only
-/// the server knows (cluster, member, term).
+/// A response of the watch service, without the header fields that the server
+/// adds (cluster, member, term).
 pub struct Response {
-    /// Which watch of the stream, or [`NO_WATCH_ID`].
+    /// Id of the watch on its stream, or [`NO_WATCH_ID`].
     pub watch_id: i64,
     /// Revision for the header. Zero when the watch fell behind compaction.
     pub revision: i64,
     /// Answer to a create request.
     pub created: bool,
-    /// The watch is over; with `created`, it never began.
+    /// The watch ended; with `created`, it was refused.
     pub canceled: bool,
-    /// Set if the watch ended because history before this revision is gone.
+    /// Set if the watch ended because history before this revision is compacted.
     pub compact_revision: i64,
-    /// Why the watch was ended or refused; empty if the client asked for it.
+    /// Reason of the cancellation or refusal; empty if the client cancelled the
+    /// watch.
     pub cancel_reason: Cow<'static, str>,
-    /// More of the same response follows in the next one.
+    /// The next response continues this one.
     pub fragment: bool,
     pub(super) events: Option<Events>,
 }
 
-/// A piece of a delivery, as one watcher sees it.
+/// A part of a delivery, for one watcher.
 pub(super) struct Events {
     pub(super) delivery: Delivery,
     pub(super) with_prev: bool,
@@ -93,13 +94,13 @@ impl Response {
         }
     }
 
-    /// How many events it carries.
+    /// Number of events in the response.
     #[must_use]
     pub fn event_count(&self) -> usize {
         self.events.as_ref().map_or(0, |events| events.part.len())
     }
 
-    /// Only tells how far the watch has come.
+    /// Whether the response is a progress notice.
     #[must_use]
     pub fn is_progress(&self) -> bool {
         !self.created && !self.canceled && self.events.is_none()
@@ -120,17 +121,17 @@ impl Response {
         }
     }
 
-    /// The same as a plain message, for callers that need one (gateway, tests).
+    /// Returns the response as a plain message, for callers that need one (gateway, tests).
     ///
     /// # Errors
-    /// Never for a response made by the hub; the decoder's signature has one.
+    /// Never for a response built by the hub; the error comes from the decoder's signature.
     pub fn to_message(&self, header: &ResponseHeader) -> Result<WatchResponse, prost::DecodeError> {
         let mut buffer = BytesMut::new();
         self.encode(header, &mut buffer);
         WatchResponse::decode(buffer.freeze())
     }
 
-    /// All fields but the events, whose numbers are smaller than that of events.
+    /// Returns all fields except the events; their field numbers are smaller.
     fn head(&self, header: &ResponseHeader) -> WatchResponse {
         WatchResponse {
             header: Some(ResponseHeader {

@@ -1,14 +1,14 @@
-//! Bringing watches that are behind back in step, a little at a time.
+//! Brings lagging watches back in sync, in bounded rounds.
 //!
 //! ```text
 //!   plan (hub) ──▶ read (history, no hub needed) ──▶ commit (hub)
 //! ```
 //!
-//! A round is split in three so that a server may hold the hub's lock only for
-//! the short outer parts while `read` goes to disk; publishing never waits for
-//! it. [`Hub::sync_step`] does all three at once. A watch that is only
-//! a few revisions behind should be finished with `sync_step`, because between
-//! the parts new revisions can be published.
+//! A round has three parts so that a server holds the hub's lock only for the
+//! short outer parts while `read` accesses the disk; publishing never waits for
+//! it. [`Hub::sync_step`] runs all three. A watch that is only a few revisions
+//! behind should be synced with `sync_step`, because between the parts new
+//! revisions can be published.
 //!
 //! Fairness: watches take turns by ticket; each gets at most one response per
 //! round. One read of history serves every planned watch that starts inside it.
@@ -25,12 +25,12 @@ use super::range::KeyRange;
 use super::response::Response;
 use super::watcher::{Filters, GroupKey, WatchState, WatcherKey};
 
-/// How much one round may do.
+/// Limits of one round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SyncBudget {
-    /// Watches advanced.
+    /// Maximum number of watches advanced.
     pub watchers_max: usize,
-    /// Revisions read from history.
+    /// Maximum number of revisions read from history.
     pub revisions_max: usize,
 }
 
@@ -43,17 +43,18 @@ impl Default for SyncBudget {
     }
 }
 
-/// What is left after a round.
+/// Lagging watches after a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub struct SyncReport {
-    /// Watches that can go on now: call again soon.
+    /// Watches that can advance now: call again soon.
     pub runnable: usize,
-    /// Watches that wait for their client to read; [`super::Wake::drained`] tells.
+    /// Watches that wait for their client to read; [`super::Wake::drained`] is called when there is
+    /// room.
     pub waiting_for_reader: usize,
 }
 
-/// Which watches a round advances, and from where.
+/// The watches that a round advances, with their next revisions.
 pub struct SyncPlan {
     /// In order of their turns.
     pub(super) turns: Vec<Turn>,
@@ -72,7 +73,7 @@ pub(super) struct Turn {
     pub(super) prev_kv: bool,
 }
 
-/// What a round found; [`Hub::sync_commit`] delivers it.
+/// The results of a round; [`Hub::sync_commit`] delivers them.
 pub struct SyncBatch {
     pub(super) outcomes: Vec<Outcome>,
 }
@@ -81,16 +82,16 @@ pub(super) struct Outcome {
     pub(super) watcher: WatcherKey,
     pub(super) ticket: u64,
     pub(super) from: i64,
-    pub(super) found: Found,
+    pub(super) result: TurnResult,
 }
 
-pub(super) enum Found {
-    /// Everything before `next` is covered; `delivery` holds what matched.
+pub(super) enum TurnResult {
+    /// Everything before `next` is covered; `delivery` holds the events that matched.
     Upto {
         next: i64,
         delivery: Option<Delivery>,
     },
-    /// What the watch needs is gone.
+    /// The revisions that the watch needs are compacted.
     Compacted { compact_revision: i64 },
     /// What the watch needs could not be read.
     Failed { reason: String },
@@ -103,9 +104,9 @@ impl Hub {
         self.sync_commit(batch)
     }
 
-    /// Chooses whose turn it is. Watches of streams without room are parked.
+    /// Selects the watches of the next round. Watches of streams without room become slow.
     pub fn sync_plan(&mut self, budget: SyncBudget) -> SyncPlan {
-        self.unpark(budget.watchers_max);
+        self.resume_slow(budget.watchers_max);
         let mut plan = SyncPlan {
             turns: Vec::new(),
             ranges: Vec::new(),
@@ -113,10 +114,10 @@ impl Hub {
             revisions_max: budget.revisions_max.max(1),
             response_bytes_max: self.limits.catch_up_bytes_max,
         };
-        let mut parked: Vec<(WatcherKey, i64)> = Vec::new();
+        let mut without_room: Vec<(WatcherKey, i64)> = Vec::new();
         let mut ranges: HashMap<GroupKey, usize> = HashMap::new();
         for (ticket, key) in &self.catching_up {
-            if plan.turns.len() + parked.len() >= budget.watchers_max {
+            if plan.turns.len() + without_room.len() >= budget.watchers_max {
                 break;
             }
             let Some(watcher) = self.watchers.get(*key) else {
@@ -127,7 +128,7 @@ impl Hub {
             };
             let stream = self.streams.get(&watcher.stream);
             if !stream.is_some_and(|stream| stream.inlet.has_room()) {
-                parked.push((*key, next));
+                without_room.push((*key, next));
                 continue;
             }
             let Some(group) = self.groups.get(watcher.group) else {
@@ -146,13 +147,14 @@ impl Hub {
                 prev_kv,
             });
         }
-        for (key, next) in parked {
+        for (key, next) in without_room {
             self.set_state(key, WatchState::Slow { next });
         }
         plan
     }
 
-    /// Queues what was read. Watches that ended or moved since are left alone.
+    /// Queues the deliveries that were read. Watches that ended or changed
+    /// state since the plan are skipped.
     pub fn sync_commit(&mut self, batch: SyncBatch) -> SyncReport {
         for outcome in batch.outcomes {
             let current = self.watchers.get(outcome.watcher).is_some_and(|watcher| {
@@ -172,14 +174,14 @@ impl Hub {
 
     fn commit_one(&mut self, outcome: Outcome) {
         let key = outcome.watcher;
-        let (next, delivery) = match outcome.found {
-            Found::Upto { next, delivery } => (next, delivery),
-            Found::Compacted { compact_revision } => {
+        let (next, delivery) = match outcome.result {
+            TurnResult::Upto { next, delivery } => (next, delivery),
+            TurnResult::Compacted { compact_revision } => {
                 return self.end_watcher(key, |watch_id, _| {
                     Response::compacted(watch_id, compact_revision)
                 });
             }
-            Found::Failed { reason } => {
+            TurnResult::Failed { reason } => {
                 return self.end_watcher(key, |watch_id, revision| {
                     Response::canceled(watch_id, revision, Cow::Owned(reason))
                 });
@@ -206,8 +208,8 @@ impl Hub {
         self.place(key, next);
     }
 
-    /// Lets slow watches of streams that have room take turns again.
-    fn unpark(&mut self, watchers_max: usize) {
+    /// Moves slow watches of streams that have room back to catching up.
+    fn resume_slow(&mut self, watchers_max: usize) {
         let mut ready: Vec<WatcherKey> = Vec::new();
         for id in &self.starved {
             let Some(stream) = self.streams.get(id) else {

@@ -1,4 +1,4 @@
-//! One watch: what it wants and how far it has come.
+//! One watch: its options and its state.
 
 use portunus_proto::etcdserverpb::{WatchCreateRequest, watch_create_request::FilterType};
 
@@ -6,7 +6,7 @@ use super::event::EventKind;
 use super::hub::StreamId;
 use super::range::KeyRange;
 
-/// Where a watch stands between the store and its client.
+/// The delivery state of a watch.
 ///
 /// ```text
 ///            start > now                  start <= now
@@ -20,28 +20,26 @@ use super::range::KeyRange;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WatchState {
-    /// Everything up to the newest revision is in the stream's queue; `publish`
-    /// feeds it.
+    /// Everything up to the newest revision is in the stream's queue; `publish` adds new events.
     Synced,
-    /// Reads history from `next` on, in turns with the others.
+    /// Reads history from `next` on, in sync rounds.
     CatchingUp {
         /// First revision not in the queue yet.
         next: i64,
     },
-    /// Like catching up, but the stream's queue is full: it costs nothing until
-    /// the client reads.
+    /// Like catching up, but the stream's queue is full: the watch is idle until the client reads.
     Slow {
         /// First revision not in the queue yet.
         next: i64,
     },
-    /// Nothing before `start` concerns it, and `start` has not happened.
+    /// Starts at revision `start`, which has not been published.
     Future {
         /// First revision to deliver.
         start: i64,
     },
 }
 
-/// Kinds of events a watch does not want.
+/// Kinds of events that a watch excludes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(super) struct Filters {
     no_put: bool,
@@ -49,7 +47,7 @@ pub(super) struct Filters {
 }
 
 impl Filters {
-    /// Unknown filters are ignored, as etcd does.
+    /// Reads the filters of a request. Unknown filters are ignored, as in etcd.
     pub(super) fn from_request(request: &WatchCreateRequest) -> Self {
         let asked = |filter| request.filters().any(|asked| asked == filter);
         Self {
@@ -81,10 +79,10 @@ pub(super) struct Watcher {
     pub(super) fragment: bool,
     pub(super) progress_notify: bool,
     pub(super) state: WatchState,
-    /// Place among its group's synced members; meaningful while synced.
+    /// Index in its group's `synced` list; valid while synced.
     pub(super) member_index: usize,
-    /// Ticket for its turn; meaningful while lagging. Never reused, so it also
-    /// tells whether this is still the watcher a sync round was planned for.
+    /// Position in the order of sync rounds; valid while lagging. Never reused,
+    /// so it also identifies the watcher a sync round was planned for.
     pub(super) ticket: u64,
     /// Newest revision at the last progress tick.
     pub(super) tick_revision: i64,
@@ -92,15 +90,15 @@ pub(super) struct Watcher {
     pub(super) caught_up_since_tick: bool,
 }
 
-/// A watch as callers see it, for deciding whether to end it.
+/// Public attributes of a watch, for deciding whether to cancel it.
 #[derive(Debug, Clone, Copy)]
 pub struct WatchInfo<'a> {
-    /// Its stream.
+    /// Stream of the watch.
     pub stream: StreamId,
-    /// Its id on that stream.
+    /// Id of the watch on that stream.
     pub watch_id: i64,
-    /// What it watches.
+    /// Watched keys.
     pub range: &'a KeyRange,
-    /// How far it has come.
+    /// Delivery state.
     pub state: WatchState,
 }

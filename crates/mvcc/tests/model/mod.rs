@@ -1,7 +1,7 @@
-//! The store as a list of changes, slow and obvious.
+//! A model of the store: a list of changes, slow and simple.
 //!
-//! Written from the specification alone and sharing no code with the crate, so
-//! that the two can only agree by both being right.
+//! Written from the specification alone, without code of the crate, so that an
+//! error in one of them shows as a difference.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,7 +36,7 @@ pub struct Model {
     pub revision: i64,
     pub compact_revision: i64,
     pub leases: BTreeSet<i64>,
-    /// What etcd's `key` bucket would hold, compactions done at once.
+    /// The content of etcd's `key` bucket, with every compaction finished.
     pub bucket: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
@@ -153,7 +153,7 @@ impl Model {
         })
     }
 
-    /// Section 2.7 of the specification, word by word.
+    /// The hash of section 2.7 of the specification.
     pub fn hash_kv(&self, revision: i64) -> u32 {
         let keep = self.keep(revision, false);
         let mut crc = crc32c::crc32c(b"key");
@@ -193,7 +193,7 @@ impl Model {
         crc
     }
 
-    /// keep(R) by generations, as etcd's index does it.
+    /// keep(R) by generations, as in etcd's index.
     fn keep(&self, revision: i64, with_tombstones: bool) -> BTreeSet<(i64, i64)> {
         let mut by_key: BTreeMap<&Bytes, Vec<&Change>> = BTreeMap::new();
         for change in &self.history {
@@ -209,9 +209,9 @@ impl Model {
                 }
             }
             let last = generations.len() - 1;
-            // A transaction that deletes a key and writes it again makes two
-            // generations of one revision. etcd looks at the first. Its hash is copied;
-            // that its compaction loses the second is not.
+            // A transaction that deletes a key and writes it again makes two generations of one
+            // revision. etcd uses the first. The model copies that for hashes, but not that etcd's
+            // compaction loses the second.
             let is_rewritten = |g: usize, main: i64| {
                 generations[g + 1]
                     .first()
@@ -248,7 +248,7 @@ impl Model {
         Ok(())
     }
 
-    /// `there` holds the keys that exist when it comes to the next operation.
+    /// `there` holds the keys that exist before the next operation.
     fn check_txn(
         &self,
         before: &State,
@@ -400,7 +400,7 @@ fn range_in(state: &State, newest: i64, request: &RangeRequest) -> RangeResponse
     }
 }
 
-/// A transaction under way.
+/// A transaction during execution.
 struct Working<'a> {
     model: &'a mut Model,
     state: State,

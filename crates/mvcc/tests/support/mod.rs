@@ -1,4 +1,4 @@
-//! A store too simple to be wrong, and clients to look through.
+//! A simple model of the store, and watch clients.
 
 #![allow(
     missing_docs,
@@ -139,7 +139,7 @@ fn live_event(event: &mvccpb::Event) -> Event {
     }
 }
 
-/// Events as they come from disk: without previous versions.
+/// Events as read from disk: without previous versions.
 pub fn stored_event(event: &mvccpb::Event) -> Event {
     let kv = event.kv.clone().unwrap();
     match event.r#type() {
@@ -277,7 +277,7 @@ pub fn new_hub() -> Hub {
     Hub::new(1, Limits::default())
 }
 
-/// Runs sync steps until no watch can go on.
+/// Runs sync steps until no watch is runnable.
 pub fn sync_all(hub: &mut Hub, store: &ModelStore) {
     for _ in 0..10_000 {
         if hub.sync_step(store, SyncBudget::default()).runnable == 0 {
@@ -288,8 +288,8 @@ pub fn sync_all(hub: &mut Hub, store: &ModelStore) {
 }
 
 /// `put k@5` or `delete k@5` for each event of the response.
-pub fn told(response: &WatchResponse) -> Vec<String> {
-    let tell = |event: &mvccpb::Event| {
+pub fn event_texts(response: &WatchResponse) -> Vec<String> {
+    let text = |event: &mvccpb::Event| {
         let kv = event.kv.as_ref().unwrap();
         let kind = if event.r#type() == EventType::Put {
             "put"
@@ -302,9 +302,9 @@ pub fn told(response: &WatchResponse) -> Vec<String> {
             kv.mod_revision
         )
     };
-    response.events.iter().map(tell).collect()
+    response.events.iter().map(text).collect()
 }
 
-pub fn told_all(responses: &[WatchResponse]) -> Vec<String> {
-    responses.iter().flat_map(told).collect()
+pub fn event_texts_all(responses: &[WatchResponse]) -> Vec<String> {
+    responses.iter().flat_map(event_texts).collect()
 }

@@ -1,4 +1,4 @@
-//! Decoding with the levels on the heap.
+//! Decodes with the levels on the heap.
 
 use bytes::{Buf, Bytes};
 use prost::DecodeError;
@@ -17,7 +17,7 @@ enum Level<T: Txn> {
     Op {
         unread: Bytes,
         op: T::Op,
-        /// Where it belongs in the transaction below it on the stack.
+        /// Branch of the enclosing transaction, which is below it on the stack.
         branch_tag: u32,
     },
 }
@@ -94,7 +94,7 @@ fn merge_txn<T: Txn>(txn: T, unread: Bytes) -> Result<T, DecodeError> {
     }
 }
 
-/// The bytes of a message inside.
+/// Reads the bytes of a nested message.
 fn delimited(wire_type: WireType, buf: &mut impl Buf) -> Result<Bytes, DecodeError> {
     let mut bytes = Bytes::new();
     prost::encoding::bytes::merge(wire_type, &mut bytes, buf, DecodeContext::default())?;

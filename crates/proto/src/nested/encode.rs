@@ -1,5 +1,5 @@
-//! Encoding with the levels on the heap. Lengths come before contents, so the lengths of all
-//! transactions are measured first, once.
+//! Encodes with the levels on the heap. Lengths precede contents, so the lengths of all
+//! transactions are computed once, in advance.
 
 use bytes::BufMut;
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
@@ -29,7 +29,7 @@ pub(super) fn encode<O: Op>(op: &O, buf: &mut impl BufMut) {
 fn encode_txn<T: Txn>(txn: &T, buf: &mut impl BufMut) {
     let lens = txn_lens(txn);
     let mut lens = lens.into_iter();
-    // One length for each transaction, in the order in which this loop comes to them.
+    // One length for each transaction, in the order of this loop.
     let mut next_len = || lens.next().unwrap_or_default();
     encode_start(txn, next_len(), buf);
     let mut levels = vec![txn.ops()];
@@ -57,24 +57,24 @@ fn encode_txn<T: Txn>(txn: &T, buf: &mut impl BufMut) {
     }
 }
 
-/// A transaction as the field of its operation, up to its own operations.
+/// Encodes a transaction as the field of its operation, up to its own operations.
 fn encode_start<T: Txn>(txn: &T, len: usize, buf: &mut impl BufMut) {
     encode_key(TXN_TAG, WireType::LengthDelimited, buf);
     encode_varint(len as u64, buf);
     txn.encode_plain(buf);
 }
 
-/// A transaction that is being measured.
+/// A transaction whose length is being computed.
 struct Measured<'a, T> {
     ops: Ops<'a, T>,
-    /// Its place in the result.
+    /// Index in the result.
     place: usize,
     len: usize,
-    /// The branch it is in.
+    /// Branch that holds the transaction.
     tag: u32,
 }
 
-/// Encoded lengths of a transaction and of all inside it, outer before inner, earlier before
+/// Encoded lengths of a transaction and of all nested ones, outer before inner, earlier before
 /// later.
 fn txn_lens<T: Txn>(txn: &T) -> Vec<usize> {
     let mut lens = vec![0];

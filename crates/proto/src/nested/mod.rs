@@ -1,13 +1,13 @@
-//! Operations of transactions, which may hold transactions.
+//! Operations of transactions, which may be transactions.
 //!
-//! These are the only messages of etcd that nest in themselves. Go decodes them ten thousand
-//! messages deep (3.7, 3.8) or without a limit (3.5, 3.6), and what a Go member accepted is
-//! in the log. The generated code stops at a hundred and needs stack for each level, so the
-//! two messages are written here: decoding, encoding, measuring and dropping them take no
-//! stack for a level, at any depth, and time in proportion to their bytes.
+//! These are the only recursive messages of etcd. Go decodes them ten thousand messages deep (3.7,
+//! 3.8) or without a limit (3.5, 3.6), and a request that a Go member accepted is in the log. The
+//! generated code stops at a depth of a hundred and needs stack for each level, so the two messages
+//! are written by hand: decoding, encoding, measuring and dropping them need constant stack at any
+//! depth, and time linear in their bytes.
 //!
 //! `Clone`, `PartialEq` and `Debug` are derived and do recurse: they are for tests and for
-//! transactions of known depth. Nothing may call them on what came from a client or a log.
+//! transactions of known depth. No code may call them on a message from a client or a log.
 
 mod decode;
 mod encode;
@@ -162,7 +162,7 @@ macro_rules! message_of_any_depth {
         impl Drop for $op {
             fn drop(&mut self) {
                 if let Some(txn) = self.take_txn() {
-                    tree::dismantle(txn);
+                    tree::drop_iteratively(txn);
                 }
             }
         }
@@ -231,7 +231,7 @@ impl Txn for TxnResponse {
 }
 
 impl TxnResponse {
-    /// Everything but the responses.
+    /// A copy without the responses.
     fn plain(&self) -> TxnResponse {
         TxnResponse {
             header: self.header,

@@ -7,10 +7,10 @@ use super::response_op::Response;
 use super::*;
 use crate::etcdserverpb::{Compare, InternalRaftRequest, ResponseHeader};
 
-/// About as deep as a request of the default size can be: where lengths are long, a level takes
-/// eight bytes.
+/// About the maximum depth of a request of the default size: with long lengths a level takes eight
+/// bytes.
 const DEPTH: usize = 200_000;
-/// A small stack, so that a hundred bytes of it for a level would be too many.
+/// Small, so that even a hundred bytes per level would overflow it.
 const STACK_BYTES: usize = 256 * 1024;
 
 fn put(key: &'static str) -> RequestOp {
@@ -96,9 +96,9 @@ fn responses_of_any_depth_are_encoded_decoded_and_dropped_on_a_small_stack() {
     });
 }
 
-/// The bytes of a small tree, written by hand.
+/// Compares with the hand-written bytes of a small tree.
 #[test]
-fn the_encoding_is_protobufs() {
+fn encoding_equals_canonical_protobuf() {
     let compare = Compare {
         key: "c".into(),
         ..Compare::default()
@@ -127,10 +127,10 @@ fn the_encoding_is_protobufs() {
     assert_eq!(outer.clone(), outer);
 }
 
-/// A later field of the oneof takes the place of an earlier one; the same one is merged;
-/// unknown fields are passed over. At the top and inside.
+/// A later field of the oneof replaces an earlier one; the same one is merged; unknown fields are
+/// skipped. At the top and nested.
 #[test]
-fn repeated_and_unknown_fields_of_an_operation() {
+fn repeated_fields_merge_and_unknown_fields_are_skipped() {
     let put_bytes = field(2, &field(1, b"k"));
     let branch = |key: &str| {
         field(
@@ -161,7 +161,7 @@ fn repeated_and_unknown_fields_of_an_operation() {
 #[test]
 fn damaged_operations_are_refused() {
     for bytes in [
-        // A length beyond the end, at the top and inside.
+        // A length beyond the end, at the top and nested.
         &[0x22, 0x05, 0x12][..],
         &[0x22, 0x02, 0x12, 0x7f],
         &[0x22, 0x04, 0x12, 0x02, 0x22, 0x01],

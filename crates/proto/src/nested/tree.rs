@@ -1,5 +1,5 @@
-//! The shape that requests and responses share: a transaction has branches of operations,
-//! and an operation may be a transaction.
+//! The structure shared by requests and responses: a transaction has branches of operations, and an
+//! operation may be a transaction.
 
 use bytes::{Buf, BufMut};
 use prost::encoding::{DecodeContext, WireType};
@@ -19,7 +19,7 @@ pub(super) trait Op: Default {
     fn take_txn(&mut self) -> Option<Self::Txn>;
     fn set_txn(&mut self, txn: Self::Txn);
 
-    /// Merges a field that is no transaction.
+    /// Merges a field other than a transaction.
     fn merge_kind(
         kind: &mut Option<Self::Kind>,
         tag: u32,
@@ -28,14 +28,14 @@ pub(super) trait Op: Default {
         context: DecodeContext,
     ) -> Result<(), DecodeError>;
 
-    /// Encodes an operation that is no transaction.
+    /// Encodes an operation other than a transaction.
     fn encode_kind(kind: &Self::Kind, buf: &mut impl BufMut);
 
-    /// Encoded length of an operation that is no transaction.
+    /// Encoded length of an operation other than a transaction.
     fn kind_len(kind: &Self::Kind) -> usize;
 }
 
-/// A message that holds operations, and before them in the encoding other fields.
+/// A message that holds operations; its other fields precede them in the encoding.
 pub(super) trait Txn: Message + Default {
     type Op: Op<Txn = Self>;
 
@@ -85,7 +85,7 @@ impl<'a, T: Txn> Iterator for Ops<'a, T> {
 }
 
 /// Drops a transaction without recursion.
-pub(super) fn dismantle<T: Txn>(txn: T) {
+pub(super) fn drop_iteratively<T: Txn>(txn: T) {
     let mut pending = vec![txn];
     while let Some(mut txn) = pending.pop() {
         for &tag in T::BRANCH_TAGS {

@@ -1,4 +1,4 @@
-//! What the log does when the disk fails.
+//! Failures of the disk.
 
 use std::{
     io,
@@ -44,7 +44,7 @@ impl DiskFile for FailingFile {
     }
 
     fn try_clone(&self) -> io::Result<Box<dyn DiskFile>> {
-        Err(io::Error::other("nobody reads it"))
+        Err(io::Error::other("not supported"))
     }
 
     fn sync_data(&self) -> io::Result<()> {
@@ -81,7 +81,7 @@ fn wal_failing_on(fails: &'static str) -> (tempfile::TempDir, Wal, Arc<AtomicUsi
     (dir, wal, syncs)
 }
 
-/// Every call that could write is refused, for good.
+/// Asserts that every call that writes is refused.
 fn assert_poisoned(wal: &mut Wal) {
     let state = HardState {
         term: 1,
@@ -99,7 +99,7 @@ fn assert_poisoned(wal: &mut Wal) {
 }
 
 #[test]
-fn a_failed_write_closes_the_log_without_a_sync() {
+fn failed_write_poisons_the_log_without_a_sync() {
     let (_dir, mut wal, syncs) = wal_failing_on("write");
     let result = wal.save(None, &[entry(1, 1)], true);
     assert!(matches!(result, Err(WriteError::Write { .. })));
@@ -108,7 +108,7 @@ fn a_failed_write_closes_the_log_without_a_sync() {
 }
 
 #[test]
-fn a_failed_sync_closes_the_log_and_is_never_repeated() {
+fn failed_sync_poisons_the_log_and_is_never_retried() {
     let (_dir, mut wal, syncs) = wal_failing_on("sync");
     let result = wal.save(None, &[entry(1, 1)], true);
     assert!(matches!(result, Err(WriteError::Sync { .. })));
@@ -117,7 +117,7 @@ fn a_failed_sync_closes_the_log_and_is_never_repeated() {
 }
 
 #[test]
-fn a_segment_that_cannot_be_finished_closes_the_log() {
+fn failure_to_finish_a_segment_poisons_the_log() {
     let (_dir, mut wal, _) = wal_failing_on("sync");
     let result = wal.save(None, &[entry(1, 5000)], false);
     assert!(matches!(result, Err(WriteError::Sync { .. })));
@@ -125,10 +125,10 @@ fn a_segment_that_cannot_be_finished_closes_the_log() {
 }
 
 #[test]
-fn without_a_next_segment_the_log_closes_and_says_what_to_do() {
+fn missing_next_segment_poisons_the_log_and_names_the_remedy() {
     let dir = tempfile::tempdir().unwrap();
     let mut wal = SMALL.create(&dir.path().join("wal"), Bytes::new()).unwrap();
-    // A directory that is not there stands in for a disk without space.
+    // A missing directory simulates a disk without space.
     wal.preparer = SegmentPreparer::start(&(&dir.path().join("missing")).into(), 4096).unwrap();
     let result = wal.save(None, &[entry(1, 5000)], true);
     let Err(WriteError::NextSegment(cause)) = result else {
@@ -139,20 +139,20 @@ fn without_a_next_segment_the_log_closes_and_says_what_to_do() {
 }
 
 #[test]
-fn a_save_costs_one_sync_at_most_and_a_sync_of_nothing_none() {
+fn save_syncs_at_most_once_and_an_empty_sync_is_skipped() {
     let (_dir, mut wal, syncs) = wal_failing_on("nothing");
     wal.save(None, &[entry(1, 1), entry(2, 1)], true).unwrap();
     assert_eq!(syncs.load(Ordering::Relaxed), 1);
     wal.sync().unwrap();
     assert_eq!(syncs.load(Ordering::Relaxed), 1, "nothing new to sync");
     wal.save(None, &[entry(3, 1)], false).unwrap();
-    assert_eq!(syncs.load(Ordering::Relaxed), 1, "not asked to");
+    assert_eq!(syncs.load(Ordering::Relaxed), 1, "no sync requested");
     wal.sync().unwrap();
     assert_eq!(syncs.load(Ordering::Relaxed), 2);
 }
 
 #[test]
-fn a_rejected_batch_leaves_the_log_as_it_was() {
+fn rejected_batch_does_not_change_the_log() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("wal");
     let mut wal = SMALL.create(&path, Bytes::new()).unwrap();

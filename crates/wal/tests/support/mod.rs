@@ -1,4 +1,4 @@
-//! Shared by the tests of the log.
+//! Helpers of the log tests.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::{
@@ -14,7 +14,7 @@ use portunus_proto::{
 use portunus_wal::{Record, SnapshotPoint, Wal, WalOptions, read_records};
 use tempfile::TempDir;
 
-/// Realistic: members are numbered by hashes.
+/// A realistic member id: ids are hashes.
 pub const VOTE: u64 = 0x8e9e_05c5_2164_694d;
 
 pub const METADATA: &[u8] = &[8, 1, 16, 2];
@@ -60,7 +60,7 @@ pub fn snapshot(index: u64, term: u64) -> Snapshot {
     }
 }
 
-/// A directory for one log, gone after the test.
+/// A directory for one log, removed after the test.
 pub struct Scratch {
     _root: TempDir,
     pub dir: PathBuf,

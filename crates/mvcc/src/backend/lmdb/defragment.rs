@@ -1,4 +1,4 @@
-//! Giving free pages back: a copy without them, made beside the running file.
+//! Defragmentation: writes a copy without free pages and swaps it with the file in use.
 //!
 //! ```text
 //!   remember commits ─▶ copy compacted ─▶ repeat them on the copy ─▶ hold commits,
@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Until the rename the old file is the store; after it the new one is, and
-//! holds everything. Snapshots on the old file live on until they are dropped.
+//! holds all commits. Snapshots of the old file stay valid until they are
+//! dropped.
 
 use std::{
     fs::{self, File},
@@ -25,15 +26,15 @@ const FILE_PREFIX: &str = "store-";
 const FILE_SUFFIX: &str = ".lmdb";
 const UNFINISHED_SUFFIX: &str = ".unfinished";
 
-/// Commits are held for the last repetition once no more than this is left.
+/// Commits wait for the last repetition once at most this many changes are left.
 const HELD_CHANGES_MAX: usize = 1000;
 
-/// Where the store of a generation lives.
+/// Returns the path of the store file of a generation.
 pub(super) fn file_of(directory: &Path, generation: u64) -> PathBuf {
     directory.join(format!("{FILE_PREFIX}{generation:016}{FILE_SUFFIX}"))
 }
 
-/// The generation that counts. Removes what an interrupted run left.
+/// Returns the newest complete generation. Removes files of interrupted runs and older generations.
 pub(super) fn newest_generation(directory: &Path) -> Result<u64, BackendError> {
     let mut generations = Vec::new();
     let failed = |action| file_failed(action, directory);
@@ -70,15 +71,16 @@ impl Lmdb {
         unfinished.push(UNFINISHED_SUFFIX);
         let unfinished = PathBuf::from(unfinished);
 
-        // What is committed from here on is repeated. The copy may hold some of
-        // it already, which is why repeating overwrites instead of appending.
+        // Changes committed from here on are repeated on the copy. The copy may
+        // hold some of them already, so repeating overwrites instead of
+        // appending.
         self.writer().since_copy = Some(Vec::new());
         let swapped = self
             .copy_and_catch_up(&old, &unfinished, generation)
             .and_then(|copy| self.swap(copy, &unfinished, &finished));
         self.writer().since_copy = None;
         if swapped.is_err() {
-            // The old file still is the store; a leftover is removed at the next start.
+            // The old file is still the store; the next start removes what is left here.
             let _ = remove_with_lock_file(&unfinished);
         }
         swapped?;
@@ -117,14 +119,13 @@ impl Lmdb {
         let rest = writer.since_copy.replace(Vec::new()).unwrap_or_default();
         let sizes = copy.commit(&rest, Append::No)?;
         fs::rename(unfinished, finished).map_err(file_failed("rename", unfinished))?;
-        // Should this fail, nobody knows which file a restart would find.
+        // If the sync fails, it is unknown which file a restart would find.
         let synced = File::open(&self.directory).and_then(|directory| directory.sync_all());
         writer.poisoned = synced.is_err();
         synced.map_err(file_failed("sync the directory", &self.directory))?;
         self.current.store(Arc::new(copy.renamed_to(finished)));
         self.publish_sizes(sizes);
-        // The lock file keeps the unfinished name; LMDB holds it open and needs
-        // no name for it.
+        // LMDB holds the lock file open, so its file name is no longer needed.
         remove(&lock_file_of(unfinished))
     }
 

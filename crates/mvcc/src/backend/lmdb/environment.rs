@@ -29,7 +29,7 @@ const LONG_KEYS_TABLE: &str = "long_keys";
 /// The ten buckets and the table of long keys.
 const TABLES: usize = Bucket::ALL.len() + 1;
 
-/// Whether records are above all that are stored. Not so when commits are
+/// Whether records sort after all stored ones. They do not when commits are
 /// repeated on a copy that may hold some of them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Append {
@@ -37,12 +37,12 @@ pub(super) enum Append {
     No,
 }
 
-/// When what is committed is on disk.
+/// When commits are durable.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Durable {
-    /// As soon as the commit has returned.
+    /// When the commit returns.
     AtCommit,
-    /// Not before it is asked for. A crash before that leaves no usable file.
+    /// After an explicit sync. A crash before that leaves no usable file.
     WhenSynced,
 }
 
@@ -80,12 +80,12 @@ impl Environment {
             Durable::AtCommit => EnvFlags::NO_SUB_DIR,
             Durable::WhenSynced => EnvFlags::NO_SUB_DIR | EnvFlags::NO_SYNC,
         };
-        // SAFETY: `NO_SUB_DIR` only says that the path is the file itself. A file under
-        // `NO_SYNC` is not usable after a crash, and `WhenSynced` says that nobody uses it.
+        // SAFETY: `NO_SUB_DIR` only means that the path is the file itself. A file under `NO_SYNC`
+        // is not usable after a crash, and callers of `WhenSynced` discard it then.
         unsafe { options.flags(flags) };
-        // SAFETY: the file is mapped, so nobody else may write or truncate it
+        // SAFETY: the file is mapped, so no other code may write or truncate it
         // while it is open. It lies in the member's own data directory, which
-        // the server locks, and nothing in this process opens it otherwise.
+        // the server locks, and no other code of this process opens it.
         let env = unsafe { options.open(path) }.map_err(failed("open"))?;
         let tables = create_tables(&env).map_err(failed("create the buckets of"))?;
         Ok(Self {
@@ -97,7 +97,7 @@ impl Environment {
         })
     }
 
-    /// The same open file under its new name.
+    /// Returns the environment with the new path of its file.
     pub(super) fn renamed_to(self, path: &Path) -> Self {
         Self {
             path: path.to_owned(),
@@ -109,12 +109,11 @@ impl Environment {
         &self.path
     }
 
-    /// Makes the changes durable and says how large the file is then.
+    /// Commits the changes and returns the sizes after the commit.
     pub(super) fn commit(&self, changes: &[Change], append: Append) -> Result<Sizes, BackendError> {
         loop {
             match self.try_commit(changes, append) {
-                // Nothing was written: LMDB found no page for it and the
-                // transaction is gone.
+                // Nothing was written: the map had no free page and LMDB aborted the transaction.
                 Err(heed::Error::Mdb(MdbError::MapFull)) => self.grow_map()?,
                 Err(source) => return Err(self.failed("commit to")(source)),
                 Ok(sizes) => return Ok(sizes),
@@ -122,8 +121,8 @@ impl Environment {
         }
     }
 
-    /// Measures inside its own transaction: readers may have taken all slots, and a commit must
-    /// not depend on them.
+    /// Commits once. Measures inside its own transaction: readers may have taken all reader slots,
+    /// and a commit must not depend on them.
     fn try_commit(&self, changes: &[Change], append: Append) -> heed::Result<Sizes> {
         let mut txn = self.env.write_txn()?;
         let record_flags = match append {
@@ -182,15 +181,15 @@ impl Environment {
     }
 
     pub(super) fn snapshot(this: &Arc<Self>) -> Result<LmdbSnapshot, BackendError> {
-        let inside = Inside::enter(Arc::clone(this));
+        let gate_guard = GateGuard::enter(Arc::clone(this));
         let txn = this.env.clone().static_read_txn();
         Ok(LmdbSnapshot {
             txn: txn.map_err(this.failed("read"))?,
-            inside,
+            gate_guard,
         })
     }
 
-    /// File length, and the pages that hold data.
+    /// Returns the file length and the bytes of pages that hold data.
     pub(super) fn sizes(&self) -> Result<Sizes, BackendError> {
         self.try_sizes().map_err(self.failed("measure"))
     }
@@ -217,9 +216,9 @@ impl Environment {
         Ok(in_use_bytes)
     }
 
-    /// Writes a copy without free pages. The map stays where it is meanwhile.
+    /// Writes a copy without free pages. The map does not move meanwhile.
     pub(super) fn copy_compacted(this: &Arc<Self>, target: &Path) -> Result<(), BackendError> {
-        let _inside = Inside::enter(Arc::clone(this));
+        let _gate_guard = GateGuard::enter(Arc::clone(this));
         let copied = this
             .env
             .copy_to_path(target, heed::CompactionOption::Enabled)
@@ -227,7 +226,8 @@ impl Environment {
         copied.map_err(this.failed("copy"))
     }
 
-    /// Syncs what is committed until it is called. From any thread; commits may go on.
+    /// Returns a function that syncs what is committed when it is called, from any thread; commits
+    /// may continue.
     pub(super) fn sync_later(&self) -> impl FnOnce() -> Result<(), BackendError> + Send + use<> {
         let env = self.env.clone();
         let failed = self.failed("sync");
@@ -242,9 +242,9 @@ impl Environment {
         };
         let doubled = map_bytes.checked_mul(2).ok_or_else(exhausted)?;
         self.gate.while_empty(|| {
-            // SAFETY: no transaction is open: this thread's was dropped when it
-            // found the map full, commits come one at a time, and all others
-            // pass the gate.
+            // SAFETY: no transaction is open: this thread's was dropped when
+            // the map was full, only one commit runs at a time, and all read
+            // transactions enter the gate.
             unsafe { self.env.resize(doubled) }.map_err(|_| exhausted())
         })
     }
@@ -267,7 +267,7 @@ fn failed(action: &'static str, path: &Path) -> impl Fn(heed::Error) -> BackendE
     move |source| {
         let path = path.clone();
         match no_space::is_no_space(&source, || no_space::free_bytes(&path)) {
-            // LMDB's own error may speak of something else.
+            // LMDB's own error may be a misleading `EIO`.
             true => BackendError::NoSpace { action, path },
             false => BackendError::Lmdb {
                 action,
@@ -285,7 +285,7 @@ fn create_tables(env: &Env<WithoutTls>) -> heed::Result<[Table; TABLES]> {
             .map_or(LONG_KEYS_TABLE, |bucket| bucket.name())
     });
     let created = env.create_databases_and_commit(env.write_txn()?, |opener, txn| {
-        // Filled in the order of names; a failed one ends the loop by `?`.
+        // Filled in the order of names; `?` ends the loop at the first error.
         let first = opener.create_database(txn, Some(names[0]))?;
         let mut tables = [first; TABLES];
         for (table, name) in tables.iter_mut().zip(names).skip(1) {
@@ -299,46 +299,46 @@ fn create_tables(env: &Env<WithoutTls>) -> heed::Result<[Table; TABLES]> {
     }
 }
 
-/// Twice the file, at least what was asked for, in steps LMDB can double.
+/// Returns twice the file size, at least `wanted`, in whole MiB.
 fn map_bytes_for(wanted: usize, file_bytes: u64) -> usize {
     const STEP: usize = 1 << 20;
     let needed = usize::try_from(file_bytes.saturating_mul(2)).unwrap_or(usize::MAX / 4);
     wanted.max(needed).max(STEP).next_multiple_of(STEP)
 }
 
-/// Someone is inside the gate until this is dropped.
-struct Inside(Arc<Environment>);
+/// Keeps the gate entered until dropped.
+struct GateGuard(Arc<Environment>);
 
-impl Inside {
+impl GateGuard {
     fn enter(environment: Arc<Environment>) -> Self {
         environment.gate.enter();
         Self(environment)
     }
 }
 
-impl Drop for Inside {
+impl Drop for GateGuard {
     fn drop(&mut self) {
         self.0.gate.leave();
     }
 }
 
-/// A read transaction that owns what it reads.
+/// A read transaction that keeps its environment open.
 pub(super) struct LmdbSnapshot {
-    // Dropped first: the gate may only open once the transaction has ended.
+    // Dropped first: the gate may be left only after the transaction has ended.
     txn: RoTxn<'static, WithoutTls>,
-    inside: Inside,
+    gate_guard: GateGuard,
 }
 
 impl LmdbSnapshot {
     fn environment(&self) -> &Environment {
-        &self.inside.0
+        &self.gate_guard.0
     }
 
     fn try_scan(&self, bucket: Bucket, from: &[u8], visit: &mut Visit<'_>) -> heed::Result<()> {
         let mut long_entries = self.long_entries(bucket, from)?.into_iter().peekable();
         let table = self.environment().table(bucket);
         let start = match from {
-            // LMDB knows no empty key, not even to search for.
+            // LMDB rejects an empty key, also in a search.
             [] => Bound::Unbounded,
             from => Bound::Included(from),
         };
@@ -355,7 +355,8 @@ impl LmdbSnapshot {
                 return Ok(());
             }
             // SAFETY: a read transaction's entries are in the map, which stays
-            // while the transaction is open. `WRITEMAP` is off.
+            // in place while the transaction is open. `WRITEMAP` is off, so the
+            // map is read-only.
             unsafe { passed_pages.passed(value) };
         }
         for long in long_entries {

@@ -1,9 +1,9 @@
-//! Keeps the memory map still while it is read.
+//! Keeps the memory map in place while it is read.
 //!
-//! LMDB may move its map only when no transaction of the process is open, and
-//! leaves it to the process to know. Snapshots pass this gate; growing the map
-//! closes it and waits until the last one has left. Only the write-behind thread
-//! ever waits for that.
+//! LMDB's map may be resized only while no transaction of the process is open,
+//! and LMDB does not check that. Snapshots enter this gate; growing the map
+//! closes it and waits until the last snapshot has left. Only the thread that
+//! commits waits for snapshots to leave.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -20,7 +20,7 @@ struct State {
 }
 
 impl Gate {
-    /// Waits while the gate is closed, then counts one more inside.
+    /// Waits while the gate is closed, then counts one more holder.
     pub(super) fn enter(&self) {
         let mut state = self.lock();
         while state.closed {
@@ -35,7 +35,7 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// Runs something while nobody is inside.
+    /// Closes the gate, waits until no holder is left, and calls `run`.
     pub(super) fn while_empty<R>(&self, run: impl FnOnce() -> R) -> R {
         let mut state = self.lock();
         state.closed = true;
@@ -50,7 +50,7 @@ impl Gate {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Counting cannot panic.
+        // No code that can panic runs under the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

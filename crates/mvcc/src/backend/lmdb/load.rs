@@ -1,8 +1,8 @@
-//! Filling a new store with a whole database.
+//! Fills a new store with a whole database.
 //!
-//! Called when data of etcd is taken over and when a leader sends its snapshot. Nobody else
-//! sees the store meanwhile and a crash discards it, so commits are not durable one by one:
-//! the disk is kept writing in the background, and [`LmdbLoad::finish`] waits for all of it.
+//! Used for the import of etcd data and for a snapshot from the leader. No other thread uses the
+//! store meanwhile and a crash discards it, so single commits are not durable: a background thread
+//! syncs, and [`LmdbLoad::finish`] waits for all of it.
 
 use std::{
     fs::{self, File},
@@ -16,8 +16,8 @@ use super::{
 };
 use crate::backend::{BackendError, Change};
 
-/// Committed bytes after which the disk is told to begin with them. The system on its own
-/// would wait for a tenth of all memory.
+/// Committed bytes after which a background sync starts. By default Linux would wait for a tenth of
+/// all memory.
 const BACKGROUND_SYNC_BYTES: usize = 32 << 20;
 
 /// A store that is being filled.
@@ -26,7 +26,7 @@ pub struct LmdbLoad {
     directory: PathBuf,
     environment: Environment,
     unsynced_bytes: usize,
-    /// Joined before the environment is closed, which it keeps open.
+    /// The background sync, which keeps the environment open; joined before it is closed.
     syncing: Option<JoinHandle<Result<(), BackendError>>>,
 }
 
@@ -49,7 +49,7 @@ impl LmdbLoad {
         })
     }
 
-    /// Adds entries. Records come in ascending order, those of earlier calls included.
+    /// Adds entries. Records must ascend over all calls.
     pub fn add(&mut self, changes: &[Change]) -> Result<(), BackendError> {
         self.environment.commit(changes, Append::Yes)?;
         self.unsynced_bytes += changes.iter().map(Change::queued_bytes).sum::<usize>();
@@ -58,14 +58,13 @@ impl LmdbLoad {
             self.unsynced_bytes = 0;
             let sync = self.environment.sync_later();
             let thread = thread::Builder::new().name("load-sync".to_owned());
-            // Without a thread all is synced at the end.
+            // If no thread can be started, `finish` syncs everything.
             self.syncing = thread.spawn(sync).ok();
         }
         Ok(())
     }
 
-    /// Makes all of it durable under the name of the directory. That the name itself lasts
-    /// is the caller's part.
+    /// Syncs all data and the directory. The caller syncs the parent directory.
     pub fn finish(mut self) -> Result<(), BackendError> {
         self.wait_for_sync()?;
         self.environment.sync_later()()?;
@@ -85,7 +84,7 @@ impl LmdbLoad {
         match self.syncing.take().map(JoinHandle::join) {
             None => Ok(()),
             Some(Ok(synced)) => synced,
-            // It panicked, and what is on disk is unknown.
+            // The sync thread panicked; the state on disk is unknown.
             Some(Err(_)) => Err(BackendError::Poisoned),
         }
     }
@@ -93,7 +92,7 @@ impl LmdbLoad {
 
 impl Drop for LmdbLoad {
     fn drop(&mut self) {
-        // Given up, or finished: then there is nothing to wait for.
+        // The load was abandoned, or is finished and there is nothing to wait for.
         let _ = self.wait_for_sync();
     }
 }

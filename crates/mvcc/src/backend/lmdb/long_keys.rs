@@ -1,8 +1,9 @@
 //! Entries whose key is longer than LMDB allows.
 //!
-//! Only names of users and roles can be that long. Such an entry lives in a
-//! database of its own under bucket and digest, with the whole key in front of
-//! the value; scans merge it back at its place, so nobody above can tell.
+//! Only names of users and roles can be that long. Such an entry is stored in a
+//! separate database under bucket and digest, with the whole key in front of
+//! the value. Scans merge it at its place in key order, so callers see one
+//! ordered bucket.
 
 use bytes::{BufMut, Bytes};
 use sha2::{Digest, Sha256};
@@ -14,14 +15,14 @@ pub(super) const KEY_BYTES_MAX: usize = 511;
 
 const LENGTH_BYTES: usize = 4;
 
-/// Where the entry of a long key lives.
+/// Returns the database key of a long key's entry.
 pub(super) fn place(bucket: Bucket, key: &[u8]) -> Vec<u8> {
     let mut place = vec![bucket as u8];
     place.extend_from_slice(&Sha256::digest(key));
     place
 }
 
-/// What is stored there.
+/// Encodes key and value of a long key's entry.
 pub(super) fn pack(key: &[u8], value: &[u8]) -> Vec<u8> {
     let mut packed = Vec::with_capacity(LENGTH_BYTES + key.len() + value.len());
     packed.put_u32(key.len() as u32);
@@ -30,7 +31,7 @@ pub(super) fn pack(key: &[u8], value: &[u8]) -> Vec<u8> {
     packed
 }
 
-/// Key and value of what is stored; `None` if it was not written by [`pack`].
+/// Decodes key and value; `None` if [`pack`] did not write them.
 pub(super) fn unpack(packed: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = packed.split_first_chunk::<LENGTH_BYTES>()?;
     rest.split_at_checked(u32::from_be_bytes(*length) as usize)

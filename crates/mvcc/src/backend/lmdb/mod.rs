@@ -2,12 +2,12 @@
 //!
 //! Records of the `key` bucket arrive in revision order and are appended. Every
 //! commit is synced by LMDB itself; `NOSYNC` and `WRITEMAP` stay off, because
-//! the first loses the order of writes and the second lets a stray pointer reach
-//! the file. Only a store that nobody uses before it is whole is filled under
-//! `NOSYNC` ([`LmdbLoad`]).
+//! the first loses the order of writes and the second lets a stray pointer
+//! reach the file. Only [`LmdbLoad`] uses `NOSYNC`, for a store that is
+//! discarded unless it is complete.
 //!
-//! Files are numbered (`store-0000000000000001.lmdb`); the highest complete one
-//! counts. Defragmenting writes the next number beside the running one and swaps.
+//! Files are numbered (`store-0000000000000001.lmdb`); the highest complete one is used.
+//! Defragmenting writes the next number while the current file stays in use, then swaps.
 
 mod defragment;
 mod environment;
@@ -32,14 +32,14 @@ use super::{Backend, BackendError, Change, Sizes, Snapshot};
 use environment::{Append, Durable, Environment};
 pub use load::LmdbLoad;
 
-/// How LMDB is opened.
+/// Settings of an LMDB environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LmdbConfig {
-    /// Address space reserved at first. Costs no memory and no disk; it doubles
-    /// when the data reaches it, which waits for open snapshots to end.
+    /// Initially reserved address space. Costs no memory and no disk; it
+    /// doubles when the data reaches it, which waits for open snapshots to end.
     pub map_bytes: usize,
-    /// Snapshots that may be open at once; more are refused. Applying needs one now and then,
-    /// so whoever lets clients hold them bounds that far below.
+    /// Snapshots that may be open at once; more are refused. Applying needs one at times, so the
+    /// server must limit the snapshots of clients far below this.
     pub snapshots_max: u32,
 }
 
@@ -57,11 +57,11 @@ impl Default for LmdbConfig {
 pub struct Lmdb {
     directory: PathBuf,
     config: LmdbConfig,
-    /// Swapped by defragmenting; snapshots keep the one they began on.
+    /// Replaced by defragmenting; snapshots keep the environment they were taken from.
     current: ArcSwap<Environment>,
     /// Held during a commit, and for the swap that ends defragmenting.
     writer: Mutex<Writer>,
-    /// Held while defragmenting, so that two never run.
+    /// Held while defragmenting, so that only one runs.
     defragmenting: Mutex<()>,
     total_bytes: AtomicU64,
     in_use_bytes: AtomicU64,
@@ -70,7 +70,7 @@ pub struct Lmdb {
 #[derive(Debug, Default)]
 struct Writer {
     poisoned: bool,
-    /// While defragmenting: what was committed since the copy began.
+    /// While defragmenting: the changes committed since the copy began.
     since_copy: Option<Vec<Change>>,
 }
 
@@ -109,7 +109,8 @@ impl Lmdb {
     }
 
     fn writer(&self) -> MutexGuard<'_, Writer> {
-        // A panic while it was held left LMDB's transaction aborted.
+        // After a panic under the lock LMDB has aborted the transaction, so a
+        // poisoned lock is usable.
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

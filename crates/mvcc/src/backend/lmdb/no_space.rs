@@ -1,17 +1,16 @@
-//! Tells a full disk from a broken one.
+//! Distinguishes a full disk from an I/O error.
 //!
-//! The system writes as much as fits and says how much; LMDB takes every write that was cut short
-//! for an I/O error and reports `EIO`. So after that error the free space decides.
+//! On a full disk a write is short; LMDB reports every short write as `EIO`. So after `EIO` the
+//! free space decides.
 
 use std::{io, path::Path};
 
 use nix::{errno::Errno, sys::statvfs::statvfs};
 
-/// After a write that was cut short by a full disk less than this is free.
+/// Free bytes below which an `EIO` is taken for a full disk.
 const FREE_BYTES_MAX: u64 = 64 * 1024;
 
-/// Whether an error of LMDB says that the disk is full. `free_bytes` is asked only if the error
-/// leaves it open.
+/// Whether an error of LMDB means that the disk is full. `free_bytes` is called only for `EIO`.
 pub(super) fn is_no_space(error: &heed::Error, free_bytes: impl FnOnce() -> Option<u64>) -> bool {
     let heed::Error::Io(error) = error else {
         return false;
@@ -25,7 +24,7 @@ pub(super) fn is_no_space(error: &heed::Error, free_bytes: impl FnOnce() -> Opti
     }
 }
 
-/// What can still be written where `path` is, if the system says so.
+/// Free bytes of the volume of `path`, if the system reports them.
 pub(super) fn free_bytes(path: &Path) -> Option<u64> {
     let volume = statvfs(path).or_else(|_| statvfs(path.parent().unwrap_or(path)));
     let volume = volume.ok()?;
@@ -41,15 +40,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn write_that_was_cut_short_on_a_full_disk_is_no_io_error() {
+    fn io_error_with_little_free_space_is_no_space() {
         let error = |errno: Errno| heed::Error::Io(io::Error::from_raw_os_error(errno as i32));
-        let not_asked = || -> Option<u64> { panic!("the error says it all") };
-        assert!(is_no_space(&error(Errno::ENOSPC), not_asked));
-        assert!(is_no_space(&error(Errno::EDQUOT), not_asked));
-        assert!(!is_no_space(&error(Errno::EACCES), not_asked));
+        let must_not_be_called = || -> Option<u64> { panic!("free space is not needed") };
+        assert!(is_no_space(&error(Errno::ENOSPC), must_not_be_called));
+        assert!(is_no_space(&error(Errno::EDQUOT), must_not_be_called));
+        assert!(!is_no_space(&error(Errno::EACCES), must_not_be_called));
         assert!(!is_no_space(
             &heed::Error::Mdb(heed::MdbError::Corrupted),
-            not_asked
+            must_not_be_called
         ));
         assert!(is_no_space(&error(Errno::EIO), || Some(0)));
         assert!(!is_no_space(&error(Errno::EIO), || Some(1 << 30)));
@@ -57,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn free_space_is_known_before_the_file_is() {
+    fn free_space_is_reported_before_the_file_exists() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("store.lmdb");
         assert!(free_bytes(&file).unwrap() > 0);

@@ -1,21 +1,21 @@
-//! Pages of the file that a scan only passed through.
+//! Releases mapped pages that a scan has read.
 //!
-//! Reading a page of the mapped file makes it count as memory of this process,
-//! although the kernel's cache has it anyway. A scan reads all of them, once, so
-//! it gives them back as it goes.
+//! A page of the mapped file that was read counts as memory of this process,
+//! although it stays in the kernel's cache. A scan reads each page once, so it
+//! releases pages as it proceeds.
 
 use std::{ffi::c_void, ptr::NonNull};
 
 use nix::sys::mman::{MmapAdvise, madvise};
 
-/// Bytes of entries between two times that pages are given back.
+/// Bytes of entries read before pages are released.
 const PASSED_BYTES_MAX: usize = 16 << 20;
 
-/// The system's pages are this or a multiple of it. Where they are larger, the
-/// system may refuse; then the pages stay.
+/// The system's page size is this or a multiple of it. If it is larger, the
+/// system may refuse; then the pages stay mapped.
 const PAGE_BYTES: usize = 4096;
 
-/// Where entries were read since pages were last given back.
+/// Address range of the entries read since pages were last released.
 pub(super) struct PassedPages {
     lowest: *const u8,
     highest: *const u8,
@@ -31,23 +31,23 @@ impl PassedPages {
         }
     }
 
-    /// An entry was read, and is not needed any more.
+    /// Records that an entry was read and is no longer needed.
     ///
     /// # Safety
     ///
-    /// All entries told to one of these lie in one file that is mapped for
-    /// reading only, and stays so until this is dropped.
+    /// All entries passed to one `PassedPages` lie in one file that is mapped
+    /// read-only and stays mapped until it is dropped.
     pub(super) unsafe fn passed(&mut self, entry: &[u8]) {
         let ends = entry.as_ptr_range();
         self.lowest = self.lowest.min(ends.start);
         self.highest = self.highest.max(ends.end);
         self.entry_bytes += entry.len();
         if self.entry_bytes >= PASSED_BYTES_MAX {
-            self.give_back();
+            self.release();
         }
     }
 
-    fn give_back(&mut self) {
+    fn release(&mut self) {
         let first_page = self
             .lowest
             .map_addr(|address| address - address % PAGE_BYTES);
@@ -59,17 +59,17 @@ impl PassedPages {
             && bytes > 0
         {
             // SAFETY: both ends, so every page in between, are in the map of a
-            // file (see `passed`). It is only read, so nothing in the pages can
-            // be lost, and who reads them again gets them from the file.
-            let given_back = unsafe { madvise(first_page, bytes, MmapAdvise::MADV_DONTNEED) };
-            // Refused: they stay, as they would have without this.
-            let _ = given_back;
+            // file (see `passed`). The map is read-only, so no data can be
+            // lost, and a later access reads the pages from the file.
+            let released = unsafe { madvise(first_page, bytes, MmapAdvise::MADV_DONTNEED) };
+            // On an error the pages stay mapped.
+            let _ = released;
         }
     }
 }
 
 impl Drop for PassedPages {
     fn drop(&mut self) {
-        self.give_back();
+        self.release();
     }
 }
