@@ -22,7 +22,7 @@ use crate::feature::{FeatureSet, MemberOf};
 use crate::registry::{
     RegisterError, Registered, Registry, RegistryBuilder, UnknownFeature, toggled_stage,
 };
-use crate::resolve::{SetErrors, State, Warning, attempt, judge};
+use crate::resolve::{SetErrors, State, Warning, attempt, check_value};
 use crate::spec::Versions;
 
 /// Collects raw values. [`GateSetBuilder::build`] validates them, so flags may be added
@@ -78,8 +78,9 @@ impl GateSetBuilder {
             let refused = match self.registry.get(&name) {
                 None => Some(self.registry.unknown(&name).to_string()),
                 Some(feature) => {
-                    let judged = judge(&name, value, self.versions, feature.at(self.versions));
-                    judged.err().map(|error| error.to_string())
+                    let checked =
+                        check_value(&name, value, self.versions, feature.at(self.versions));
+                    checked.err().map(|error| error.to_string())
                 }
             };
             if let Some(reason) = refused {

@@ -93,7 +93,7 @@ pub(crate) fn attempt(
             continue;
         };
         let state = &mut states[index];
-        match judge(name, value, versions, state.selected) {
+        match check_value(name, value, versions, state.selected) {
             Err(error) => errors.push(error),
             Ok(warning) => {
                 warnings.extend(warning);
@@ -150,7 +150,7 @@ fn unset(selected: Selected) -> State {
 }
 
 /// Checks whether one explicit value may be set, and returns a warning if it is due.
-pub(crate) fn judge(
+pub(crate) fn check_value(
     name: &str,
     value: bool,
     versions: Versions,

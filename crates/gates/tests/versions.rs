@@ -135,8 +135,8 @@ fn format_is_written_once_the_minimum_compatibility_version_can_read_it() {
 #[test]
 fn client_skew_is_classified_by_component_and_version() {
     let mut server = binary("3.8").with_floors(v("3.5"), v("3.5"));
-    let judged = |server: &EffectiveVersion, client: &str| server.skew_of(v(client)).text();
-    for (client, verdict) in [
+    let skew_text = |server: &EffectiveVersion, client: &str| server.skew_of(v(client)).text();
+    for (client, expected) in [
         ("3.8", "same"),
         ("3.7", "older"),
         ("3.6", "outside"),
@@ -145,13 +145,13 @@ fn client_skew_is_classified_by_component_and_version() {
         ("2.8", "outside"),
         ("4.0", "outside"),
     ] {
-        assert_eq!(judged(&server, client), verdict, "{client}");
+        assert_eq!(skew_text(&server, client), expected, "{client}");
     }
     // The emulation and minimum compatibility versions count, not the binary version.
     server.set_emulation(v("3.7"));
-    assert_eq!(judged(&server, "3.8"), "newer");
+    assert_eq!(skew_text(&server, "3.8"), "newer");
     server.set_min_compat(v("3.5"));
-    assert_eq!(judged(&server, "3.5"), "older");
+    assert_eq!(skew_text(&server, "3.5"), "older");
     for (agent, component) in [
         ("portctl/v3.8.0", Some(("portctl", v("3.8")))),
         (

@@ -6,7 +6,7 @@ use crate::assignments::Assignments;
 use crate::cluster::{ClusterSpecs, Member, Publication};
 use crate::error::{Classified, ErrorClass};
 use crate::registry::toggled_stage;
-use crate::resolve::{SetError, SetErrors, Warning, judge};
+use crate::resolve::{SetError, SetErrors, Warning, check_value};
 use crate::spec::Versions;
 use crate::stage::Stage;
 use crate::version::MajorMinor;
@@ -33,7 +33,7 @@ impl ClusterSpecs {
                 continue;
             };
             let versions = Versions::exactly(server_version);
-            match judge(name, value, versions, feature.at(versions)) {
+            match check_value(name, value, versions, feature.at(versions)) {
                 Err(error) => errors.push(error),
                 Ok(warning) => warnings.extend(warning),
             }
