@@ -1,4 +1,4 @@
-//! What gates cost: a check, a decision, a start.
+//! Benchmarks of a gate check, a decision, and the resolution at start.
 //!
 //! Run with `cargo bench -p portunus-gates`. The figures and what they mean are in
 //! `docs/benchmarks.md`.
@@ -13,14 +13,14 @@ use portunus_gates::cluster::*;
 use portunus_gates::*;
 
 feature! {
-    /// Off.
+    /// A feature that is off by default.
     pub First {
         level: Cluster, owner: "bench", touches: Nothing, reversible: Free,
         specs: [Spec::beta("3.7")],
     }
 }
 feature! {
-    /// On.
+    /// A feature that is on by default.
     pub Second {
         level: Cluster, owner: "bench", touches: Nothing, reversible: Free,
         specs: [Spec::beta("3.7").on()],
@@ -113,11 +113,11 @@ fn build(c: &mut Criterion) {
     let registry = registry(Level::Server);
     let versions = Versions::emulating(MajorMinor::new(3, 7));
     for (name, every) in [("every feature named", 1), ("every tenth named", 10)] {
-        let said = Assignments::from_map(Origin::Flag, flags(every));
+        let given = Assignments::from_map(Origin::Flag, flags(every));
         c.bench_function(&format!("build/gate set of 200 features, {name}"), |b| {
             b.iter(|| {
                 GateSet::builder(registry.clone(), versions)
-                    .stage(black_box(&said))
+                    .stage(black_box(&given))
                     .build()
             });
         });

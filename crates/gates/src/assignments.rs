@@ -1,8 +1,8 @@
-//! What people asked for, before anybody judges it.
+//! Raw gate values by name and origin, before they are checked against a registry.
 //!
-//! `Name=bool` texts and maps from flags, environment and config files end up in one
-//! [`Assignments`]. It knows no features: a name is any text. For each name it keeps
-//! what every origin said, because `explain` shows the ones that lost, too.
+//! `Name=bool` texts and maps from flags, environment and config files are collected in
+//! one [`Assignments`]. It knows no features: a name is any text. For each name it keeps
+//! the value of every origin, because `explain` also shows the overridden ones.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use crate::error::{Classified, ErrorClass, quoted};
 
-/// Who said it. The order is the precedence: the last one wins.
+/// Where a value was set. The order is the precedence: the last origin wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
@@ -22,7 +22,7 @@ pub enum Origin {
     Environment,
     /// A command-line flag.
     Flag,
-    /// The program itself, for tests and embedding.
+    /// The program's own code, for tests and embedding.
     Code,
 }
 
@@ -36,7 +36,7 @@ impl Origin {
         Origin::Code,
     ];
 
-    /// The word for messages.
+    /// Returns the name for messages.
     pub const fn text(self) -> &'static str {
         match self {
             Origin::Code => "code",
@@ -47,20 +47,20 @@ impl Origin {
     }
 }
 
-/// Raw values by name, by origin. Never judged, never resolved: a later change of
-/// version must still be able to tell "said" from "default".
+/// Raw values by name and origin, never checked or resolved: a later change of version
+/// must still distinguish set values from defaults.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Assignments {
     by_name: BTreeMap<String, [Option<bool>; Origin::COUNT]>,
 }
 
 impl Assignments {
-    /// Nothing said.
+    /// Creates an empty map.
     pub fn new() -> Assignments {
         Assignments::default()
     }
 
-    /// Reads `A=true,B=false`. Empty segments are skipped, blanks trimmed, the last
+    /// Parses `A=true,B=false`. Empty segments are skipped, blanks trimmed, the last
     /// value of a repeated name wins.
     ///
     /// ```
@@ -78,7 +78,7 @@ impl Assignments {
         Ok(assigned)
     }
 
-    /// From a map that a program or a config file already has.
+    /// Builds assignments from a map of names to values.
     pub fn from_map<N: Into<String>>(
         origin: Origin,
         map: impl IntoIterator<Item = (N, bool)>,
@@ -90,7 +90,7 @@ impl Assignments {
         assigned
     }
 
-    /// From a config-file value: either the flag's text, or a map of names to booleans.
+    /// Parses a config-file value: either the flag's text, or a map of names to booleans.
     pub fn from_value(origin: Origin, value: &Value) -> Result<Assignments, FlagError> {
         match value {
             Value::Null => Ok(Assignments::new()),
@@ -117,8 +117,9 @@ impl Assignments {
         }
     }
 
-    /// From variables such as `KUBE_FEATURE_Name=true`. What is no boolean is not an
-    /// error here but returned, to be logged: an environment is inherited, not typed.
+    /// Parses variables such as `KUBE_FEATURE_Name=true`. Values that are not booleans are
+    /// returned for the log instead of failing the call, because a process inherits its
+    /// environment.
     pub fn from_environment<'a>(
         prefix: &str,
         variables: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -142,7 +143,8 @@ impl Assignments {
         self.by_name.entry(name.into()).or_default()[origin as usize] = Some(value);
     }
 
-    /// Adds everything `other` says; where both speak for one origin, `other` wins.
+    /// Adds all values of `other`. Where both have a value for one name and origin, that
+    /// of `other` wins.
     pub fn merge(&mut self, other: &Assignments) {
         for (name, values) in &other.by_name {
             let mine = self.by_name.entry(name.clone()).or_default();
@@ -152,51 +154,51 @@ impl Assignments {
         }
     }
 
-    /// Forgets a name, whoever said it. True if it was there.
+    /// Removes a name with the values of all origins. Returns whether it was there.
     pub fn remove(&mut self, name: &str) -> bool {
         self.by_name.remove(name).is_some()
     }
 
-    /// The value that counts, and who said it.
+    /// Returns the value with the highest precedence, and its origin.
     pub fn get(&self, name: &str) -> Option<(bool, Origin)> {
         self.by_name.get(name).and_then(winner)
     }
 
-    /// Everything said about a name, the one that counts first.
+    /// Returns all values of a name, highest precedence first.
     pub fn all(&self, name: &str) -> Vec<(Origin, bool)> {
         let Some(values) = self.by_name.get(name) else {
             return Vec::new();
         };
-        let said = |origin: Origin| values[origin as usize].map(|value| (origin, value));
-        Origin::ALL.into_iter().rev().filter_map(said).collect()
+        let set = |origin: Origin| values[origin as usize].map(|value| (origin, value));
+        Origin::ALL.into_iter().rev().filter_map(set).collect()
     }
 
-    /// The names with the values that count, sorted.
+    /// Iterates over the names with their values of highest precedence, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, bool, Origin)> {
         self.by_name.iter().filter_map(|(name, values)| {
             winner(values).map(|(value, origin)| (name.as_str(), value, origin))
         })
     }
 
-    /// The raw map a member publishes.
+    /// Returns the raw map that a member publishes.
     pub fn to_map(&self) -> BTreeMap<String, bool> {
         self.iter()
             .map(|(name, value, _)| (name.to_owned(), value))
             .collect()
     }
 
-    /// Whether nothing was said.
+    /// Returns whether no value is set.
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }
 }
 
 fn winner(values: &[Option<bool>; Origin::COUNT]) -> Option<(bool, Origin)> {
-    let said = |origin: Origin| values[origin as usize].map(|value| (value, origin));
-    Origin::ALL.into_iter().rev().find_map(said)
+    let set = |origin: Origin| values[origin as usize].map(|value| (value, origin));
+    Origin::ALL.into_iter().rev().find_map(set)
 }
 
-/// The non-empty segments of a comma list, with their byte offsets.
+/// Iterates over the non-empty segments of a comma list, with their byte offsets.
 pub(crate) fn segments(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut at = 0;
     text.split(',').filter_map(move |segment| {
@@ -206,7 +208,7 @@ pub(crate) fn segments(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// One `Name=bool`, at byte `at` of the flag.
+/// Parses one `Name=bool` that starts at byte `at` of the flag.
 pub(crate) fn parse_pair(at: usize, segment: &str) -> Result<(&str, bool), FlagError> {
     let Some((name, value)) = segment.split_once('=') else {
         return Err(FlagError::MissingBool {
@@ -221,7 +223,7 @@ pub(crate) fn parse_pair(at: usize, segment: &str) -> Result<(&str, bool), FlagE
     }
 }
 
-/// The boolean words of Go's standard library, and no others.
+/// Parses the boolean spellings of Go's `strconv.ParseBool`, and no others.
 pub(crate) fn parse_bool(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
@@ -290,7 +292,7 @@ mod tests {
 
     /// Proves: G32, G33, S1-1
     #[test]
-    fn the_flag_syntax() {
+    fn flag_text_parses_with_blanks_empty_segments_and_repeated_names() {
         let assigned =
             Assignments::parse(Origin::Flag, ",A=true,, B = f ,C=1,D=T,E=TRUE,F=False,A=0")
                 .unwrap();
@@ -313,7 +315,7 @@ mod tests {
 
     /// Proves: G32, G33
     #[test]
-    fn bad_flags_name_the_place() {
+    fn unreadable_flag_text_is_refused_with_its_byte_offset() {
         for (text, id, shown) in [
             ("A=true,B", "E-MISSING-BOOL", "\"B\" (byte 7)"),
             ("A=true, ", "E-MISSING-BOOL", "\"\" (byte 7)"),
@@ -329,7 +331,7 @@ mod tests {
 
     /// Proves: X14
     #[test]
-    fn a_flag_beats_the_file_per_name_and_both_are_kept() {
+    fn flag_overrides_config_file_per_name_and_both_values_are_kept() {
         let file = serde_json::json!({"A": false, "B": true, "C": "t"});
         let mut assigned = Assignments::from_value(Origin::Config, &file).unwrap();
         assigned.merge(&Assignments::parse(Origin::Flag, "A=true").unwrap());
@@ -342,7 +344,7 @@ mod tests {
         assert_eq!(assigned.get("B"), Some((true, Origin::Config)));
         assert_eq!(assigned.get("C"), Some((true, Origin::Config)));
         assert_eq!(assigned.get("D"), Some((true, Origin::Flag)));
-        // The same key as one text.
+        // A config file may hold the flag's text instead of a map.
         let text = Assignments::from_value(Origin::Config, &Value::from("A=false,B=1")).unwrap();
         assert_eq!(text.get("B"), Some((true, Origin::Config)));
         for bad in [serde_json::json!(["A"]), serde_json::json!(7)] {
@@ -364,7 +366,7 @@ mod tests {
 
     /// Proves: G60
     #[test]
-    fn bad_environment_values_are_reported_and_ignored() {
+    fn environment_value_that_is_no_boolean_is_returned_and_ignored() {
         let (assigned, ignored) = Assignments::from_environment(
             "KUBE_FEATURE_",
             [

@@ -1,4 +1,4 @@
-//! Values by position, for checks that cost one load.
+//! Gate values by position in the registry, for checks that cost one load.
 
 /// One bit per feature.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -13,7 +13,7 @@ impl Bits {
         Bits(words.into())
     }
 
-    /// A position that was never collected is off.
+    /// Returns the value at a position; off where none was collected.
     #[inline]
     pub(crate) fn get(&self, index: usize) -> bool {
         match self.0.get(index / 64) {

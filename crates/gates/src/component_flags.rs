@@ -1,4 +1,4 @@
-//! The three flags of a process that hosts several components, read but not judged.
+//! The three flags of a process that hosts several components, parsed but not validated.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use crate::assignments::{Assignments, FlagError, Origin, parse_pair, segments};
 use crate::error::{Classified, ErrorClass, quoted};
 use crate::version::{MajorMinor, Version};
 
-/// The component meant where none is named.
+/// The component of a flag value without a component prefix.
 pub const DEFAULT_COMPONENT: &str = "kube";
 
-/// What the flags say, by component.
+/// The values of the flags, by component.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ComponentFlags {
     /// `--emulated-version`
@@ -23,7 +23,7 @@ pub struct ComponentFlags {
 }
 
 impl ComponentFlags {
-    /// Reads each flag; a flag given several times is several texts.
+    /// Parses each flag; a flag given several times is several texts.
     pub fn parse<T: AsRef<str>>(
         emulated_version: &[T],
         min_compatibility_version: &[T],
@@ -37,7 +37,7 @@ impl ComponentFlags {
     }
 }
 
-/// `component=major.minor` or `major.minor`, separated by commas or repeated.
+/// Parses `component=major.minor` or `major.minor`, separated by commas or repeated.
 fn parse_versions<T: AsRef<str>>(
     flag: &'static str,
     texts: &[T],
@@ -76,7 +76,7 @@ fn parse_versions<T: AsRef<str>>(
     Ok(versions)
 }
 
-/// `component:Name=bool` or `Name=bool`, separated by commas or repeated; later wins.
+/// Parses `component:Name=bool` or `Name=bool`, separated by commas or repeated; later wins.
 fn parse_gates<T: AsRef<str>>(
     texts: &[T],
 ) -> Result<BTreeMap<String, Assignments>, ComponentFlagError> {
@@ -106,19 +106,19 @@ fn parse_gates<T: AsRef<str>>(
     Ok(gates)
 }
 
-/// Why a flag could not be read. `at` is the byte within the flag's text.
+/// Why a flag could not be parsed. `at` is the byte within the flag's text.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 #[allow(missing_docs)] // the fields are the ones the messages print
 pub enum ComponentFlagError {
-    /// No version.
+    /// The value is no version.
     #[error("{flag} has no readable version at byte {at}")]
     BadVersion {
         flag: &'static str,
         at: usize,
         source: crate::version::VersionError,
     },
-    /// A version with a patch.
+    /// The version has a patch number or a pre-release.
     #[error("{flag} takes major.minor, not {version} (byte {at}): write {wanted}")]
     Patch {
         flag: &'static str,
@@ -126,19 +126,19 @@ pub enum ComponentFlagError {
         version: String,
         wanted: MajorMinor,
     },
-    /// The same component twice.
+    /// A component is set twice.
     #[error("{flag} sets {component} twice (byte {at}): keep one")]
     DuplicateVersion {
         flag: &'static str,
         at: usize,
         component: String,
     },
-    /// `Name` and `kube:Name` in one process.
+    /// Both `Name` and `kube:Name` are used in one process.
     #[error(
         "--feature-gates mixes names with and without the prefix {DEFAULT_COMPONENT}: (byte {at}): use one form"
     )]
     MixedPrefix { at: usize },
-    /// Not `Name=bool`.
+    /// A gate is not of the form `Name=bool`.
     #[error(transparent)]
     Gate(#[from] FlagError),
 }
@@ -165,7 +165,7 @@ impl Classified for ComponentFlagError {
     }
 }
 
-/// The programs of a control plane, and which of these flags each has.
+/// The programs of a control plane that differ in these flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Program {
@@ -182,7 +182,7 @@ pub enum Program {
 }
 
 impl Program {
-    /// The flags about gates and versions that it accepts.
+    /// Returns the flags about gates and versions that it accepts.
     pub const fn flags(self) -> &'static [&'static str] {
         const ALL: &[&str] = &[
             "feature-gates",
@@ -228,7 +228,7 @@ mod tests {
 
     /// Proves: G80, G81, S2-A11
     #[test]
-    fn version_flags() {
+    fn version_flags_parse_per_component_and_refuse_patches_and_duplicates() {
         let kube = |version: &str| vec![("kube".to_owned(), version.to_owned())];
         assert_eq!(versions(&["1.31"]), Ok(kube("1.31")));
         assert_eq!(versions(&["kube=v1.31.0"]), Ok(kube("1.31")));
@@ -256,7 +256,7 @@ mod tests {
 
     /// Proves: G82
     #[test]
-    fn gate_flags() {
+    fn gate_flags_parse_per_component_and_refuse_mixed_prefixes() {
         let row =
             |component: &str, name: &str, value| (component.to_owned(), name.to_owned(), value);
         assert_eq!(
@@ -275,7 +275,7 @@ mod tests {
 
     /// Proves: G85
     #[test]
-    fn which_program_has_which_flags() {
+    fn programs_accept_only_their_gate_and_version_flags() {
         assert_eq!(Program::ApiServer.flags().len(), 5);
         assert_eq!(
             Program::Scheduler.flags(),

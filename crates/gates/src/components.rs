@@ -1,12 +1,12 @@
 //! Several components in one process, each with its versions and gates.
 //!
-//! The order of a start-up, which this type keeps:
+//! A process calls [`Components`] in this order:
 //!
 //! ```text
 //!  register (gates, versions) ─▶ map versions ─▶ add_flags (closes) ─▶ set ─▶ validate ─▶ metrics
 //! ```
 //!
-//! Every call either happens whole or not at all.
+//! A call that fails changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -26,7 +26,7 @@ use crate::resolve::{SetErrors, Warning};
 use crate::stage::Stage;
 use crate::version::MajorMinor;
 
-/// From one component's version to another's; nothing where it has no answer.
+/// Maps one component's version to another's; `None` where the mapping has no version.
 pub type VersionMapping = Arc<dyn Fn(MajorMinor) -> Option<MajorMinor> + Send + Sync>;
 
 #[derive(Clone)]
@@ -34,12 +34,12 @@ struct Component {
     version: EffectiveVersion,
     gates: Option<GateSet>,
     mappings: BTreeMap<String, VersionMapping>,
-    /// Another component's version sets this one's; flags may not.
+    /// The component whose version sets this one's; flags may not set it.
     mapped_from: Option<String>,
 }
 
 impl Component {
-    /// Brings the gates to the component's versions.
+    /// Resolves the gates at the component's versions.
     fn reemulate(&mut self) -> Result<(), SetErrors> {
         if let Some(gates) = &self.gates {
             self.gates = Some(gates.at(self.version.versions())?.0);
@@ -67,12 +67,12 @@ pub struct Components {
 }
 
 impl Components {
-    /// None yet.
+    /// Creates an empty set of components.
     pub fn new() -> Components {
         Components::default()
     }
 
-    /// Adds a component; its gates come to its versions at once.
+    /// Adds a component and resolves its gates at its versions.
     pub fn register(
         &mut self,
         name: &str,
@@ -99,7 +99,7 @@ impl Components {
         Ok(())
     }
 
-    /// Adds a component unless it is there. Returns its version as it is then.
+    /// Adds a component unless it is registered. Returns the registered component's version.
     pub fn get_or_register(
         &mut self,
         name: &str,
@@ -113,18 +113,18 @@ impl Components {
         Ok(version)
     }
 
-    /// A component's versions; nothing for an unknown one.
+    /// Returns a component's versions; `None` for an unknown one.
     pub fn version(&self, name: &str) -> Option<&EffectiveVersion> {
         self.by_name.get(name).map(|component| &component.version)
     }
 
-    /// A component's gates; nothing for an unknown one or one without gates.
+    /// Returns a component's gates; `None` for an unknown one or one without gates.
     pub fn gates(&self, name: &str) -> Option<&GateSet> {
         self.by_name.get(name)?.gates.as_ref()
     }
 
-    /// Lets `from`'s emulation version set `to`'s, now and whenever flags set it. A
-    /// mapped version outside what `to` can emulate becomes the nearest one it can.
+    /// Makes `from`'s emulation version set `to`'s, now and whenever flags set it. A
+    /// mapped version that `to` cannot emulate becomes the nearest one that it can.
     pub fn map_version(
         &mut self,
         from: &str,
@@ -146,7 +146,7 @@ impl Components {
                 from: other,
             });
         }
-        // Expanding from the source walks the new edge and finds a circle, if any.
+        // Expanding from the source follows the new mapping and detects a cycle.
         let mut versions = next.expand(BTreeMap::from([(from.to_owned(), emulation)]))?;
         versions.remove(from);
         next.apply_emulation(&versions);
@@ -159,8 +159,8 @@ impl Components {
         Ok(())
     }
 
-    /// The help lines of the three flags; from here on nothing can be registered. May be
-    /// called for several flag sets.
+    /// Returns the help lines of the three flags and closes registration. May be called
+    /// for several flag sets.
     pub fn add_flags(&mut self) -> FlagsHelp {
         self.closed = true;
         let settable = || {
@@ -188,8 +188,8 @@ impl Components {
         }
     }
 
-    /// Applies the flags: versions through the mappings, then every gate, then the gate
-    /// flags. Meant to be called once, right after flags were parsed.
+    /// Applies the flags: versions through the mappings, then the gate values. Meant to be
+    /// called once, right after flags were parsed.
     pub fn set(&mut self, flags: &ComponentFlags) -> Result<(), ComponentError> {
         let mut next = self.clone();
         next.refuse_foreign(flags.emulation.keys().chain(flags.min_compat.keys()))?;
@@ -211,16 +211,16 @@ impl Components {
         }
         for (name, component) in &mut next.by_name {
             let nothing = Assignments::new();
-            let said = flags.gates.get(name).unwrap_or(&nothing);
+            let given = flags.gates.get(name).unwrap_or(&nothing);
             match &component.gates {
                 Some(gates) => {
                     let mut all = gates.assignments().clone();
-                    all.merge(said);
+                    all.merge(given);
                     let builder =
                         GateSet::builder(gates.registry().clone(), component.version.versions());
                     component.gates = Some(builder.stage(&all).build()?);
                 }
-                None if said.is_empty() => {}
+                None if given.is_empty() => {}
                 None => return Err(ComponentError::NoGates { name: name.clone() }),
             }
         }
@@ -229,8 +229,8 @@ impl Components {
         Ok(())
     }
 
-    /// For callers that may come before the flags: sets defaults if nobody set anything,
-    /// and says whether it had to, which deserves a loud warning.
+    /// Applies the defaults unless [`Components::set`] was called, for callers that may run
+    /// before flags are parsed. Returns whether it did; the caller then logs a warning.
     pub fn set_fallback(&mut self) -> Result<bool, ComponentError> {
         if self.set {
             return Ok(false);
@@ -239,8 +239,8 @@ impl Components {
         Ok(true)
     }
 
-    /// Every version out of range, and a warning for each alpha feature that is on under
-    /// emulation; with `strict_emulation` those are errors.
+    /// Returns an error for every version out of range, and a warning for each alpha feature
+    /// that is on under emulation; with `strict_emulation` those are errors.
     pub fn validate(&self, strict_emulation: bool) -> Result<Vec<Warning>, Vec<ValidateError>> {
         let mut errors = Vec::new();
         let mut warnings = Vec::new();
@@ -282,7 +282,7 @@ impl Components {
         }
     }
 
-    /// The versions and gates of all components.
+    /// Returns the metric samples of the versions and gates of all components.
     pub fn samples(&self, feature_metric: &'static str) -> Vec<Sample> {
         let mut samples = Vec::new();
         for (name, component) in &self.by_name {
@@ -357,12 +357,12 @@ impl Components {
     }
 }
 
-/// What `--help` says about the flags. It describes the binary, since nothing is set yet.
+/// The `--help` lines of the flags. They describe the binary, since nothing is set yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlagsHelp {
     /// `component=lowest..highest(default:current)`; mapped components are not offered.
     pub emulated_version: Vec<String>,
-    /// The same for the minimum compatibility version.
+    /// The same form for the minimum compatibility version.
     pub min_compatibility_version: Vec<String>,
     /// `component:Name=true|false (...)`
     pub feature_gates: Vec<String>,
@@ -373,38 +373,38 @@ pub struct FlagsHelp {
 #[non_exhaustive]
 #[allow(missing_docs)] // the fields are the ones the messages print
 pub enum ComponentError {
-    /// Too late.
+    /// Registration is closed.
     #[error("flags were already added: register components before that")]
     Closed,
-    /// Twice the same name.
+    /// A component of this name is registered.
     #[error("component {name} is already registered")]
     Duplicate { name: String },
-    /// No such component.
+    /// No component of this name is registered.
     #[error("there is no component {name}: see --help for the ones there are")]
     Unknown { name: String },
-    /// Gates for a component that has none.
+    /// Flags set gates of a component that has none.
     #[error("component {name} has no feature gates")]
     NoGates { name: String },
-    /// Two sources for one target.
+    /// Two components are mapped to the same one.
     #[error("the version of {name} already follows {from}: a component follows at most one")]
     MapMulti { name: String, from: String },
-    /// In a circle.
+    /// Version mappings form a cycle.
     #[error("version mappings lead back to {name}: they must not form a circle")]
     MapLoop { name: String },
-    /// The mapping has no answer.
+    /// The mapping returned no version.
     #[error("the mapping from {from} {version} to {to} gives no version")]
     MapNil {
         from: String,
         to: String,
         version: MajorMinor,
     },
-    /// A flag for a component that follows another.
+    /// A flag sets the version of a mapped component.
     #[error("the version of {name} follows {from}: set that one instead")]
     MapFlag { name: String, from: String },
-    /// The gates refuse.
+    /// Gate values are refused.
     #[error(transparent)]
     Gates(#[from] SetErrors),
-    /// The flags cannot be read.
+    /// The flags cannot be parsed.
     #[error(transparent)]
     Flags(#[from] ComponentFlagError),
 }
@@ -442,18 +442,18 @@ impl Classified for ComponentError {
     }
 }
 
-/// What is wrong with the components as a whole.
+/// Why the components are not valid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 #[allow(missing_docs)] // the fields are the ones the messages print
 pub enum ValidateError {
-    /// A version out of range.
+    /// A version is out of range.
     #[error("versions of component {component} are not allowed")]
     Range {
         component: String,
         source: VersionRangeErrors,
     },
-    /// Strict emulation allows no alpha feature.
+    /// An alpha feature is on under strict emulation.
     #[error(
         "alpha feature {name} of component {component} is on under emulation: turn it off or drop --strict-emulation"
     )]

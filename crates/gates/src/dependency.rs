@@ -1,4 +1,4 @@
-//! Which feature may depend on which, and in what order they are decided.
+//! The rules for dependencies between features, and the order of decision.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,9 @@ use crate::spec::Versions;
 use crate::stage::Stage;
 use crate::version::MajorMinor;
 
-/// Checks one dependency over the whole history of the feature that has it: at no
-/// version may it be more mature, more on or more locked than what it needs.
+/// Checks one dependency over the whole history of the dependent feature: at no version
+/// may it have a more stable stage than the needed feature, be on by default while that is
+/// off, or be locked while that is not.
 pub(crate) fn check(
     feature: &Registered,
     needed: &Registered,
@@ -72,8 +73,8 @@ pub(crate) fn refuse_cycles(
     }
 }
 
-/// Positions such that everything comes after what it needs, or those on and behind
-/// cycles. `edges[i]` are the positions that `i` needs.
+/// Returns the positions in topological order, dependencies first, or as an error those on
+/// a cycle or dependent on one. `edges[i]` are the positions that `i` needs.
 pub(crate) fn topological_order(edges: &[Vec<usize>]) -> Result<Vec<usize>, Vec<usize>> {
     let mut missing: Vec<usize> = edges.iter().map(Vec::len).collect();
     let mut needed_by: Vec<Vec<usize>> = vec![Vec::new(); edges.len()];
@@ -100,12 +101,12 @@ pub(crate) fn topological_order(edges: &[Vec<usize>]) -> Result<Vec<usize>, Vec<
     }
 }
 
-/// Which dependency, at which version.
+/// A dependency at the version where it breaks a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pair {
-    /// The feature that depends.
+    /// The dependent feature.
     pub feature: String,
-    /// What it depends on.
+    /// The needed feature.
     pub dependency: String,
     /// The version at which the rule is broken.
     pub version: MajorMinor,
@@ -126,26 +127,26 @@ impl std::fmt::Display for Pair {
 #[non_exhaustive]
 #[allow(missing_docs)] // the fields are the ones the messages print
 pub enum DependencyError {
-    /// The feature that depends is not registered.
+    /// The dependent feature is not registered.
     #[error("dependencies of {feature} were given, which is not registered")]
     UnknownFrom { feature: String },
-    /// What it depends on is not registered.
+    /// The needed feature is not registered.
     #[error("{feature} depends on {dependency}, which is not registered")]
     UnknownTo { feature: String, dependency: String },
-    /// Built on something less mature.
+    /// The needed feature has a less stable stage.
     #[error("{pair}: {stage} cannot be built on {dependency_stage}")]
     Stage {
         pair: Pair,
         stage: Stage,
         dependency_stage: Stage,
     },
-    /// On by default, built on something off by default.
+    /// The dependent feature is on by default, the needed one off.
     #[error("{pair}: it is on by default, the other is off by default")]
     Default { pair: Pair },
-    /// Locked, built on something that can be switched.
+    /// The dependent feature is locked, the needed one is not.
     #[error("{pair}: it is locked, the other can be switched")]
     Lock { pair: Pair },
-    /// In a circle.
+    /// The dependencies form a cycle.
     #[error("features depend on each other in a circle: {}", features.join(", "))]
     Cycle { features: Vec<String> },
 }

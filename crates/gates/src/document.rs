@@ -10,10 +10,10 @@ use crate::spec::{RawSpec, Spec, SpecError, complete};
 use crate::stage::Stage;
 use crate::version::MajorMinor;
 
-/// One stretch of a feature's life.
+/// An entry of a feature's history with the version that ends it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Period {
-    /// The entry that holds.
+    /// The entry in force.
     #[serde(flatten)]
     pub spec: Spec,
     /// The version of the next entry; absent for the last one.
@@ -21,8 +21,8 @@ pub struct Period {
     pub until: Option<MajorMinor>,
 }
 
-/// The features of several registries as pretty JSON, sorted by name: what
-/// `gates list -w json` prints and the lint compares with.
+/// Encodes the features of several registries as pretty JSON, sorted by name. The lint
+/// compares registries with this document.
 pub fn to_json<'a>(registries: impl IntoIterator<Item = &'a Registry>) -> String {
     #[derive(Serialize)]
     struct Document<'a> {
@@ -77,7 +77,7 @@ fn periods(feature: &Registered) -> Vec<Period> {
         .collect()
 }
 
-/// The features of several registries as a Markdown table, sorted by name.
+/// Formats the features of several registries as a Markdown table, sorted by name.
 pub fn to_markdown<'a>(registries: impl IntoIterator<Item = &'a Registry>) -> String {
     let mut features: Vec<&Registered> =
         registries.into_iter().flat_map(Registry::sorted).collect();
@@ -148,15 +148,15 @@ fn stage_cell(period: &Period) -> String {
 /// A feature read back from JSON.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Documented {
-    /// Its name.
+    /// The feature's name.
     pub name: String,
-    /// Who decided it.
+    /// The level that decides its value.
     pub level: Level,
-    /// Its history.
+    /// Its history, oldest entry first.
     pub specs: Vec<Spec>,
 }
 
-/// Reads what [`to_json`] wrote, checking every history.
+/// Decodes the document that [`to_json`] writes and checks every history.
 pub fn from_json(json: &str) -> Result<Vec<Documented>, DocumentError> {
     #[derive(Deserialize)]
     struct Document {
@@ -216,14 +216,14 @@ pub fn from_json(json: &str) -> Result<Vec<Documented>, DocumentError> {
 #[non_exhaustive]
 #[allow(missing_docs)] // the fields are the ones the messages print
 pub enum DocumentError {
-    /// Not the JSON it should be.
+    /// The text is not JSON of the expected shape.
     #[error("the feature list is not readable at line {line}, column {column}: {reason}")]
     Json {
         line: usize,
         column: usize,
         reason: String,
     },
-    /// An illegal history.
+    /// A feature has an illegal history.
     #[error("the feature list has an illegal history for {feature}")]
     Spec { feature: String, source: SpecError },
 }

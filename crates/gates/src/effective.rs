@@ -1,5 +1,5 @@
-//! The versions a process lives at: what it is, what it behaves as, what its data must
-//! stay readable by, and how far back each may go.
+//! The effective versions of a process: binary, emulation and minimum compatibility
+//! version, and the lowest value of the latter two.
 
 use serde::Serialize;
 use thiserror::Error;
@@ -8,7 +8,7 @@ use crate::error::{Classified, ErrorClass};
 use crate::spec::Versions;
 use crate::version::{MajorMinor, Version, VersionError, version_reply_number};
 
-/// How many minors back emulation reaches, as Kubernetes promises.
+/// How many minors back a binary can emulate, as in Kubernetes.
 pub const EMULATED_MINORS_MAX: u64 = 3;
 
 /// The flag that sets the emulation version, without its dashes.
@@ -46,7 +46,7 @@ pub struct EffectiveVersion {
 }
 
 impl EffectiveVersion {
-    /// Behaves as what it is; readable one minor back; no floors.
+    /// Emulates the binary version, with data readable by one minor back, without floors.
     pub fn new(binary: Version) -> EffectiveVersion {
         let versions = Versions::emulating(binary.major_minor());
         EffectiveVersion {
@@ -58,7 +58,8 @@ impl EffectiveVersion {
         }
     }
 
-    /// For a build that may not know its own version yet: `0.0` stands for `unreleased`.
+    /// Creates the versions of a build that may have no version yet: `0.0` stands for
+    /// `unreleased`.
     pub fn for_build(binary: Version, unreleased: MajorMinor) -> EffectiveVersion {
         if binary.major_minor() == MajorMinor::ZERO {
             EffectiveVersion::new(unreleased.into())
@@ -67,7 +68,7 @@ impl EffectiveVersion {
         }
     }
 
-    /// With floors: neither version may go below its own.
+    /// Sets the lowest emulation and minimum compatibility versions.
     #[must_use]
     pub fn with_floors(
         mut self,
@@ -79,8 +80,8 @@ impl EffectiveVersion {
         self
     }
 
-    /// With the usual floors: three minors back, and never below `earliest`, the first
-    /// release that knows compatibility versions at all.
+    /// Sets both floors to three minors back, but never below `earliest`, the first
+    /// release that has compatibility versions.
     #[must_use]
     pub fn with_usual_floors(self, earliest: MajorMinor) -> EffectiveVersion {
         let floor = self
@@ -108,8 +109,8 @@ impl EffectiveVersion {
         Ok(self)
     }
 
-    /// Behave as `version`. The minimum compatibility version becomes one minor below,
-    /// raised to its floor; set that one afterwards if it is to differ.
+    /// Sets the emulation version. The minimum compatibility version becomes one minor
+    /// below, raised to its floor; set it afterwards if it is to differ.
     pub fn set_emulation(&mut self, version: MajorMinor) {
         let usual = version.minus_minors(1);
         self.emulation = version;
@@ -118,44 +119,44 @@ impl EffectiveVersion {
             .map_or(usual, |floor| usual.max(floor));
     }
 
-    /// Write only what `version` can read.
+    /// Sets the minimum compatibility version.
     pub fn set_min_compat(&mut self, version: MajorMinor) {
         self.min_compat = version;
     }
 
-    /// What the process is.
+    /// Returns the binary version.
     pub fn binary(&self) -> &Version {
         &self.binary
     }
 
-    /// What it behaves as.
+    /// Returns the emulation version.
     pub fn emulation(&self) -> MajorMinor {
         self.emulation
     }
 
-    /// What its data must stay readable by.
+    /// Returns the minimum compatibility version.
     pub fn min_compat(&self) -> MajorMinor {
         self.min_compat
     }
 
-    /// Whether something may be written that versions before `tolerated_since` cannot read.
-    /// They learn to read it one release before anybody writes it unasked, because the
-    /// minimum is usually one minor below the emulated version.
+    /// Returns whether a format may be written that only versions from `tolerated_since` on
+    /// can read. By default a format is written one release after it became readable,
+    /// because the minimum is one minor below the emulation version.
     pub fn may_write(&self, tolerated_since: MajorMinor) -> bool {
         self.min_compat >= tolerated_since
     }
 
-    /// The pair that selects specs.
+    /// Returns the pair that selects specs.
     pub fn versions(&self) -> Versions {
         Versions::new(self.emulation, self.min_compat)
     }
 
-    /// Whether it behaves as an older version.
+    /// Returns whether the emulation version is below the binary version.
     pub fn is_emulating(&self) -> bool {
         self.emulation < self.binary.major_minor()
     }
 
-    /// The nearest version this one can emulate.
+    /// Returns the version nearest to `version` that this binary can emulate.
     pub(crate) fn clamped(&self, version: MajorMinor) -> MajorMinor {
         let highest = self.binary.major_minor();
         let lowest = self
@@ -165,7 +166,7 @@ impl EffectiveVersion {
         version.clamp(lowest, highest)
     }
 
-    /// Both range errors, if any.
+    /// Checks that both versions are in range.
     pub fn validate(&self) -> Result<(), VersionRangeErrors> {
         let mut errors = Vec::new();
         let binary = self.binary.major_minor();
@@ -192,7 +193,7 @@ impl EffectiveVersion {
         }
     }
 
-    /// `3.5..3.8(default:3.8)`, for `--help`.
+    /// Formats the emulation range for `--help`: `3.5..3.8(default:3.8)`.
     pub fn emulation_help(&self) -> String {
         help(
             self.emulation_floor,
@@ -201,7 +202,7 @@ impl EffectiveVersion {
         )
     }
 
-    /// The same for the minimum compatibility version.
+    /// Formats the minimum compatibility range for `--help`.
     pub fn min_compat_help(&self) -> String {
         help(
             self.min_compat_floor,
@@ -210,7 +211,7 @@ impl EffectiveVersion {
         )
     }
 
-    /// The version part of a `/version` reply.
+    /// Returns the version part of a `/version` reply.
     pub fn info(&self, git_version: Option<&str>) -> VersionInfo {
         let number = version_reply_number;
         let binary = self.binary.major_minor();
@@ -232,31 +233,31 @@ fn help(floor: Option<MajorMinor>, highest: MajorMinor, current: MajorMinor) -> 
 }
 
 /// The version part of a `/version` reply; a number that is zero is the empty string,
-/// and optional fields that are empty vanish.
+/// and optional fields that are empty are left out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VersionInfo {
-    /// Of the binary.
+    /// The major number of the binary version.
     pub major: String,
-    /// Of the binary.
+    /// The minor number of the binary version.
     pub minor: String,
-    /// Of the emulated version.
+    /// The major number of the emulation version.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub emulation_major: String,
-    /// Of the emulated version.
+    /// The minor number of the emulation version.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub emulation_minor: String,
-    /// Of the minimum compatibility version.
+    /// The major number of the minimum compatibility version.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub min_compatibility_major: String,
-    /// Of the minimum compatibility version.
+    /// The minor number of the minimum compatibility version.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub min_compatibility_minor: String,
     /// The whole version text.
     pub git_version: String,
 }
 
-/// The two flags that let newer APIs be served under emulation. They make sense only
+/// The two flags that allow newer APIs to be served under emulation. They are valid only
 /// while an older version is emulated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ForwardCompatibility {
@@ -267,7 +268,7 @@ pub struct ForwardCompatibility {
 }
 
 impl ForwardCompatibility {
-    /// Refuses either flag where nothing is emulated.
+    /// Refuses either flag where no older version is emulated.
     pub fn validate(self, version: &EffectiveVersion) -> Result<(), ForwardCompatibilityError> {
         if version.is_emulating() {
             return Ok(());
@@ -284,13 +285,13 @@ impl ForwardCompatibility {
     }
 }
 
-/// A forward-compatibility flag without emulation.
+/// The error for a forward-compatibility flag without emulation.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "{flag} needs an emulated version below the binary version: remove it or set --emulated-version"
 )]
 pub struct ForwardCompatibilityError {
-    /// Which flag.
+    /// The refused flag.
     pub flag: &'static str,
 }
 
@@ -304,25 +305,25 @@ impl Classified for ForwardCompatibilityError {
     }
 }
 
-/// A version outside its range.
+/// The error for a version outside its range.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 #[allow(missing_docs)] // the fields are the ones the messages print
 pub enum VersionRangeError {
-    /// Emulation below its floor or above the binary.
+    /// The emulation version is below its floor or above the binary version.
     #[error("emulation version {version} is out of range: choose one from {lowest} to {highest}")]
     Emulation {
         version: MajorMinor,
         lowest: MajorMinor,
         highest: MajorMinor,
     },
-    /// Minimum compatibility below its floor or above the emulation.
+    /// The minimum compatibility version is below its floor or above the emulation version.
     #[error(
         "minimum compatibility version {version} is out of range: {}",
         if lowest <= highest {
             format!("choose one from {lowest} to {highest}")
         } else {
-            "set the emulation version right first".to_owned()
+            "correct the emulation version first".to_owned()
         }
     )]
     MinCompat {

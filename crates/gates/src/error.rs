@@ -1,5 +1,5 @@
-//! What all errors of this crate have in common: a stable identifier, and a class
-//! that every surface (flags, RPC, HTTP, command line) maps the same way.
+//! The stable identifier of each error of this crate, and its class, which every surface
+//! (flags, RPC, HTTP, command line) maps the same way.
 
 /// The classes of refusals, the same on every surface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -13,17 +13,17 @@ pub enum ErrorClass {
     Removed,
     /// The value is fixed at the version in force.
     Locked,
-    /// A value that is no boolean.
+    /// A value is no boolean.
     BadBool,
-    /// A name without a value.
+    /// A name has no value.
     MissingBool,
-    /// A feature that another one needs is off, or the dependency itself is illegal.
+    /// A dependency of a feature is off, or the dependency itself is illegal.
     Dependency,
     /// Registration after the registry was closed.
     Closed,
     /// A version outside its allowed range.
     Range,
-    /// The same thing given twice.
+    /// The same feature, component or version was given twice.
     Duplicate,
     /// Names with and without a component prefix in one process.
     MixedPrefix,
@@ -31,7 +31,7 @@ pub enum ErrorClass {
     ComponentUnknown,
     /// A request needs a feature that is off. On the wire: FailedPrecondition.
     NotEnabled,
-    /// The mechanism is not there. On the wire: Unimplemented.
+    /// The server lacks the mechanism. On the wire: Unimplemented.
     NotImplemented,
     /// Input or a declaration that breaks a rule of its own format.
     Invalid,
@@ -39,16 +39,16 @@ pub enum ErrorClass {
 
 /// An error with a stable identifier. Programs and tests match on these, never on text.
 pub trait Classified {
-    /// The identifier, such as `E-UNKNOWN`.
+    /// Returns the identifier, such as `E-UNKNOWN`.
     fn id(&self) -> &'static str;
-    /// The class shared by all surfaces.
+    /// Returns the class shared by all surfaces.
     fn class(&self) -> ErrorClass;
 }
 
-/// How much of a foreign text an error repeats.
+/// How many characters of an input text an error message repeats.
 const QUOTED_CHARS_MAX: usize = 60;
 
-/// A foreign text for an error message: in quotes, escaped, and cut.
+/// Formats an input text for an error message: in quotes, escaped, and cut.
 pub(crate) fn quoted(text: &str) -> String {
     let mut chars = text.chars();
     let head: String = chars.by_ref().take(QUOTED_CHARS_MAX).collect();

@@ -12,21 +12,21 @@ use crate::effective::EffectiveVersion;
 use crate::spec::Spec;
 use crate::version::MajorMinor;
 
-/// Who decides a feature's value. A feature has one level for life; the wrong level
-/// is mended by a new feature with a new name.
+/// The level at which a feature's value is decided. It never changes: a feature declared
+/// at the wrong level is replaced by one with a new name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// Each process for itself, from its own flags, fixed at start.
+    /// Decided by each process from its own flags, fixed at start.
     Server,
-    /// All members together, through the replicated log.
+    /// Decided for all members through the replicated log.
     Cluster,
-    /// One component of several in a process.
+    /// Decided by one of several components in a process.
     Component,
 }
 
 impl Level {
-    /// The word for messages.
+    /// Returns the name for messages.
     pub const fn text(self) -> &'static str {
         match self {
             Level::Server => "server",
@@ -35,7 +35,7 @@ impl Level {
         }
     }
 
-    /// The flag that sets features of this level.
+    /// Returns the flag that sets features of this level.
     pub const fn flag(self) -> &'static str {
         match self {
             Level::Cluster => "--cluster-feature-gates",
@@ -44,19 +44,19 @@ impl Level {
     }
 }
 
-/// The most lasting thing a feature changes.
+/// What a feature changes; where it changes several, the one that lasts longest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Touches {
-    /// Only what the process does.
+    /// Only the behaviour of the process.
     Nothing,
     /// Structures in memory that a restart rebuilds.
     Memory,
-    /// What is sent to clients or peers.
+    /// Messages to clients or peers.
     Wire,
-    /// What is written to the replicated log.
+    /// Entries of the replicated log.
     Log,
-    /// What is written to the store.
+    /// Records in the store.
     Backend,
 }
 
@@ -64,35 +64,35 @@ pub enum Touches {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reversibility {
-    /// At any time.
+    /// It can be turned off at any time.
     Free,
-    /// Until data written with it exists.
+    /// It can be turned off until data written with it exists.
     UntilUsed,
-    /// Never: once on, turning it off loses something.
+    /// It cannot be turned off without losing data or behaviour.
     Never,
 }
 
-/// Everything there is to say about a feature, in one place. Registry, documentation,
-/// help text, metrics and status all come from it.
+/// The declaration of a feature. Registry, documentation, help text, metrics and status
+/// all come from it.
 #[derive(Debug, Clone, Copy)]
 pub struct Declaration {
     /// The name users write.
     pub name: &'static str,
-    /// Who decides it.
+    /// The level that decides its value.
     pub level: Level,
     /// What it does: the doc comment of the declaration.
     pub doc: &'static str,
-    /// Who answers questions about it.
+    /// The team or module that maintains it.
     pub owner: &'static str,
-    /// The most lasting thing it changes.
+    /// What it changes.
     pub touches: Touches,
     /// Whether it can be turned off again.
     pub reversible: Reversibility,
     /// Its history, oldest first.
     pub specs: &'static [Spec],
-    /// What must be on for it to be on.
+    /// The features that must be on for it to be on.
     pub depends_on: &'static [&'static str],
-    /// Set where the gate is known but guards nothing here, with the reason.
+    /// The reason why the gate is known but has no effect in this program, if so.
     pub inert: Option<&'static str>,
     /// The first version that can read what a member writes with the feature. A member writes
     /// it only if its minimum compatibility version is this one or a later one. Absent where
@@ -110,19 +110,19 @@ impl Declaration {
 
 /// A handle made by [`feature!`](crate::feature!).
 pub trait Feature: Copy + 'static {
-    /// What was declared.
+    /// The feature's declaration.
     const DECLARATION: Declaration;
 }
 
 /// A list of features made by [`registry!`](crate::registry!).
 pub trait FeatureSet: Copy + 'static {
-    /// The level all of them have.
+    /// The level of all features in the set.
     const LEVEL: Level;
     /// The declarations; a handle's position is its index here.
     const DECLARATIONS: &'static [Declaration];
 }
 
-/// "This feature is in that registry", with its position.
+/// Marks a feature as part of a registry and holds its position there.
 pub trait MemberOf<Set: FeatureSet>: Feature {
     /// The position in [`FeatureSet::DECLARATIONS`].
     const INDEX: usize;
@@ -146,7 +146,7 @@ pub trait MemberOf<Set: FeatureSet>: Feature {
 /// ```
 ///
 /// Three optional lines: `inert: "reason",` after `reversible` for a gate that is known
-/// but guards nothing, then `readable_since: "3.8",` for one that writes what earlier versions
+/// but has no effect, then `readable_since: "3.8",` for one that writes what earlier versions
 /// cannot read, and `depends_on: [Other],` at the end, with other handles.
 #[macro_export]
 macro_rules! feature {
@@ -208,7 +208,7 @@ macro_rules! feature {
 /// #     }
 /// # }
 /// portunus_gates::registry! {
-///     /// What one server of ours can switch.
+///     /// The features that one server can switch.
 ///     pub ServerFeatures: Server = [FastRenew]
 /// }
 /// let registry = portunus_gates::Registry::of::<ServerFeatures>()?;
@@ -228,7 +228,7 @@ macro_rules! feature {
 /// #     }
 /// # }
 /// portunus_gates::registry! {
-///     /// The cluster's.
+///     /// The features that the cluster can switch.
 ///     pub ClusterFeatures: Cluster = [FastRenew]
 /// }
 /// let index = <FastRenew as portunus_gates::MemberOf<ClusterFeatures>>::INDEX;
@@ -262,7 +262,8 @@ macro_rules! registry {
     };
 }
 
-/// Where a feature stands in a registry. Used by [`registry!`](crate::registry!) in constants.
+/// Returns a feature's position in a registry. Used by [`registry!`](crate::registry!) in
+/// constants.
 // The panics are compile errors: this runs only in constants.
 #[doc(hidden)]
 #[allow(clippy::panic)]

@@ -1,9 +1,9 @@
-//! Gates in force: immutable, passed explicitly, never a global.
+//! The gates in force: immutable, passed explicitly, never a global.
 //!
 //! ```text
 //!  Registry ─┐
 //!  Versions ─┼─▶ GateSetBuilder ──build()──▶ GateSet ──▶ checks, explain, help, metrics
-//!  flags    ─┘    (judges nothing)             │
+//!  flags    ─┘    (checks syntax only)         │
 //!                                              └─ with / without / at ──▶ another GateSet
 //! ```
 //!
@@ -22,11 +22,11 @@ use crate::feature::{FeatureSet, MemberOf};
 use crate::registry::{
     RegisterError, Registered, Registry, RegistryBuilder, UnknownFeature, toggled_stage,
 };
-use crate::resolve::{SetErrors, State, Warning, attempt, judge};
+use crate::resolve::{SetErrors, State, Warning, attempt, check_value};
 use crate::spec::Versions;
 
-/// Collects what was said; nothing is judged before [`GateSetBuilder::build`], so flags
-/// may arrive before the version is known.
+/// Collects raw values. [`GateSetBuilder::build`] validates them, so flags may be added
+/// before the version is known.
 #[derive(Debug, Clone)]
 pub struct GateSetBuilder {
     registry: Arc<Registry>,
@@ -36,30 +36,30 @@ pub struct GateSetBuilder {
 }
 
 impl GateSetBuilder {
-    /// At other versions.
+    /// Sets the versions.
     #[must_use]
     pub fn versions(mut self, versions: Versions) -> Self {
         self.versions = versions;
         self
     }
 
-    /// Adds `A=true,B=false` from the command line. Only the syntax is checked here.
+    /// Adds `A=true,B=false` from the command line and checks only the syntax.
     pub fn flag(mut self, text: &str) -> Result<Self, FlagError> {
         self.assignments
             .merge(&Assignments::parse(Origin::Flag, text)?);
         Ok(self)
     }
 
-    /// Adds anything already read.
+    /// Adds parsed assignments.
     #[must_use]
     pub fn stage(mut self, assignments: &Assignments) -> Self {
         self.assignments.merge(assignments);
         self
     }
 
-    /// Adds one variable per feature, such as `KUBE_FEATURE_Name=true`. An environment is
-    /// inherited by processes that know other features, so what cannot be set is left out
-    /// with a warning.
+    /// Adds one variable per feature, such as `KUBE_FEATURE_Name=true`. Processes with other
+    /// features inherit the same environment, so a refused variable is left out with a
+    /// warning.
     #[must_use]
     pub fn environment<'a>(
         mut self,
@@ -78,8 +78,9 @@ impl GateSetBuilder {
             let refused = match self.registry.get(&name) {
                 None => Some(self.registry.unknown(&name).to_string()),
                 Some(feature) => {
-                    let judged = judge(&name, value, self.versions, feature.at(self.versions));
-                    judged.err().map(|error| error.to_string())
+                    let checked =
+                        check_value(&name, value, self.versions, feature.at(self.versions));
+                    checked.err().map(|error| error.to_string())
                 }
             };
             if let Some(reason) = refused {
@@ -96,7 +97,7 @@ impl GateSetBuilder {
         self
     }
 
-    /// Judges everything at once.
+    /// Validates all values and resolves the gates, or returns all errors.
     pub fn build(self) -> Result<GateSet, SetErrors> {
         let resolution = attempt(&self.registry, self.versions, &self.assignments);
         if !resolution.errors.is_empty() {
@@ -123,13 +124,13 @@ pub struct GateSet {
     versions: Versions,
     assignments: Assignments,
     states: Box<[State]>,
-    /// The values again, by position, for checks by handle.
+    /// The values by position, for checks by handle.
     bits: Bits,
     warnings: Vec<Warning>,
 }
 
 impl GateSet {
-    /// Starts a set with nothing said.
+    /// Creates a builder without values.
     pub fn builder(registry: Arc<Registry>, versions: Versions) -> GateSetBuilder {
         GateSetBuilder {
             registry,
@@ -139,42 +140,43 @@ impl GateSet {
         }
     }
 
-    /// The value of a name that comes from outside.
+    /// Returns the value of a feature by name; an error for an unknown name.
     pub fn try_enabled(&self, name: &str) -> Result<bool, UnknownFeature> {
         self.state(name).map(|(_, state)| state.value)
     }
 
-    /// Whether somebody named the feature. AllAlpha does not count as naming it.
+    /// Returns whether the feature is set by name, not by AllAlpha or AllBeta.
     pub fn explicitly_set(&self, name: &str) -> bool {
         self.assignments.get(name).is_some()
     }
 
-    /// The versions everything was judged at.
+    /// Returns the versions at which the values were resolved.
     pub fn versions(&self) -> Versions {
         self.versions
     }
 
-    /// What was said, raw.
+    /// Returns the raw values.
     pub fn assignments(&self) -> &Assignments {
         &self.assignments
     }
 
-    /// The features behind.
+    /// Returns the registry of the features.
     pub fn registry(&self) -> &Arc<Registry> {
         &self.registry
     }
 
-    /// What the operator should be told once.
+    /// Returns the warnings to log once.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
 
-    /// The same with more said, or everything that is wrong with it.
+    /// Returns this set with more values, or all errors.
     pub fn with(&self, assignments: &Assignments) -> Result<GateSet, SetErrors> {
         self.rebuilt(|builder| builder.stage(assignments))
     }
 
-    /// The same with a name back at its default. Values it had derived go with it.
+    /// Returns this set without the values of a name. Without a toggle, the values that it
+    /// set go back to their defaults too.
     pub fn without(&self, name: &str) -> Result<GateSet, SetErrors> {
         self.rebuilt(|mut builder| {
             builder.assignments.remove(name);
@@ -182,12 +184,12 @@ impl GateSet {
         })
     }
 
-    /// The same registry and versions with nothing said.
+    /// Returns a set of the same registry and versions without values.
     pub fn reset(&self) -> Result<GateSet, SetErrors> {
         GateSet::builder(self.registry.clone(), self.versions).build()
     }
 
-    /// The same flags at other versions, with every value that differs.
+    /// Returns this set at other versions, with every value that differs.
     pub fn at(&self, versions: Versions) -> Result<(GateSet, Vec<ValueChange>), SetErrors> {
         let next = self.rebuilt(|builder| builder.versions(versions))?;
         let changes = self
@@ -218,7 +220,7 @@ impl GateSet {
         }
     }
 
-    /// All features with their states, sorted by name.
+    /// Iterates over all features with their states, sorted by name.
     pub(crate) fn features(&self) -> impl Iterator<Item = (&Registered, &State)> {
         self.registry.sorted().filter_map(|feature| {
             let index = self.registry.position(&feature.name)?;
@@ -227,7 +229,7 @@ impl GateSet {
     }
 }
 
-/// `A=true,B=false`: everything set or derived from a toggle, sorted.
+/// Formats `A=true,B=false`: every value set by name or by a toggle, sorted.
 impl std::fmt::Display for GateSet {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         use crate::resolve::Source;
@@ -248,19 +250,19 @@ impl std::fmt::Display for GateSet {
     }
 }
 
-/// A value that a change of version changed.
+/// A value that changes with the version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ValueChange {
-    /// Which feature.
+    /// The feature's name.
     pub name: String,
-    /// The value until now.
+    /// The value at the old versions.
     pub before: bool,
-    /// The value from now on.
+    /// The value at the new versions.
     pub after: bool,
 }
 
-/// A [`registry!`](crate::registry!) whose declarations were found legal: where typed
-/// gates come from.
+/// A [`registry!`](crate::registry!) with legal declarations, from which typed gates are
+/// made.
 #[derive(Debug, Clone)]
 pub struct Features<Set: FeatureSet> {
     registry: Arc<Registry>,
@@ -268,12 +270,12 @@ pub struct Features<Set: FeatureSet> {
 }
 
 impl<Set: FeatureSet> Features<Set> {
-    /// As declared.
+    /// Checks the declarations.
     pub fn declared() -> Result<Features<Set>, RegisterError> {
         Features::declared_with(|_| Ok(()))
     }
 
-    /// As declared, then changed: defaults overridden, features added behind.
+    /// Checks the declarations after `change` overrode defaults or appended features.
     pub fn declared_with<E: From<RegisterError>>(
         change: impl FnOnce(&mut RegistryBuilder) -> Result<(), E>,
     ) -> Result<Features<Set>, E> {
@@ -285,13 +287,12 @@ impl<Set: FeatureSet> Features<Set> {
         })
     }
 
-    /// The features by name.
+    /// Returns the features by name.
     pub fn registry(&self) -> &Arc<Registry> {
         &self.registry
     }
 
-    /// The gates in force at these versions with these values, or everything that is
-    /// wrong with them.
+    /// Returns the gates in force at these versions with these values, or all errors.
     pub fn gates(
         &self,
         versions: Versions,
@@ -305,26 +306,26 @@ impl<Set: FeatureSet> Features<Set> {
     }
 }
 
-/// Gates checked by handle: one array access.
+/// Gates checked by handle with one array access.
 ///
 /// ```
 /// use portunus_gates::{Assignments, Features, MajorMinor, Origin, Versions, feature, registry};
 ///
 /// feature! {
-///     /// Greets in colour.
+///     /// Prints in colour.
 ///     pub Colour {
-///         level: Server, owner: "greeter", touches: Nothing, reversible: Free,
+///         level: Server, owner: "printer", touches: Nothing, reversible: Free,
 ///         specs: [Spec::alpha("1.1"), Spec::beta("1.2").on()],
 ///     }
 /// }
 /// registry! {
-///     /// What the greeter can switch.
-///     pub Greeter: Server = [Colour]
+///     /// The features of the printer.
+///     pub Printer: Server = [Colour]
 /// }
 ///
 /// let versions = Versions::emulating(MajorMinor::new(1, 2));
 /// let flags = Assignments::parse(Origin::Flag, "Colour=false")?;
-/// let gates = Features::<Greeter>::declared()?.gates(versions, &flags)?;
+/// let gates = Features::<Printer>::declared()?.gates(versions, &flags)?;
 /// assert!(!gates.enabled(Colour));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -336,7 +337,7 @@ impl<Set: FeatureSet> Features<Set> {
 /// feature! {
 ///     /// In no registry.
 ///     pub Lost {
-///         level: Server, owner: "nobody", touches: Nothing, reversible: Free,
+///         level: Server, owner: "none", touches: Nothing, reversible: Free,
 ///         specs: [Spec::alpha("1.1")],
 ///     }
 /// }
@@ -355,7 +356,7 @@ pub struct Gates<Set: FeatureSet> {
 }
 
 impl<Set: FeatureSet> Gates<Set> {
-    /// Whether a feature is on.
+    /// Returns whether a feature is on.
     #[inline]
     pub fn enabled<F: MemberOf<Set>>(&self, _feature: F) -> bool {
         self.set.bits.get(F::INDEX)

@@ -4,8 +4,9 @@ use crate::registry::{ALL_ALPHA, ALL_BETA, Registry};
 use crate::spec::{Spec, Versions};
 use crate::stage::Stage;
 
-/// One line per feature a user may switch: alpha and beta ones and the two toggles,
-/// sorted. A feature whose default depends on the minimum compatibility version shows both.
+/// Returns one line per feature a user may switch: alpha and beta features and the two
+/// toggles, sorted. A feature whose default depends on the minimum compatibility version
+/// shows both defaults.
 pub fn known_features(registry: &Registry, versions: Versions) -> Vec<String> {
     let mut lines: Vec<String> = [(ALL_ALPHA, Stage::Alpha), (ALL_BETA, Stage::Beta)]
         .map(|(name, stage)| line(name, &Spec::unversioned(stage, false)))
@@ -35,7 +36,7 @@ pub fn known_features(registry: &Registry, versions: Versions) -> Vec<String> {
     lines
 }
 
-/// What cannot be switched, or should no longer be, is not offered.
+/// Returns whether `--help` lists a feature with this spec: only unlocked alpha and beta.
 fn shown(spec: &Spec) -> bool {
     matches!(spec.stage, Stage::Alpha | Stage::Beta) && !spec.locked
 }

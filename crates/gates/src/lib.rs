@@ -1,10 +1,10 @@
 //! Versioned feature gates, compatibility versions, and gates decided by a whole cluster.
 //!
 //! A *feature gate* is a named switch in front of code that is not yet, or no longer,
-//! everybody's. This crate is for programs that take such switches seriously: every gate
-//! has a history by version, values can be explained, mistakes are refused with advice,
-//! and a change can be planned before it is made. It is pure: no clock, no files, no
-//! threads, no global state. Gates are values; pass them on.
+//! on for every user. Every gate has a history by version, values can be explained,
+//! mistakes are refused with advice, and a change can be planned before it is made. The
+//! crate is pure: no clock, no files, no threads, no global state. Gates are values that
+//! callers pass on.
 //!
 //! # Ten minutes
 //!
@@ -23,9 +23,9 @@
 //!         touches: Backend,
 //!         reversible: Free,
 //!         specs: [
-//!             Spec::alpha("1.4"),                // off, for the curious
-//!             Spec::beta("1.5").on(),            // on unless you say no
-//!             Spec::ga("1.6").on().locked(),     // for everybody
+//!             Spec::alpha("1.4"),                // off unless a flag turns it on
+//!             Spec::beta("1.5").on(),            // on unless a flag turns it off
+//!             Spec::ga("1.6").on().locked(),     // always on
 //!         ],
 //!     }
 //! }
@@ -41,7 +41,7 @@
 //!     }
 //! }
 //! registry! {
-//!     /// What one server of ours can switch.
+//!     /// The features that one server can switch.
 //!     pub ServerFeatures: Server = [PageCompression, AdaptiveLevel]
 //! }
 //! ```
@@ -59,7 +59,7 @@
 //! #     }
 //! # }
 //! # registry! {
-//! #     /// What one server of ours can switch.
+//! #     /// The features that one server can switch.
 //! #     pub ServerFeatures: Server = [PageCompression]
 //! # }
 //! use portunus_gates::{Assignments, EffectiveVersion, Features, MajorMinor, Origin, Version};
@@ -76,7 +76,7 @@
 //! let gates = features.gates(version.versions(), &flags)?;
 //! assert!(!gates.enabled(PageCompression));
 //!
-//! // The same flag is refused where the feature is locked, with a message that helps.
+//! // The same flag is refused where the feature is locked, with the remedy.
 //! version.set_emulation(MajorMinor::literal("1.6"));
 //! let refused = features.gates(version.versions(), &flags).unwrap_err();
 //! assert_eq!(
@@ -100,12 +100,12 @@
 //!
 //! **Clusters**: a feature that changes how a replicated log is applied must be on for
 //! every member or for none, from one log index on. [`cluster`] has the pure half of
-//! that: what members publish, the decision and its reasons, who may join. [`plan`]
-//! says beforehand what an upgrade, a flag or a member would change.
+//! that: what members publish, the decision and its reasons, which members may join.
+//! [`plan`] computes beforehand what an upgrade, a flag or a member would change.
 //!
 //! **Lint** your own history in a test with [`lint()`]: against the list of the last
 //! release (made by [`to_json`]) it finds what would break users, such as a feature that
-//! vanished while somebody could still have it switched.
+//! was removed while flags could still set it.
 //!
 //! # Where to look
 //!
@@ -114,8 +114,8 @@
 //! | which entry of a history applies? | [`select`] |
 //! | what is a legal history? | [`complete`], [`SpecError`] |
 //! | what may depend on what? | [`DependencyError`] |
-//! | what did people say? | [`Assignments`], [`ComponentFlags`] |
-//! | what holds? | [`GateSet`], [`Gates`], [`cluster::ClusterView`] |
+//! | which values were set? | [`Assignments`], [`ComponentFlags`] |
+//! | which values are in force? | [`GateSet`], [`Gates`], [`cluster::ClusterView`] |
 //! | why? | [`GateSet::explain`], [`cluster::ClusterSpecs::explain`] |
 //! | what would change it? | [`Explanation::to_change`], [`plan::plan`] |
 //! | which error is it? | [`Classified::id`], [`ErrorClass`] |

@@ -1,7 +1,8 @@
-//! What a project may not do to its own features between releases.
+//! The rules for changes of features between releases.
 //!
-//! Run it in a test against the list that was last released. Resolution cannot check
-//! these: they are about two versions of the source, or about taste with consequences.
+//! A test runs the lint against the list of the last release. Resolution cannot check these
+//! rules: they compare two versions of the source, or forbid legal histories that would
+//! surprise users.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +16,12 @@ use crate::spec::Spec;
 use crate::stage::Stage;
 use crate::version::{MajorMinor, Version};
 
-/// How long a locked server feature stays known, so that emulating that far back still
-/// finds it.
+/// How many minors a locked server feature stays registered, so that emulating a version
+/// that far back still finds it.
 const SERVER_MINORS_KEPT: u64 = 3;
 
-/// How long a cluster feature is deprecated and locked before it may go: members differ
-/// by one minor at most.
+/// How many minors a cluster feature is deprecated and locked before its removal: members
+/// differ by one minor at most.
 const CLUSTER_MINORS_KEPT: u64 = 1;
 
 /// Compares the present registries with the list of the last release. A `current` version
@@ -86,8 +87,7 @@ fn check_alone(feature: &Documented, errors: &mut Vec<LintError>) {
                 version: spec.version,
             });
         }
-        // A cluster feature is a switch and may stay off for good; a server gate is a
-        // stage of life and ends on.
+        // A cluster feature may be a permanent switch; a server gate graduates to on.
         if feature.level != Level::Cluster && spec.stage == Stage::Ga && !spec.default {
             errors.push(LintError::GaOff {
                 name: feature.name.clone(),
@@ -97,7 +97,7 @@ fn check_alone(feature: &Documented, errors: &mut Vec<LintError>) {
     }
 }
 
-/// A feature that comes, goes or changes does so in a minor release.
+/// Refuses features that were added, removed or changed in a patch release.
 fn check_patch(
     previous: &[Documented],
     present: &BTreeMap<String, Documented>,
@@ -160,7 +160,7 @@ fn check_against(
                 errors,
             );
         }
-        // Entries of released versions are history; the current minor may still change.
+        // Entries of released versions are frozen; the current minor may still change.
         let released = |specs: &[Spec]| -> Vec<Spec> {
             specs
                 .iter()
@@ -176,7 +176,7 @@ fn check_against(
     }
 }
 
-/// Whether a feature with this history may be gone at `current`.
+/// Checks whether a feature with this history may be removed at `current`.
 fn check_removal(
     name: &str,
     level: Level,
@@ -225,41 +225,41 @@ fn check_removal(
     }
 }
 
-/// A rule of the life cycle that is broken.
+/// The rule of the life cycle that a feature breaks.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 #[allow(missing_docs)] // the fields are the ones the messages print
 pub enum LintError {
-    /// The list of the last release is unreadable.
+    /// The list of the last release cannot be parsed.
     #[error("the list of the last release cannot be compared with")]
     Document(#[from] DocumentError),
-    /// Alpha and on.
+    /// An alpha feature is on by default.
     #[error("{name} is alpha and on by default from {version}: alpha features are off")]
     AlphaOn { name: String, version: MajorMinor },
-    /// A server gate that graduates to off.
+    /// A server feature is GA and off by default.
     #[error(
         "{name} is a GA server feature and off by default from {version}: a switch that stays is an option, not a gate"
     )]
     GaOff { name: String, version: MajorMinor },
-    /// A server gate that was on and is locked off in one step.
+    /// A server feature goes from beta and on to locked off in one step.
     #[error(
         "{name} is beta and on, and deprecated and locked off from {version}: let it be off by default for a minor first"
     )]
     DeprecatedAtOnce { name: String, version: MajorMinor },
-    /// Something about a feature changed between two patch releases.
+    /// A feature changed between two patch releases.
     #[error("{name} changes in a patch release: features come, change and go with minor releases")]
     ChangedInPatch { name: String },
-    /// One name, two levels.
+    /// Two features of different levels have one name.
     #[error("{name} is registered as {} and as {} feature: a name has one level", levels[0].text(), levels[1].text())]
     TwoLevels { name: String, levels: [Level; 2] },
-    /// The level may not change.
+    /// The level of a feature changed.
     #[error("{name} was a {} feature and is now a {} feature: use a new name", from.text(), to.text())]
     LevelChanged {
         name: String,
         from: Level,
         to: Level,
     },
-    /// The list has one name twice, differently.
+    /// The list has one name twice with different histories.
     #[error("the list of the last release has {name} twice with different histories")]
     DuplicateDisagrees { name: String },
     /// A released entry was changed.
@@ -267,26 +267,26 @@ pub enum LintError {
         "{name} has another history than was released: entries of released versions stay as they are"
     )]
     HistoryRewritten { name: String },
-    /// A beta feature vanished.
+    /// A beta feature was removed.
     #[error("{name} was removed while beta: deprecate it first")]
     BetaRemoved { name: String },
-    /// A server feature vanished that could still be switched.
+    /// A server feature was removed while it could still be switched.
     #[error("{name} was removed while it could still be switched: lock it first")]
     RemovedUnlocked { name: String },
-    /// Vanished too soon.
+    /// A feature was removed too early.
     #[error("{name} was removed too early: keep it until {earliest}")]
     RemovedTooEarly { name: String, earliest: MajorMinor },
-    /// A cluster feature vanished that was not deprecated and locked.
+    /// A cluster feature was removed that was not deprecated and locked.
     #[error(
-        "cluster feature {name} was removed without being deprecated and locked: a member without its code could meet its data"
+        "cluster feature {name} was removed without being deprecated and locked: a member without its code could have to read its data"
     )]
     RemovedBeforeDeprecated { name: String },
-    /// A cluster feature was locked to another value than it had.
+    /// A cluster feature was locked to another value than its default before.
     #[error(
         "cluster feature {name} was removed after deprecation changed its default: it needs a minor with the value it is locked to"
     )]
     RemovedAfterFlip { name: String },
-    /// A cluster feature was deprecated in the minor it last changed in.
+    /// A cluster feature was deprecated in the minor of its last change.
     #[error("cluster feature {name} was removed without a steady minor before deprecation")]
     RemovedUnsteady { name: String },
 }

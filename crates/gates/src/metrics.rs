@@ -1,5 +1,5 @@
-//! Gates and versions as metric samples. Whoever serves metrics renders them; a sample
-//! list is always complete, so writing it anew after a change leaves no stale series.
+//! Gates and versions as metric samples, which the metrics endpoint renders. A sample list
+//! is always complete, so writing it anew after a change leaves no stale series.
 
 use serde::Serialize;
 
@@ -10,11 +10,11 @@ use crate::status::Status;
 /// One gauge value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Sample {
-    /// The metric.
+    /// The metric's name.
     pub metric: &'static str,
     /// Label names with values, in the metric's order.
     pub labels: Vec<(&'static str, String)>,
-    /// 0 or 1.
+    /// The gauge value, 0 or 1.
     pub value: u8,
 }
 
@@ -28,13 +28,13 @@ pub const CLUSTER_FEATURE_ENABLED: &str = "etcd_cluster_feature_enabled";
 pub const VERSION_INFO: &str = "version_info";
 
 impl GateSet {
-    /// One series per feature that exists: disabled ones report 0, they are not absent.
+    /// Returns one sample per feature that exists at these versions; a disabled feature is 0.
     pub fn samples(&self, metric: &'static str) -> Vec<Sample> {
         feature_samples(metric, &self.statuses())
     }
 }
 
-/// One series per row, labelled with name and stage (empty for GA).
+/// Returns one sample per status, labelled with name and stage (empty for GA).
 pub fn feature_samples(metric: &'static str, statuses: &[Status]) -> Vec<Sample> {
     statuses
         .iter()
@@ -49,7 +49,7 @@ pub fn feature_samples(metric: &'static str, statuses: &[Status]) -> Vec<Sample>
         .collect()
 }
 
-/// The versions of one component, always 1.
+/// Returns the version sample of one component; its value is always 1.
 pub fn version_sample(component: &str, version: &EffectiveVersion) -> Sample {
     Sample {
         metric: VERSION_INFO,

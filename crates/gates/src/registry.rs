@@ -1,8 +1,8 @@
 //! All features of one level, checked as a whole.
 //!
-//! A [`RegistryBuilder`] takes features, dependencies and overridden defaults, refusing
-//! what breaks a rule and then keeping what it had. [`RegistryBuilder::build`] closes it;
-//! the [`Registry`] never changes and is shared by everything that reads it.
+//! A [`RegistryBuilder`] takes features, dependencies and overridden defaults; a call that
+//! breaks a rule is refused and changes nothing. [`RegistryBuilder::build`] closes it;
+//! the [`Registry`] never changes and is shared by its readers.
 
 use std::collections::BTreeMap;
 
@@ -16,12 +16,12 @@ use crate::spec::{RawSpec, Selected, Spec, SpecError, Versions, complete, select
 use crate::stage::Stage;
 use crate::version::MajorMinor;
 
-/// The toggle for every alpha feature nobody named.
+/// The toggle for every alpha feature that is not set by name.
 pub const ALL_ALPHA: &str = "AllAlpha";
-/// The toggle for every beta feature nobody named.
+/// The toggle for every beta feature that is not set by name.
 pub const ALL_BETA: &str = "AllBeta";
 
-/// The stage a toggle stands for, if the name is one.
+/// Returns the stage that a toggle sets, if the name is a toggle.
 pub(crate) fn toggled_stage(name: &str) -> Option<Stage> {
     match name {
         ALL_ALPHA => Some(Stage::Alpha),
@@ -30,7 +30,7 @@ pub(crate) fn toggled_stage(name: &str) -> Option<Stage> {
     }
 }
 
-/// A feature on its way into a registry; its history is not yet checked.
+/// A feature to register; its history is not yet checked.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewFeature {
@@ -39,19 +39,19 @@ pub struct NewFeature {
     /// What it does.
     #[serde(default)]
     pub doc: String,
-    /// Who answers questions about it.
+    /// The team or module that maintains it.
     #[serde(default)]
     pub owner: String,
-    /// The most lasting thing it changes.
+    /// What it changes.
     pub touches: Touches,
     /// Whether it can be turned off again.
     pub reversible: Reversibility,
     /// Its history, oldest first.
     pub specs: Vec<RawSpec>,
-    /// What must be on for it to be on.
+    /// The features that must be on for it to be on.
     #[serde(default)]
     pub depends_on: Vec<String>,
-    /// Why it guards nothing here, if so.
+    /// Why it has no effect in this program, if so.
     #[serde(default)]
     pub inert: Option<String>,
     /// The first version that can read what is written with it.
@@ -60,7 +60,7 @@ pub struct NewFeature {
 }
 
 impl NewFeature {
-    /// The least there is to say: a name and a history.
+    /// Creates a feature from a name and a history, with defaults for the rest.
     pub fn new(name: impl Into<String>, specs: impl IntoIterator<Item = Spec>) -> NewFeature {
         NewFeature {
             name: name.into(),
@@ -75,21 +75,21 @@ impl NewFeature {
         }
     }
 
-    /// Needs these to be on.
+    /// Sets the features that must be on for it to be on.
     #[must_use]
     pub fn depending_on<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.depends_on = names.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Writes what only `version` and later can read.
+    /// Sets the first version that can read what is written with it.
     #[must_use]
     pub fn readable_since(mut self, version: MajorMinor) -> Self {
         self.readable_since = Some(version);
         self
     }
 
-    /// Can be turned off again only so.
+    /// Sets whether it can be turned off again.
     #[must_use]
     pub fn reversible(mut self, reversible: Reversibility) -> Self {
         self.reversible = reversible;
@@ -122,26 +122,26 @@ impl From<&Declaration> for NewFeature {
     }
 }
 
-/// A registered feature: legal, complete.
+/// A registered feature, whose history is legal and complete.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Registered {
     /// The name users write.
     pub name: String,
-    /// Who decides it.
+    /// The level that decides its value.
     pub level: Level,
     /// What it does.
     pub doc: String,
-    /// Who answers questions about it.
+    /// The team or module that maintains it.
     pub owner: String,
-    /// The most lasting thing it changes.
+    /// What it changes.
     pub touches: Touches,
     /// Whether it can be turned off again.
     pub reversible: Reversibility,
     /// Its history with inherited values filled in.
     pub specs: Vec<Spec>,
-    /// Names of what must be on, sorted.
+    /// The names of the features that must be on, sorted.
     pub depends_on: Vec<String>,
-    /// Why it guards nothing here, if so.
+    /// Why it has no effect in this program, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inert: Option<String>,
     /// The first version that can read what is written with it, if not every version can.
@@ -150,12 +150,12 @@ pub struct Registered {
 }
 
 impl Registered {
-    /// The spec in force at these versions.
+    /// Returns the spec in force at these versions.
     pub fn at(&self, versions: Versions) -> Selected {
         select(&self.specs, versions)
     }
 
-    /// Since which version it exists.
+    /// Returns the first version at which it exists.
     pub fn since(&self) -> MajorMinor {
         // A registered history cannot be empty; 0.0 means "always" anyway.
         self.specs
@@ -163,7 +163,7 @@ impl Registered {
             .map_or(MajorMinor::ZERO, |spec| spec.version)
     }
 
-    /// From which version on it is gone, if it ever is.
+    /// Returns the version that removed it, if any.
     pub fn removed_in(&self) -> Option<MajorMinor> {
         self.specs
             .iter()
@@ -171,7 +171,7 @@ impl Registered {
             .map(|spec| spec.version)
     }
 
-    /// The first line of its documentation.
+    /// Returns the first line of its documentation.
     pub fn summary(&self) -> &str {
         self.doc.lines().next().unwrap_or_default().trim()
     }
@@ -188,7 +188,8 @@ pub struct RegistryBuilder {
 }
 
 impl RegistryBuilder {
-    /// An empty registry of this level. The toggles AllAlpha and AllBeta are always known.
+    /// Creates an empty registry of this level. The toggles AllAlpha and AllBeta are always
+    /// known.
     pub fn new(level: Level) -> RegistryBuilder {
         RegistryBuilder {
             level,
@@ -199,13 +200,13 @@ impl RegistryBuilder {
         }
     }
 
-    /// Adds one feature. What it depends on must be there already.
+    /// Adds one feature. The features it depends on must be registered already.
     pub fn add(&mut self, feature: NewFeature) -> Result<(), RegisterError> {
         self.add_all([feature])
     }
 
-    /// Adds all of them, or none. They may depend on each other in any order. A
-    /// feature that is there already with the same history is accepted silently.
+    /// Adds all features, or none. They may depend on each other in any order. A feature
+    /// that is registered already with the same history is accepted and ignored.
     pub fn add_all(
         &mut self,
         features: impl IntoIterator<Item = NewFeature>,
@@ -224,8 +225,8 @@ impl RegistryBuilder {
         Ok(())
     }
 
-    /// Adds dependencies between features that are there, or none of them. The given
-    /// map is only read; lists are merged with what is known, sorted, without repeats.
+    /// Adds all dependencies between registered features, or none. Each list is merged
+    /// with the known dependencies, sorted, without repeats.
     pub fn add_dependencies(
         &mut self,
         dependencies: &BTreeMap<String, Vec<String>>,
@@ -238,7 +239,8 @@ impl RegistryBuilder {
     }
 
     /// Changes the default of the entry in force at `versions`; other entries keep
-    /// theirs, explicit values still win. Returns what to tell the operator.
+    /// theirs, explicit values still win. Returns the stage to warn about if it is GA or
+    /// deprecated.
     pub fn override_default(
         &mut self,
         name: &str,
@@ -270,7 +272,8 @@ impl RegistryBuilder {
         Ok(frozen.then_some(selected.spec.stage))
     }
 
-    /// [`RegistryBuilder::override_default`] at a version and one minor below it.
+    /// Calls [`RegistryBuilder::override_default`] with a version and, as minimum
+    /// compatibility version, one minor below it.
     pub fn override_default_at(
         &mut self,
         name: &str,
@@ -280,20 +283,20 @@ impl RegistryBuilder {
         self.override_default(name, value, Versions::emulating(version))
     }
 
-    /// Names of another registry, so that a feature set at the wrong level is answered
-    /// with the flag to use.
+    /// Adds the names of another registry, so that the error for a feature set at the wrong
+    /// level names the flag to use.
     pub fn know_elsewhere(&mut self, other: &Registry) {
         for feature in other.features() {
             self.elsewhere.insert(feature.name.clone(), feature.level);
         }
     }
 
-    /// No more features from here on.
+    /// Closes the registry: later calls that change it are refused.
     pub fn close(&mut self) {
         self.closed = true;
     }
 
-    /// The finished registry.
+    /// Closes the builder and returns the registry.
     pub fn build(mut self) -> Registry {
         self.close();
         let edges: Vec<Vec<usize>> = self
@@ -397,49 +400,50 @@ impl RegistryBuilder {
     }
 }
 
-/// All features of one level. Never changes.
+/// All features of one level; immutable.
 #[derive(Debug, Clone)]
 pub struct Registry {
     level: Level,
     features: Vec<Registered>,
     by_name: BTreeMap<String, usize>,
-    /// For each feature, the positions of what it needs.
+    /// For each feature, the positions of its dependencies.
     edges: Vec<Vec<usize>>,
-    /// Positions such that what a feature needs comes before it.
+    /// Positions in topological order: dependencies first.
     order: Vec<usize>,
     elsewhere: BTreeMap<String, Level>,
 }
 
 impl Registry {
-    /// The registry behind a [`registry!`](crate::registry!) type.
+    /// Builds the registry of a [`registry!`](crate::registry!) type.
     pub fn of<Set: FeatureSet>() -> Result<Registry, RegisterError> {
         Ok(Registry::builder_of::<Set>()?.build())
     }
 
-    /// The same, still open: for overridden defaults or further features. Features
-    /// added later come behind, so that the handles keep their positions.
+    /// Returns the builder of a [`registry!`](crate::registry!) type, for overridden
+    /// defaults or further features. Features added later are appended, so that handles
+    /// keep their positions.
     pub fn builder_of<Set: FeatureSet>() -> Result<RegistryBuilder, RegisterError> {
         let mut builder = RegistryBuilder::new(Set::LEVEL);
         builder.add_all(Set::DECLARATIONS.iter().map(NewFeature::from))?;
         Ok(builder)
     }
 
-    /// Who decides these features.
+    /// Returns the level of these features.
     pub fn level(&self) -> Level {
         self.level
     }
 
-    /// In order of registration; the position is what handles carry.
+    /// Returns the features in order of registration, which is the position of handles.
     pub fn features(&self) -> &[Registered] {
         &self.features
     }
 
-    /// Sorted by name.
+    /// Iterates over the features sorted by name.
     pub fn sorted(&self) -> impl Iterator<Item = &Registered> {
         self.by_name.values().map(|&index| &self.features[index])
     }
 
-    /// By name.
+    /// Returns the feature of this name.
     pub fn get(&self, name: &str) -> Option<&Registered> {
         self.position(name).map(|index| &self.features[index])
     }
@@ -448,7 +452,7 @@ impl Registry {
         self.by_name.get(name).copied()
     }
 
-    /// Names with positions, sorted by name.
+    /// Iterates over names with positions, sorted by name.
     pub(crate) fn positions(&self) -> impl Iterator<Item = (&String, &usize)> {
         self.by_name.iter()
     }
@@ -461,7 +465,7 @@ impl Registry {
         &self.order
     }
 
-    /// What to answer to a name this registry does not have.
+    /// Returns the error for a name that is not in this registry, with a hint.
     pub fn unknown(&self, name: &str) -> UnknownFeature {
         let shown = quoted(name);
         if let Some(&level) = self.elsewhere.get(name) {
@@ -492,13 +496,13 @@ impl Registry {
     }
 }
 
-/// A name that no feature has.
+/// The error for a name that no feature has.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("unknown feature {name}: {hint}")]
 pub struct UnknownFeature {
     /// The name as given, shortened for display.
     pub name: String,
-    /// What the person may have meant.
+    /// The name or flag that was probably meant.
     pub hint: String,
 }
 
@@ -517,21 +521,21 @@ impl Classified for UnknownFeature {
 #[non_exhaustive]
 #[allow(missing_docs)] // the fields are the ones the messages print
 pub enum RegisterError {
-    /// Too late.
+    /// The registry is closed.
     #[error("the registry is closed: register features before flags are added")]
     Closed,
-    /// A name that could not be written in a flag, or is a toggle's.
+    /// The name cannot be written in a flag, or is a toggle's.
     #[error(
         "{name} cannot name a feature: use letters and digits, without = , : or blanks, and not AllAlpha or AllBeta"
     )]
     BadName { name: String },
-    /// An illegal history.
+    /// The history is illegal.
     #[error("feature {name} has an illegal history")]
     Spec { name: String, source: SpecError },
-    /// Registered before with another history.
+    /// The feature is already registered with another history.
     #[error("feature {name} is registered with another history: use a new feature name")]
     Conflict { name: String },
-    /// An illegal dependency.
+    /// A dependency is illegal.
     #[error("a dependency is not allowed")]
     Dependency(#[from] DependencyError),
 }
@@ -563,16 +567,16 @@ impl Classified for RegisterError {
 #[non_exhaustive]
 #[allow(missing_docs)] // the fields are the ones the messages print
 pub enum OverrideError {
-    /// Too late.
+    /// The registry is closed.
     #[error("the registry is closed: override defaults before flags are added")]
     Closed,
-    /// No such feature.
+    /// The registry has no such feature.
     #[error("unknown feature {name}: a default can only be overridden for a registered feature")]
     Unknown { name: String },
-    /// Fixed.
+    /// The default is locked.
     #[error("the default of {name} is locked to {value} at this version")]
     Locked { name: String, value: bool },
-    /// Not there yet.
+    /// The feature does not exist yet at these versions.
     #[error("{name} does not exist at {versions}: override its default at a later version")]
     PreAlpha { name: String, versions: Versions },
 }

@@ -1,6 +1,6 @@
-//! From what was said to what holds: the one function that gives server gates their values.
+//! Resolution of server gates: from raw assignments and specs to values.
 //!
-//! It always starts from the raw assignments and the specs, never from an earlier
+//! [`attempt`] always starts from the raw assignments and the specs, never from an earlier
 //! result. So the order of flags, of calls and of version changes cannot matter, and a
 //! refused change leaves nothing behind.
 
@@ -19,21 +19,21 @@ use crate::version::MajorMinor;
 #[serde(rename_all = "kebab-case", tag = "kind", content = "origin")]
 #[non_exhaustive]
 pub enum Source {
-    /// Somebody named the feature.
+    /// This origin set the feature by name.
     Explicit(Origin),
-    /// Somebody set AllAlpha, and the feature is alpha.
+    /// This origin set AllAlpha, and the feature is alpha.
     AllAlpha(Origin),
-    /// Somebody set AllBeta, and the feature is beta.
+    /// This origin set AllBeta, and the feature is beta.
     AllBeta(Origin),
-    /// Nobody said anything.
+    /// The default of the spec in force; no origin set a value.
     Default,
-    /// The spec in force fixes it.
+    /// The spec in force locks the value.
     Lock,
-    /// It is off because something it needs is off.
+    /// Off because a dependency is off.
     Dependency,
-    /// The members decided it.
+    /// The members decided the value.
     Consensus,
-    /// It does not exist at the version in force.
+    /// The feature does not exist at the version in force.
     Absent,
 }
 
@@ -52,7 +52,7 @@ impl std::fmt::Display for Source {
     }
 }
 
-/// One feature, resolved.
+/// The resolved value of one feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct State {
     pub value: bool,
@@ -60,17 +60,17 @@ pub(crate) struct State {
     pub selected: Selected,
 }
 
-/// Everything resolved, as far as it could be.
+/// The result of a resolution, with errors instead of an early return: plans show both.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Attempt {
-    /// By position in the registry; values that cannot be set are left out.
+    /// By position in the registry. A refused assignment leaves the value unset.
     pub states: Vec<State>,
-    /// Everything that is wrong, sorted by name.
+    /// All refused assignments sorted by name, or else all disabled dependencies.
     pub errors: Vec<SetError>,
     pub warnings: Vec<Warning>,
 }
 
-/// Resolves all features.
+/// Resolves all features of a registry.
 pub(crate) fn attempt(
     registry: &Registry,
     versions: Versions,
@@ -93,7 +93,7 @@ pub(crate) fn attempt(
             continue;
         };
         let state = &mut states[index];
-        match judge(name, value, versions, state.selected) {
+        match check_value(name, value, versions, state.selected) {
             Err(error) => errors.push(error),
             Ok(warning) => {
                 warnings.extend(warning);
@@ -116,14 +116,14 @@ pub(crate) fn attempt(
         };
         let stage = toggled_stage(toggle);
         for state in &mut states {
-            // A lock is left alone: the toggle speaks for what could be switched one by one.
+            // Locked features keep their value: a toggle sets only what a flag could set.
             if state.source == Source::Default && Some(state.selected.spec.stage) == stage {
                 state.value = value;
                 state.source = source(origin);
             }
         }
     }
-    // Behind another error a missing dependency would only be its echo.
+    // A refused assignment can itself disable a dependency; report only the cause.
     if errors.is_empty() {
         errors.extend(disabled_dependencies(registry, &states));
     }
@@ -149,8 +149,8 @@ fn unset(selected: Selected) -> State {
     }
 }
 
-/// Whether one explicit value may be set, and what to tell about it.
-pub(crate) fn judge(
+/// Checks whether one explicit value may be set, and returns a warning if it is due.
+pub(crate) fn check_value(
     name: &str,
     value: bool,
     versions: Versions,
@@ -204,25 +204,25 @@ fn disabled_dependencies<'a>(
         })
 }
 
-/// Something an operator should know that is no error. Whoever has a logger logs it.
+/// A notice for the operator that is no error. The caller logs it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 #[non_exhaustive]
 #[allow(missing_docs)] // the fields are the ones the messages print
 pub enum Warning {
-    /// A gate was set that will not exist much longer.
+    /// A GA or deprecated gate was set; it will be removed in a later release.
     GoingAway {
         name: String,
         value: bool,
         stage: Stage,
     },
-    /// A gate was set that guards nothing here.
+    /// A gate was set that has no effect in this program.
     Inert { name: String, reason: String },
     /// An alpha feature is on while an older version is emulated.
     AlphaUnderEmulation { name: String, emulation: MajorMinor },
     /// An environment variable was ignored.
     EnvironmentIgnored { variable: String, reason: String },
-    /// The cluster does not heed this value at its version.
+    /// The value has no effect at the present cluster version.
     NotYetHeeded {
         name: String,
         value: bool,
@@ -264,10 +264,10 @@ impl std::fmt::Display for Warning {
 #[non_exhaustive]
 #[allow(missing_docs)] // the fields are the ones the messages print
 pub enum SetError {
-    /// No such feature.
+    /// The registry has no such feature.
     #[error(transparent)]
     Unknown(#[from] UnknownFeature),
-    /// Fixed to the other value.
+    /// The feature is locked to the other value.
     #[error(
         "cannot set {name} to {value}: it is locked to {locked} since {since}; remove it from the flags"
     )]
@@ -277,7 +277,7 @@ pub enum SetError {
         locked: bool,
         since: MajorMinor,
     },
-    /// Not there yet.
+    /// The feature does not exist yet at these versions.
     #[error(
         "cannot set {name} to {value}: it does not exist at {versions}; remove it or raise the version"
     )]
@@ -286,10 +286,10 @@ pub enum SetError {
         value: bool,
         versions: Versions,
     },
-    /// No longer there.
+    /// The feature was removed.
     #[error("cannot set {name}: it was removed in {version}; remove it from the flags")]
     Removed { name: String, version: MajorMinor },
-    /// On, but something it needs is off.
+    /// The feature is on, but a dependency is off.
     #[error("{name} is on but needs {}, which is off: turn that on or {name} off", disabled.join(", "))]
     DependencyDisabled { name: String, disabled: Vec<String> },
 }
@@ -316,7 +316,7 @@ impl Classified for SetError {
     }
 }
 
-/// Everything that is wrong with a set of values, at once.
+/// All errors of a set of values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetErrors(pub Vec<SetError>);
 

@@ -1,29 +1,29 @@
-//! How far a client's version is from the server's, and whether that is allowed.
+//! Version skew between a client and the server, and whether it is supported.
 //!
-//! Servers count it, so that an operator sees who has to be upgraded before the next step.
-//! Nothing is refused for it.
+//! Servers count requests by skew, so that an operator sees which clients need an upgrade
+//! before the next step. No request is refused for its skew.
 
 use crate::effective::EffectiveVersion;
 use crate::version::{MajorMinor, Version};
 
-/// How many minors a client may be ahead of what the server behaves as.
+/// How many minors a client may be ahead of the server's emulation version.
 const MINORS_AHEAD_MAX: u64 = 1;
 
-/// A client's version, as its server sees it.
+/// A client's version relative to the server's versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Skew {
-    /// The version the server behaves as.
+    /// The server's emulation version.
     Same,
-    /// Older, but not older than what the server stays compatible with.
+    /// Older, but at least the server's minimum compatibility version.
     Older,
     /// Newer by no more than a rolling upgrade needs.
     Newer,
-    /// Too old or too new.
+    /// Too old or too new to be supported.
     Outside,
 }
 
 impl Skew {
-    /// The word for metrics.
+    /// Returns the label value for metrics.
     pub const fn text(self) -> &'static str {
         match self {
             Skew::Same => "same",
@@ -35,8 +35,8 @@ impl Skew {
 }
 
 impl EffectiveVersion {
-    /// Judges a client: from the minimum compatibility version up to one minor above the
-    /// emulated version is allowed.
+    /// Classifies a client's version: from the minimum compatibility version up to one
+    /// minor above the emulation version is supported.
     pub fn skew_of(&self, client: MajorMinor) -> Skew {
         let own = self.emulation();
         if client == own {
@@ -51,8 +51,8 @@ impl EffectiveVersion {
     }
 }
 
-/// The component and version a user agent begins with, if it is of the form `name/vX.Y.Z`.
-/// Libraries write their own version without the `v`; they are no component.
+/// Parses the component and version at the start of a user agent of the form
+/// `name/vX.Y.Z`. Libraries write their own version without the `v` and are no component.
 pub fn component_of(user_agent: &str) -> Option<(&str, MajorMinor)> {
     let (name, version) = user_agent
         .split_ascii_whitespace()

@@ -1,7 +1,7 @@
-//! One entry of a feature's history, which entry applies, and what a legal history is.
+//! The entries of a feature's history, which entry applies, and which histories are legal.
 //!
-//! A feature is a list of [`Spec`]s, oldest first. At a given pair of versions
-//! [`select`] picks one; everything else in this crate asks that one function.
+//! A feature is a list of [`Spec`]s, oldest first. [`select`] is the only function that
+//! picks the entry for a pair of versions.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -10,9 +10,9 @@ use crate::error::{Classified, ErrorClass};
 use crate::stage::Stage;
 use crate::version::{MajorMinor, Version};
 
-/// What a feature is from one version on.
+/// Stage, default and lock of a feature from one version on.
 ///
-/// Built in constants with one call per fact, off and unlocked unless said otherwise:
+/// Built in constants with one call per property; off and unlocked by default:
 ///
 /// ```
 /// use portunus_gates::Spec;
@@ -25,16 +25,16 @@ use crate::version::{MajorMinor, Version};
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 pub struct Spec {
-    /// The first version this entry holds for.
+    /// The first version this entry applies to.
     pub version: MajorMinor,
     /// The stage from then on.
     pub stage: Stage,
-    /// The value where nobody says anything.
+    /// The value where none is set.
     pub default: bool,
     /// Whether the default cannot be changed.
     pub locked: bool,
-    /// The entry holds only where the data must be readable by this version at the
-    /// oldest. Absent: always.
+    /// The entry applies only where the minimum compatibility version is at least this.
+    /// Absent: always.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_compat: Option<MajorMinor>,
 }
@@ -50,53 +50,54 @@ impl Spec {
         }
     }
 
-    /// Alpha from `version` on.
+    /// Creates an entry that is alpha from `version` on.
     pub const fn alpha(version: &str) -> Spec {
         Spec::new(version, Stage::Alpha)
     }
 
-    /// Beta from `version` on.
+    /// Creates an entry that is beta from `version` on.
     pub const fn beta(version: &str) -> Spec {
         Spec::new(version, Stage::Beta)
     }
 
-    /// Generally available from `version` on.
+    /// Creates an entry that is generally available from `version` on.
     pub const fn ga(version: &str) -> Spec {
         Spec::new(version, Stage::Ga)
     }
 
-    /// Deprecated from `version` on.
+    /// Creates an entry that is deprecated from `version` on.
     pub const fn deprecated(version: &str) -> Spec {
         Spec::new(version, Stage::Deprecated)
     }
 
-    /// Gone from `version` on. Reads as off; setting it is refused with a hint.
+    /// Creates an entry that is removed from `version` on: it reads as off, and setting it
+    /// is refused with a hint.
     pub const fn removed(version: &str) -> Spec {
         Spec::new(version, Stage::Removed).locked()
     }
 
-    /// Valid at every version, for features without a history.
+    /// Creates an entry that applies at every version, for features without a history.
     pub const fn unversioned(stage: Stage, default: bool) -> Spec {
         let mut spec = Spec::new("0.0", stage);
         spec.default = default;
         spec
     }
 
-    /// On by default.
+    /// Sets the default to on.
     #[must_use]
     pub const fn on(mut self) -> Spec {
         self.default = true;
         self
     }
 
-    /// The default cannot be changed.
+    /// Locks the default.
     #[must_use]
     pub const fn locked(mut self) -> Spec {
         self.locked = true;
         self
     }
 
-    /// Holds only where the minimum compatibility version is at least this.
+    /// Limits the entry to minimum compatibility versions of at least this.
     #[must_use]
     pub const fn min_compat(mut self, version: &str) -> Spec {
         self.min_compat = Some(MajorMinor::literal(version));
@@ -104,7 +105,7 @@ impl Spec {
     }
 }
 
-/// A spec as it comes from outside: nothing about it is known to be legal.
+/// A spec before validation, such as one from a document.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawSpec {
@@ -137,14 +138,14 @@ impl From<Spec> for RawSpec {
 /// The pair of versions that selects specs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 pub struct Versions {
-    /// Behave as this version.
+    /// The version whose behaviour applies.
     pub emulation: MajorMinor,
-    /// What is written must be readable by this version.
+    /// The oldest version that must be able to read the data.
     pub min_compat: MajorMinor,
 }
 
 impl Versions {
-    /// Both given.
+    /// Creates a pair from both versions.
     pub const fn new(emulation: MajorMinor, min_compat: MajorMinor) -> Versions {
         Versions {
             emulation,
@@ -152,13 +153,13 @@ impl Versions {
         }
     }
 
-    /// The usual pair: readable one minor back.
+    /// Creates the default pair: data readable by one minor back.
     pub const fn emulating(emulation: MajorMinor) -> Versions {
         Versions::new(emulation, emulation.minus_minors(1))
     }
 
-    /// No skew: emulation and minimum compatibility are the same version. A cluster
-    /// decides this way, since all its members share one log.
+    /// Creates a pair of equal versions. Cluster features are decided with it, since all
+    /// members share one log.
     pub const fn exactly(version: MajorMinor) -> Versions {
         Versions::new(version, version)
     }
@@ -177,7 +178,7 @@ impl std::fmt::Display for Versions {
     }
 }
 
-/// The spec in force, and where in the list it stands.
+/// The spec in force with its position in the history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Selected {
     /// The entry, or the synthetic pre-alpha one.
@@ -186,11 +187,11 @@ pub struct Selected {
     pub entry: Option<usize>,
 }
 
-/// The newest entry that both versions allow; before all of them, a synthetic one
+/// Returns the newest entry that both versions allow; before all of them, a synthetic one
 /// that is pre-alpha and off.
 ///
-/// Because of `min_compat` even a locked entry may be invisible: the feature then
-/// behaves as its older, unlocked self. Locked or not depends on both versions.
+/// `min_compat` can hide even a locked entry: an older, unlocked entry then applies, so
+/// whether a feature is locked depends on both versions.
 pub fn select(specs: &[Spec], versions: Versions) -> Selected {
     let found = specs.iter().enumerate().rev().find(|(_, spec)| {
         spec.version <= versions.emulation
@@ -212,8 +213,8 @@ pub fn select(specs: &[Spec], versions: Versions) -> Selected {
 
 /// Checks a history and completes it: an absent `min_compat` inherits the one before.
 ///
-/// A first entry with a `min_compat` that turns the feature on gets a twin before it,
-/// off, without `min_compat`: below that version the feature exists but is off.
+/// Before a first entry that has a `min_compat` and is on, an entry is inserted that is off
+/// and has no `min_compat`: below that version the feature exists but is off.
 pub fn complete(raw: &[RawSpec]) -> Result<Vec<Spec>, SpecError> {
     let mut specs: Vec<Spec> = Vec::with_capacity(raw.len() + 1);
     for (entry, raw) in raw.iter().enumerate() {
@@ -283,7 +284,7 @@ fn read(entry: usize, raw: &RawSpec) -> Result<Spec, SpecError> {
     })
 }
 
-/// `3.7` and nothing more.
+/// Parses a version of exactly two numbers.
 fn two_components(text: &str) -> Option<MajorMinor> {
     let version = Version::parse(text).ok()?;
     (version.components().len() == 2).then(|| version.major_minor())
@@ -291,7 +292,7 @@ fn two_components(text: &str) -> Option<MajorMinor> {
 
 fn check_first(entry: usize, spec: &Spec) -> Result<(), SpecError> {
     if spec.min_compat.is_some() && !spec.default {
-        // Nothing to fall back to and nothing to switch on: the entry says nothing.
+        // The feature is off with and without this entry, so it has no effect.
         return Err(SpecError::MinCompatOrphan { entry });
     }
     if spec.stage == Stage::Removed {
@@ -319,7 +320,7 @@ fn check_successor(
     }
     if given.min_compat.is_some()
         && given.version != previous.version
-        // What it would inherit anyway may be spelled out: exported lists do.
+        // The inherited value may be written out, as exported lists do.
         && given.min_compat != previous.min_compat
     {
         return Err(SpecError::MinCompatOrphan { entry });
@@ -365,26 +366,26 @@ fn check_successor(
 #[non_exhaustive]
 #[allow(missing_docs)] // the fields are the ones the messages print
 pub enum SpecError {
-    /// A feature without any spec.
+    /// The feature has no spec.
     #[error("it has no spec: give it at least one, from the version that introduces it")]
     Empty,
-    /// No version.
-    #[error("entry {entry} has no version: say from which major.minor on it holds")]
+    /// The entry has no version.
+    #[error("entry {entry} has no version: give the first major.minor it applies to")]
     NoVersion { entry: usize },
-    /// A version with a patch part, or no version at all.
+    /// The version is not exactly `major.minor`.
     #[error("entry {entry} is at {version}: specs are keyed by exactly major.minor")]
     PatchVersion { entry: usize, version: String },
-    /// Nothing at this version to fall back to.
+    /// No entry at the same version applies below the minimum compatibility version.
     #[error(
-        "entry {entry} has a minimum compatibility version but no entry before it at the same version: add one that says what holds below it"
+        "entry {entry} has a minimum compatibility version but no entry before it at the same version: add one for lower minimum compatibility versions"
     )]
     MinCompatOrphan { entry: usize },
-    /// A minimum compatibility version with a patch part.
+    /// The minimum compatibility version is not exactly `major.minor`.
     #[error(
         "entry {entry} has the minimum compatibility version {version}: it is exactly major.minor"
     )]
     MinCompatPatch { entry: usize, version: String },
-    /// Above the entry's own version.
+    /// The minimum compatibility version is above the entry's own version.
     #[error(
         "entry {entry} has a minimum compatibility version {min_compat} above its own version {version}: lower it"
     )]
@@ -393,51 +394,51 @@ pub enum SpecError {
         min_compat: MajorMinor,
         version: MajorMinor,
     },
-    /// Below the one before.
+    /// The minimum compatibility version is below that of the entry before.
     #[error("entry {entry} lowers the minimum compatibility version: it can only rise")]
     MinCompatDecreasing { entry: usize },
-    /// Born deprecated.
+    /// The history begins as deprecated.
     #[error(
         "entry {entry} begins the history as deprecated: add an x.0 entry that shows what it was before"
     )]
     DeprecatedFirst { entry: usize },
-    /// Begins as removed.
+    /// The history begins as removed.
     #[error("entry {entry} begins the history as removed: there is nothing to remove")]
     RemovedFirst { entry: usize },
-    /// Removed, but on.
+    /// The entry is removed, but on.
     #[error(
         "entry {entry} is removed and on: a removed feature reads as off; if its code stays on for good, keep it deprecated and locked"
     )]
     RemovedOn { entry: usize },
-    /// Pre-alpha cannot be declared.
+    /// The entry declares pre-alpha.
     #[error("entry {entry} declares pre-alpha: that is what a feature is before its first entry")]
     PreAlphaDeclared { entry: usize },
-    /// Versions fall.
+    /// The entry is at a lower version than the one before.
     #[error("entry {entry} is at a lower version than the one before: order them oldest first")]
     Decreasing { entry: usize },
-    /// Twice the same versions.
+    /// The entry repeats both versions of the one before.
     #[error(
         "entry {entry} repeats the version and minimum compatibility version of the one before"
     )]
     Duplicate { entry: usize },
-    /// Two stages at one version.
+    /// Two entries at one version have different stages.
     #[error("entry {entry} has another stage than the one before at the same version")]
     StageSameVersion { entry: usize },
-    /// Locked and unlocked at one version.
+    /// Two entries at one version differ in being locked.
     #[error("entry {entry} has another lock than the one before at the same version")]
     LockSameVersion { entry: usize },
-    /// Nothing new.
+    /// The entry changes neither stage, default nor lock.
     #[error("entry {entry} changes neither stage nor default nor lock: remove it")]
     NoChange { entry: usize },
-    /// A lock is for good.
+    /// The entry unlocks a locked feature.
     #[error("entry {entry} unlocks the feature: a lock stays; use a new feature name")]
     Unlock { entry: usize },
-    /// Deprecated and removed are for good.
+    /// The entry follows a deprecated or removed one with an earlier stage.
     #[error(
         "entry {entry} brings the feature back after deprecation or removal: use a new feature name"
     )]
     Resurrect { entry: usize },
-    /// Less mature than before.
+    /// The entry has an earlier stage than the one before.
     #[error("entry {entry} goes back to an earlier stage: use a new feature name")]
     Regress { entry: usize },
 }
@@ -507,7 +508,7 @@ mod tests {
 
     /// Proves: G7, G16, S2-A7
     #[test]
-    fn every_illegal_history_has_its_own_error() {
+    fn illegal_history_is_refused_with_an_error_of_its_own() {
         for (specs, expected) in [
             (vec![], "E-NOSPEC"),
             (
@@ -616,7 +617,7 @@ mod tests {
 
     /// Proves: G17
     #[test]
-    fn min_compat_is_inherited_and_duplicates_are_found_after_that() {
+    fn duplicate_entries_are_detected_after_min_compat_is_inherited() {
         let specs = completed(&[
             Spec::beta("3.6"),
             Spec::beta("3.6").on().min_compat("3.6"),
@@ -624,7 +625,7 @@ mod tests {
         ])
         .unwrap();
         assert_eq!(specs[2].min_compat, Some(MajorMinor::new(3, 6)));
-        // Spelling out what is inherited is legal, so an exported list can be read back.
+        // Writing out the inherited version is legal, so an exported list can be read back.
         assert_eq!(completed(&specs).unwrap(), specs);
         assert_eq!(
             id(&[
@@ -638,7 +639,7 @@ mod tests {
 
     /// Proves: S2-A7
     #[test]
-    fn a_lone_entry_with_min_compat_gets_an_off_twin() {
+    fn first_entry_with_min_compat_is_off_below_it() {
         let specs = completed(&[Spec::beta("3.7").on().min_compat("3.7")]).unwrap();
         assert_eq!(specs.len(), 2);
         assert!(!select(&specs, at("3.7", "3.6")).spec.default);
@@ -648,7 +649,7 @@ mod tests {
 
     /// Proves: G11, G12, G13, G14, S2-11
     #[test]
-    fn both_versions_select() {
+    fn select_returns_the_newest_entry_that_both_versions_allow() {
         let specs = completed(&[
             Spec::alpha("1.26"),
             Spec::beta("1.28"),
@@ -662,7 +663,7 @@ mod tests {
         assert_eq!(entry("1.28", "1.27"), Some(1));
         assert_eq!(entry("1.28", "1.28"), Some(2));
         assert_eq!(entry("1.30", "1.28"), Some(3));
-        // The locked entry inherited 1.28: below it the feature is beta, off and unlocked.
+        // The locked entry inherits min_compat 1.28: below it the feature is beta, off, unlocked.
         assert_eq!(entry("1.30", "1.27"), Some(1));
         assert!(!select(&specs, at("1.30", "1.27")).spec.locked);
 
@@ -681,7 +682,7 @@ mod tests {
 
     /// Proves: G7
     #[test]
-    fn stages_have_the_texts_users_know() {
+    fn stages_have_the_wire_texts_of_kubernetes() {
         let texts: Vec<&str> = [
             Stage::PreAlpha,
             Stage::Alpha,

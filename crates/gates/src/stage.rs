@@ -1,28 +1,28 @@
-//! How mature a feature is.
+//! The stages of a feature: alpha, beta, GA, deprecated, removed.
 
 use serde::{Deserialize, Serialize};
 
-/// The stages of a feature's life.
+/// The maturity of a feature at a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Stage {
-    /// Not there yet at the version in force. Never declared; it is what a feature
-    /// is before its first spec.
+    /// The feature does not exist yet at the version in force. Never declared: it is the
+    /// stage before the first spec.
     PreAlpha,
-    /// May change or vanish; normally off.
+    /// May change or be removed; normally off.
     Alpha,
-    /// Well tested; will not vanish without deprecation.
+    /// Well tested; not removed without deprecation.
     Beta,
-    /// Done. The gate itself will go.
+    /// Generally available. The gate itself will be removed.
     #[serde(rename = "GA")]
     Ga,
-    /// The gate is no longer of use and will go.
+    /// The gate has no use any more and will be removed.
     Deprecated,
-    /// Gone: reads as off, and setting it says when it was removed.
+    /// The gate reads as off; setting it is refused with the version of the removal.
     Removed,
 }
 
 impl Stage {
-    /// The text in metrics and on the wire; empty for GA, as users of Kubernetes know it.
+    /// Returns the text in metrics and on the wire; empty for GA, as in Kubernetes.
     pub const fn wire_text(self) -> &'static str {
         match self {
             Stage::PreAlpha => "PRE-ALPHA",
@@ -34,7 +34,7 @@ impl Stage {
         }
     }
 
-    /// The text for people: like [`Stage::wire_text`], but GA says so.
+    /// Returns the text for messages: [`Stage::wire_text`], but `GA` for GA.
     pub const fn text(self) -> &'static str {
         match self {
             Stage::Ga => "GA",
@@ -42,8 +42,8 @@ impl Stage {
         }
     }
 
-    /// How much may be built on it. A feature depends only on equal or higher ranks;
-    /// an alpha may depend on what does not exist yet.
+    /// Returns the rank for dependencies. A feature depends only on equal or higher ranks;
+    /// an alpha may depend on a feature that does not exist yet.
     pub(crate) const fn stability_rank(self) -> u8 {
         match self {
             Stage::Removed | Stage::Deprecated => 0,
@@ -53,7 +53,7 @@ impl Stage {
         }
     }
 
-    /// Whether the feature exists at all in this stage.
+    /// Returns whether the feature exists in this stage.
     pub const fn exists(self) -> bool {
         !matches!(self, Stage::PreAlpha | Stage::Removed)
     }

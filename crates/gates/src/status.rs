@@ -1,6 +1,6 @@
-//! What people and programs see of a feature: one row for lists, one story for "why".
+//! The state of a feature for operators and programs: a row for lists, and an explanation.
 //!
-//! The same shape answers every surface: command line, RPC, HTTP, metrics.
+//! All surfaces use the same types: command line, RPC, HTTP, metrics.
 
 use serde::Serialize;
 
@@ -14,12 +14,12 @@ use crate::stage::Stage;
 use crate::unwritten::Unwritten;
 use crate::version::MajorMinor;
 
-/// One row about one feature.
+/// The state of one feature.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Status {
     /// The name users write.
     pub name: String,
-    /// Who decides it.
+    /// The level that decides its value.
     pub level: Level,
     /// Whether it is on.
     pub enabled: bool,
@@ -29,53 +29,53 @@ pub struct Status {
     pub default: bool,
     /// Whether the default is fixed at the version used.
     pub locked: bool,
-    /// Whether somebody named it.
+    /// Whether it was set by name.
     pub explicit: bool,
     /// Where the value comes from.
     pub source: Source,
-    /// The same in words.
+    /// The source as a sentence.
     pub reason: String,
     /// The version that selected the spec.
     pub version_used: MajorMinor,
-    /// The log index that set the value; absent for what is fixed at start.
+    /// The log index that set the value; absent for a value fixed at start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since_index: Option<u64>,
-    /// Why it guards nothing here, if so.
+    /// Why it has no effect in this program, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inert: Option<String>,
 }
 
-/// Somebody's word about a feature.
+/// A value that was set for a feature.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Said {
-    /// Who: an origin of this process, or a member of the cluster.
+pub struct Setting {
+    /// The origin in this process, or the member of the cluster, that set it.
     pub by: String,
-    /// What.
+    /// The value.
     pub value: bool,
-    /// Whether it is the word that counts.
+    /// Whether the value counts; not if it is overridden or the feature is locked.
     pub counts: bool,
 }
 
-/// Something a feature needs, or that needs it.
+/// A dependency or a dependent of a feature.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Related {
-    /// Which feature.
+    /// The name of the other feature.
     pub name: String,
-    /// Whether that one is on.
+    /// Whether the other feature is on.
     pub enabled: bool,
 }
 
-/// Why a feature is as it is, and what would change it.
+/// The state of a feature, its reasons, and what would change it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Explanation {
-    /// The row.
+    /// The state of the feature.
     #[serde(flatten)]
     pub status: Status,
     /// What the feature does.
     pub doc: String,
-    /// Who answers questions about it.
+    /// The team or module that maintains it.
     pub owner: String,
-    /// The most lasting thing it changes.
+    /// What it changes.
     pub touches: Touches,
     /// Whether it can be turned off again.
     pub reversible: Reversibility,
@@ -86,15 +86,16 @@ pub struct Explanation {
     pub spec_entry: Option<usize>,
     /// The whole history.
     pub history: Vec<Spec>,
-    /// The pair of versions that selected it.
+    /// The pair of versions that selected the spec.
     pub versions: Versions,
-    /// Who set what.
-    pub said: Vec<Said>,
-    /// What it needs.
+    /// The values that origins or members set.
+    #[serde(rename = "said")]
+    pub settings: Vec<Setting>,
+    /// The dependencies of the feature.
     pub needs: Vec<Related>,
-    /// What needs it.
+    /// The dependents of the feature.
     pub needed_by: Vec<Related>,
-    /// What a person could do to change the value, the likeliest first.
+    /// What an operator can do to change the value: flags before versions.
     pub to_change: Vec<String>,
     /// Why a member writes nothing with it even while it is on. Set by
     /// [`Explanation::written_with`]; whether it is on does not matter.
@@ -112,7 +113,7 @@ impl Explanation {
 }
 
 impl std::fmt::Display for Explanation {
-    /// The story as a person reads it in a terminal.
+    /// Formats the explanation for a terminal.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let status = &self.status;
         let on = if status.enabled { "on" } else { "off" };
@@ -149,14 +150,14 @@ impl std::fmt::Display for Explanation {
         if let Some(unwritten) = &self.unwritten {
             writeln!(f, "  note      {unwritten}")?;
         }
-        for said in &self.said {
-            let counts = if said.counts { "" } else { " (does not count)" };
-            writeln!(f, "  said      {} by {}{counts}", said.value, said.by)?;
+        for Setting { by, value, counts } in &self.settings {
+            let counts = if *counts { "" } else { " (does not count)" };
+            writeln!(f, "  said      {value} by {by}{counts}")?;
         }
-        for (word, related) in [("needs", &self.needs), ("needed by", &self.needed_by)] {
+        for (label, related) in [("needs", &self.needs), ("needed by", &self.needed_by)] {
             for other in related {
                 let on = if other.enabled { "on" } else { "off" };
-                writeln!(f, "  {word:<10}{} ({on})", other.name)?;
+                writeln!(f, "  {label:<10}{} ({on})", other.name)?;
             }
         }
         for hint in self.unwritten.iter().map(Unwritten::advice) {
@@ -170,7 +171,7 @@ impl std::fmt::Display for Explanation {
 }
 
 impl GateSet {
-    /// One row per feature that exists at these versions, sorted by name.
+    /// Returns one row per feature that exists at these versions, sorted by name.
     pub fn statuses(&self) -> Vec<Status> {
         self.features()
             .filter(|(_, state)| state.selected.spec.stage.exists())
@@ -178,7 +179,7 @@ impl GateSet {
             .collect()
     }
 
-    /// Why a feature is as it is.
+    /// Explains the value of a feature.
     pub fn explain(&self, name: &str) -> Result<Explanation, UnknownFeature> {
         let (feature, state) = self.state(name)?;
         let value_of = |name: &str| Related {
@@ -189,7 +190,7 @@ impl GateSet {
             Source::Explicit(origin) => Some(origin),
             _ => None,
         };
-        let said = |(origin, value): (Origin, bool)| Said {
+        let setting = |(origin, value): (Origin, bool)| Setting {
             by: origin.text().to_owned(),
             value,
             counts: Some(origin) == counted,
@@ -204,7 +205,12 @@ impl GateSet {
             spec_entry: state.selected.entry,
             history: feature.specs.clone(),
             versions: self.versions(),
-            said: self.assignments().all(name).into_iter().map(said).collect(),
+            settings: self
+                .assignments()
+                .all(name)
+                .into_iter()
+                .map(setting)
+                .collect(),
             needs: feature
                 .depends_on
                 .iter()
@@ -245,7 +251,7 @@ impl GateSet {
             Source::Explicit(origin) => format!("set to {} by {}", state.value, origin.text()),
             Source::AllAlpha(_) | Source::AllBeta(_) => {
                 format!(
-                    "{} sets every {} feature nobody named",
+                    "{} sets every {} feature that is not set by name",
                     state.source, spec.stage
                 )
             }
@@ -281,7 +287,7 @@ impl GateSet {
     }
 }
 
-/// Why a feature does not exist at a version.
+/// Returns why a feature does not exist at a version.
 pub(crate) fn absence(feature: &Registered, version: MajorMinor) -> String {
     match feature.removed_in() {
         Some(removed) if removed <= version => format!("it was removed in {removed}"),
@@ -289,7 +295,7 @@ pub(crate) fn absence(feature: &Registered, version: MajorMinor) -> String {
     }
 }
 
-/// Versions at which the value could be had, as advice.
+/// Returns advice on versions at which the feature can have the wanted value.
 pub(crate) fn version_ways(
     feature: &Registered,
     spec: Spec,
@@ -297,7 +303,7 @@ pub(crate) fn version_ways(
     wanted: bool,
 ) -> Vec<String> {
     let mut ways = Vec::new();
-    // An entry that only the minimum compatibility version hides.
+    // Find an entry that only the minimum compatibility version hides.
     if let Some(hidden) = feature.specs.iter().rev().find(|other| {
         other.version <= versions.emulation
             && other
@@ -316,7 +322,7 @@ pub(crate) fn version_ways(
     ways
 }
 
-/// The nearest version at which the feature can have the wanted value.
+/// Returns advice on the nearest version at which the feature can have the wanted value.
 fn other_version_way(
     feature: &Registered,
     spec: Spec,

@@ -1,12 +1,13 @@
 //! "Did you mean": the known name nearest to a mistyped one.
 
-/// Below this similarity (0 to 1) a suggestion would only puzzle.
+/// The lowest similarity (0 to 1) at which a name is suggested.
 const SIMILARITY_MIN: f64 = 0.8;
 
-/// Names longer than this are garbage, and comparing them would cost time.
+/// Longer names are not compared: no feature has one, and comparing costs time.
 const NAME_BYTES_MAX: usize = 200;
 
-/// The most similar of `known`, if any is similar at all; the first one on a tie.
+/// Returns the most similar of the `known` names, if any is similar enough; the first one
+/// on a tie.
 pub(crate) fn nearest<'a>(
     name: &str,
     known: impl IntoIterator<Item = &'a String>,

@@ -1,7 +1,7 @@
-//! For tests of code that asks gates: the same gates with some values changed.
+//! Gate sets with changed values, for tests of code that checks gates.
 //!
 //! Nothing is shared or restored, because gates are values: a test makes its own set and
-//! passes it on. Two tests cannot get in each other's way.
+//! passes it on, so tests do not affect each other.
 
 use thiserror::Error;
 
@@ -12,13 +12,13 @@ use crate::resolve::{SetError, SetErrors};
 use crate::version::MajorMinor;
 
 impl GateSet {
-    /// The same with `A=true,B=false` on top. AllAlpha and AllBeta name every feature of
-    /// that stage. Turning a feature off also turns off what needs it and is only on by
-    /// default, so that a test has to say no more than what it is about.
+    /// Returns this set with `A=true,B=false` on top. AllAlpha and AllBeta set every
+    /// unlocked feature of that stage. Turning a feature off also turns off its dependents
+    /// that are on by default, so that a test names only the features it is about.
     pub fn with_for_test(&self, text: &str) -> Result<GateSet, TestGatesError> {
-        let said = Assignments::parse(Origin::Code, text)?;
+        let given = Assignments::parse(Origin::Code, text)?;
         let mut wanted = Assignments::new();
-        for (name, value, _) in said.iter() {
+        for (name, value, _) in given.iter() {
             let Some(stage) = toggled_stage(name) else {
                 continue;
             };
@@ -28,7 +28,7 @@ impl GateSet {
                 }
             }
         }
-        for (name, value, _) in said
+        for (name, value, _) in given
             .iter()
             .filter(|(name, ..)| toggled_stage(name).is_none())
         {
@@ -61,7 +61,7 @@ impl GateSet {
         }
     }
 
-    /// Where a locked feature could still be switched.
+    /// Formats the versions at which the locked features could be switched.
     fn unlocked_at(&self, errors: &SetErrors) -> String {
         let unlocked = |name: &str| -> Option<MajorMinor> {
             let specs = &self.registry().get(name)?.specs;
@@ -81,15 +81,15 @@ impl GateSet {
     }
 }
 
-/// Why a test cannot have such gates.
+/// Why gates for a test were refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 #[allow(missing_docs)] // the fields are the ones the messages print
 pub enum TestGatesError {
-    /// Not a gate text.
+    /// The text cannot be parsed.
     #[error(transparent)]
     Flag(#[from] FlagError),
     /// The values are refused.
-    #[error("these gates cannot be had{hint}")]
+    #[error("these gate values are refused{hint}")]
     Set { hint: String, source: SetErrors },
 }

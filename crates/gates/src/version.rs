@@ -1,9 +1,9 @@
 //! Versions and how they compare.
 //!
-//! Two types, because two questions are asked. [`Version`] is what a binary or a
-//! person writes: any number of components, perhaps a pre-release. [`MajorMinor`]
-//! is what gates are keyed by: two numbers, a lawful order, cheap to copy and
-//! usable in constants. Nobody compares versions outside this module.
+//! [`Version`] is a version as binaries and operators write it: any number of
+//! components, perhaps a pre-release. [`MajorMinor`] is the key of gate histories: two
+//! numbers, a total order, cheap to copy and usable in constants. All comparisons of
+//! version texts are in this module.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -14,8 +14,8 @@ use thiserror::Error;
 
 use crate::error::{Classified, ErrorClass, quoted};
 
-/// A release line such as `3.7`. Everything in this crate that asks "which
-/// behaviour" asks it with a `MajorMinor`.
+/// A release line such as `3.7`. Every selection of behaviour in this crate is by
+/// `MajorMinor`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct MajorMinor {
@@ -24,15 +24,15 @@ pub struct MajorMinor {
 }
 
 impl MajorMinor {
-    /// `0.0`: before every release. A spec registered here applies always.
+    /// `0.0`: before every release. A spec registered here always applies.
     pub const ZERO: MajorMinor = MajorMinor::new(0, 0);
 
-    /// The release line `major.minor`.
+    /// Creates the release line `major.minor`.
     pub const fn new(major: u64, minor: u64) -> MajorMinor {
         MajorMinor { major, minor }
     }
 
-    /// Reads `"3.7"` in a constant, so that a declaration with a malformed
+    /// Parses `"3.7"` in a constant, so that a declaration with a malformed
     /// version does not compile.
     ///
     /// ```
@@ -60,35 +60,35 @@ impl MajorMinor {
                 numbers[part] = numbers[part] * 10 + (byte - b'0') as u64;
                 digits[part] += 1;
             } else {
-                // Evaluated in constants: input from outside can never get here.
+                // Evaluated in constants: untrusted input never gets here.
                 panic!("a version literal is two numbers with a dot, such as \"3.7\"");
             }
             i += 1;
         }
         if digits[0] == 0 || digits[1] == 0 {
-            // Evaluated in constants: input from outside can never get here.
+            // Evaluated in constants: untrusted input never gets here.
             panic!("a version literal is two numbers with a dot, such as \"3.7\"");
         }
         MajorMinor::new(numbers[0], numbers[1])
     }
 
-    /// The first number.
+    /// Returns the first number.
     pub const fn major(self) -> u64 {
         self.major
     }
 
-    /// The second number.
+    /// Returns the second number.
     pub const fn minor(self) -> u64 {
         self.minor
     }
 
-    /// `by` minors earlier, never below minor 0 and never into another major.
+    /// Returns the version `by` minors earlier, never below minor 0 of the same major.
     #[must_use]
     pub const fn minus_minors(self, by: u64) -> MajorMinor {
         MajorMinor::new(self.major, self.minor.saturating_sub(by))
     }
 
-    /// `by` minors later.
+    /// Returns the version `by` minors later.
     #[must_use]
     pub const fn plus_minors(self, by: u64) -> MajorMinor {
         MajorMinor::new(self.major, self.minor.saturating_add(by))
@@ -110,7 +110,7 @@ impl fmt::Debug for MajorMinor {
 impl FromStr for MajorMinor {
     type Err = VersionError;
 
-    /// Reads any version and keeps its release line: `3.7`, `v3.7` and `3.7.2` are all `3.7`.
+    /// Parses any version and keeps its release line: `3.7`, `v3.7` and `3.7.2` are all `3.7`.
     fn from_str(text: &str) -> Result<Self, VersionError> {
         Version::parse(text).map(|version| version.major_minor())
     }
@@ -141,7 +141,7 @@ impl From<MajorMinor> for Version {
     }
 }
 
-/// A version as people and binaries write it.
+/// A version as operators and binaries write it.
 ///
 /// Deliberately without `Ord`: [`Version::compare`] is not transitive. `1.33`
 /// equals both `1.33.0` and `1.33.0-alpha.1`, which differ from each other; that
@@ -155,7 +155,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// What flags use: strict semver first, else the generic form.
+    /// Parses strict semver first, else the generic form, as flags do.
     pub fn parse(text: &str) -> Result<Version, VersionError> {
         match Version::parse_semantic(text) {
             Ok(version) => Ok(version),
@@ -163,7 +163,7 @@ impl Version {
         }
     }
 
-    /// At least two numbers; whatever follows them is dropped (`1.30abc` is 1.30).
+    /// Parses at least two numbers; the text behind them is dropped (`1.30abc` is 1.30).
     pub fn parse_generic(text: &str) -> Result<Version, VersionError> {
         let numbers = Numbers::read(text)?;
         if numbers.values.len() < 2 {
@@ -186,7 +186,7 @@ impl Version {
         })
     }
 
-    /// Exactly three numbers without leading zeros, then `-pre` and `+build` if any.
+    /// Parses exactly three numbers without leading zeros, then `-pre` and `+build` if any.
     pub fn parse_semantic(text: &str) -> Result<Version, VersionError> {
         let numbers = Numbers::read(text)?;
         if numbers.values.len() != 3 {
@@ -232,49 +232,50 @@ impl Version {
         })
     }
 
-    /// All numbers, at least two.
+    /// Returns all numbers, at least two.
     pub fn components(&self) -> &[u64] {
         &self.components
     }
 
-    /// The release line this version belongs to.
+    /// Returns the release line of this version.
     pub fn major_minor(&self) -> MajorMinor {
         MajorMinor::new(self.component(0), self.component(1))
     }
 
-    /// The third number, 0 where there is none.
+    /// Returns the third number, or 0 where there is none.
     pub fn patch(&self) -> u64 {
         self.component(2)
     }
 
-    /// Whether it was written as strict semver; only then does a pre-release count.
+    /// Returns whether it was parsed as strict semver; only then is a pre-release compared.
     pub fn is_semantic(&self) -> bool {
         self.semantic
     }
 
-    /// The text after `-`, empty where there is none.
+    /// Returns the text after `-`, empty where there is none.
     pub fn pre_release(&self) -> &str {
         &self.pre_release
     }
 
-    /// The text after `+`, empty where there is none.
+    /// Returns the text after `+`, empty where there is none.
     pub fn build_metadata(&self) -> &str {
         &self.build
     }
 
-    /// `by` minors earlier on the same major, as two components, never below minor 0.
+    /// Returns two components: `by` minors earlier on the same major, never below minor 0.
     #[must_use]
     pub fn minus_minors(&self, by: u64) -> Version {
         self.major_minor().minus_minors(by).into()
     }
 
-    /// `by` minors later on the same major, as two components.
+    /// Returns two components: `by` minors later on the same major.
     #[must_use]
     pub fn plus_minors(&self, by: u64) -> Version {
         self.major_minor().plus_minors(by).into()
     }
 
-    /// Number by number, missing ones as 0; the pre-release only if both sides are semver.
+    /// Compares number by number, missing ones as 0; the pre-release only if both sides
+    /// are semver.
     pub fn compare(&self, other: &Version) -> Ordering {
         let longest = self.components.len().max(other.components.len());
         for i in 0..longest {
@@ -327,8 +328,8 @@ impl FromStr for Version {
     }
 }
 
-/// How one number of a version is rendered in `/version` replies, where zero is
-/// the empty string and the field then vanishes.
+/// Formats one number of a version for `/version` replies, where zero is the empty
+/// string and optional fields with it are left out.
 pub fn version_reply_number(number: u64) -> String {
     if number == 0 {
         String::new()
@@ -341,7 +342,7 @@ pub fn version_reply_number(number: u64) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum VersionError {
-    /// No number at the beginning.
+    /// The text does not begin with a number.
     #[error("{text} is not a version (byte {at}): write it as major.minor, such as 3.7")]
     NoNumber {
         /// The text, shortened for display.
@@ -349,7 +350,7 @@ pub enum VersionError {
         /// Byte offset.
         at: usize,
     },
-    /// Only one number.
+    /// The text has only one number.
     #[error("{text} has only one number (byte {at}): write it as major.minor, such as 3.7")]
     TooFew {
         /// The text, shortened for display.
@@ -357,7 +358,7 @@ pub enum VersionError {
         /// Byte offset.
         at: usize,
     },
-    /// Semver wants exactly three numbers.
+    /// A semantic version does not have exactly three numbers.
     #[error("{text} is not a semantic version (byte {at}): it needs exactly three numbers")]
     NotThree {
         /// The text, shortened for display.
@@ -365,7 +366,7 @@ pub enum VersionError {
         /// Byte offset.
         at: usize,
     },
-    /// `03.7` and the like.
+    /// A number has a leading zero, as in `03.7`.
     #[error("{text} has a number with a leading zero (byte {at}): remove the zero")]
     LeadingZero {
         /// The text, shortened for display.
@@ -373,7 +374,7 @@ pub enum VersionError {
         /// Byte offset.
         at: usize,
     },
-    /// A number that does not fit 64 bits.
+    /// A number does not fit 64 bits.
     #[error("{text} has a number that is too large (byte {at})")]
     TooLarge {
         /// The text, shortened for display.
@@ -381,7 +382,7 @@ pub enum VersionError {
         /// Byte offset.
         at: usize,
     },
-    /// What follows the three numbers is neither a pre-release nor build metadata.
+    /// The text behind the three numbers is neither a pre-release nor build metadata.
     #[error(
         "{text} is not a semantic version (byte {at}): after the numbers only -pre and +build may follow"
     )]
@@ -408,7 +409,7 @@ struct Numbers {
     values: Vec<u64>,
     /// (component, byte) of every number written with a superfluous zero.
     leading_zeros: Vec<(usize, usize)>,
-    /// Where the numbers end.
+    /// The byte offset where the numbers end.
     end: usize,
 }
 
@@ -438,7 +439,7 @@ impl Numbers {
                 at += 1;
             }
             if at == start {
-                // A dot without digits behind it ends the numbers before the dot.
+                // A dot without digits behind it is not part of the numbers.
                 break;
             }
             if bytes[start] == b'0' && at - start > 1 {
@@ -468,7 +469,8 @@ fn is_identifier(text: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
-/// Semver 2.0 precedence: none beats any; numbers below words; fewer below more.
+/// Compares by semver 2.0 precedence: no pre-release above any; numeric identifiers below
+/// alphanumeric ones; fewer identifiers below more.
 fn compare_pre_release(left: &str, right: &str) -> Ordering {
     match (left.is_empty(), right.is_empty()) {
         (true, true) => return Ordering::Equal,
@@ -508,7 +510,7 @@ mod tests {
 
     /// Proves: G1, G2, G3
     #[test]
-    fn what_parses_and_what_does_not() {
+    fn version_text_parses_or_is_refused_with_its_byte_offset() {
         for (text, shown, semantic) in [
             ("1.30", "1.30", false),
             (" v1.30 ", "1.30", false),
@@ -561,7 +563,7 @@ mod tests {
 
     /// Proves: G4
     #[test]
-    fn pre_release_counts_only_between_semantic_versions() {
+    fn pre_release_is_compared_only_between_semantic_versions() {
         use Ordering::{Equal, Greater, Less};
         for (left, right, expected) in [
             ("1.33", "1.33.0-alpha.1", Equal),
@@ -599,7 +601,7 @@ mod tests {
     }
 
     #[test]
-    fn major_minor_survives_json() {
+    fn major_minor_round_trips_through_json() {
         let version: MajorMinor = serde_json::from_str("\"3.7\"").unwrap();
         assert_eq!(serde_json::to_string(&version).unwrap(), "\"3.7\"");
         assert!(serde_json::from_str::<MajorMinor>("\"three\"").is_err());

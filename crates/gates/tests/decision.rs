@@ -1,4 +1,4 @@
-//! The cluster's decision and everything around it.
+//! The decision of cluster features, the checks of members and the stored params.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -46,48 +46,48 @@ fn reason_of(members: &[Member], name: &str) -> Reason {
 
 /// Proves: S0-26, S0-27, S0-A1, X5
 #[test]
-fn one_veto_is_enough_and_turning_on_takes_all() {
-    let say = |texts: &[&str]| -> Vec<Member> {
+fn unlocked_feature_is_off_after_one_veto_and_turned_on_only_by_every_voter() {
+    let voters = |texts: &[&str]| -> Vec<Member> {
         (1..)
             .zip(texts)
             .map(|(id, text)| voter(id, "3.7", text))
             .collect()
     };
-    assert!(value(&say(&["", ""]), "On"));
-    assert!(value(&say(&["On=true", ""]), "On"));
-    assert!(!value(&say(&["On=true", "On=false"]), "On"));
-    assert!(!value(&say(&["", ""]), "Off"));
-    assert!(!value(&say(&["Off=true", ""]), "Off"));
-    assert!(value(&say(&["Off=true", "Off=true"]), "Off"));
+    assert!(value(&voters(&["", ""]), "On"));
+    assert!(value(&voters(&["On=true", ""]), "On"));
+    assert!(!value(&voters(&["On=true", "On=false"]), "On"));
+    assert!(!value(&voters(&["", ""]), "Off"));
+    assert!(!value(&voters(&["Off=true", ""]), "Off"));
+    assert!(value(&voters(&["Off=true", "Off=true"]), "Off"));
     assert_eq!(
-        reason_of(&say(&["", "On=false", "On=false"]), "On"),
+        reason_of(&voters(&["", "On=false", "On=false"]), "On"),
         Reason::Veto(vec![MemberId(2), MemberId(3)])
     );
     assert_eq!(
-        reason_of(&say(&["Off=true", "", ""]), "Off"),
+        reason_of(&voters(&["Off=true", "", ""]), "Off"),
         Reason::NotUnanimous(vec![MemberId(2), MemberId(3)])
     );
-    // A `false` is a veto whatever the default is, and even if nobody asks for the feature.
+    // A `false` is a veto even if the default is off and no member sets the feature to true.
     for texts in [
         ["Off=true", "", "Off=false"],
         ["", "", "Off=false"],
         ["", "", "AllAlpha=false"],
     ] {
         assert_eq!(
-            reason_of(&say(&texts), "Off"),
+            reason_of(&voters(&texts), "Off"),
             Reason::Veto(vec![MemberId(3)]),
             "{texts:?}"
         );
     }
-    assert_eq!(reason_of(&say(&["Off=true"]), "Off"), Reason::Unanimous);
-    // Nobody published: the default.
+    assert_eq!(reason_of(&voters(&["Off=true"]), "Off"), Reason::Unanimous);
+    // No member published: the default.
     assert!(value(&[], "On"));
     assert_eq!(reason_of(&[], "On"), Reason::Default);
 }
 
 /// Proves: S0-10, S0-12, X2, X3, X4
 #[test]
-fn the_cluster_version_selects_and_locks_and_absent_ones_ignore_every_flag() {
+fn flags_do_not_change_features_that_are_locked_or_absent_at_the_cluster_version() {
     let all = [voter(1, "3.8", "Later=true,Locked=false,LockedBeta=false")];
     let at_3_7 = decided(&specs(), &all, &Previous::Absent);
     assert_eq!(at_3_7.get("Later"), None);
@@ -104,7 +104,7 @@ fn the_cluster_version_selects_and_locks_and_absent_ones_ignore_every_flag() {
 
 /// Proves: S0-A5
 #[test]
-fn a_members_toggle_counts_as_its_word_for_unlocked_features_of_that_stage() {
+fn toggle_of_a_member_votes_for_unlocked_features_of_its_stage() {
     let both = [
         voter(1, "3.7", "AllAlpha=true"),
         voter(2, "3.7", "Off=true"),
@@ -134,14 +134,14 @@ fn a_members_toggle_counts_as_its_word_for_unlocked_features_of_that_stage() {
 
 /// Proves: X6
 #[test]
-fn a_feature_goes_off_with_what_it_needs() {
+fn feature_goes_off_when_its_dependency_goes_off() {
     let members = [voter(1, "3.7", "Child=true,On=false")];
     assert!(!value(&members, "Child"));
     assert_eq!(
         reason_of(&members, "Child"),
         Reason::Dependency(vec!["On".to_owned()])
     );
-    // Down a whole chain, whatever the order of registration.
+    // Also along a chain, in any order of registration.
     let chain = cluster([
         NewFeature::new("C", [Spec::beta("3.7").on()]).depending_on(["B"]),
         NewFeature::new("A", [Spec::beta("3.7").on()]),
@@ -153,12 +153,12 @@ fn a_feature_goes_off_with_what_it_needs() {
 
 /// Proves: S0-34, S0-35, S0-A19, S1-13
 #[test]
-fn learners_obey_but_do_not_count_and_lost_members_still_do() {
+fn learner_flags_do_not_count_and_flags_of_unreachable_voters_do() {
     let with = |member: Member| [voter(1, "3.7", "Off=true"), member];
     assert!(value(&with(learner(2, "3.7", "Off=false,On=false")), "Off"));
     assert!(value(&with(learner(2, "3.7", "Off=false,On=false")), "On"));
     assert!(!value(&with(voter(2, "3.7", "Off=false")), "Off"));
-    // A foreign learner is an obstacle all the same: it applies the log and cannot obey.
+    // A foreign learner turns features off: it applies the log but not the params.
     let foreign = Member {
         voter: false,
         ..with_publication(2, Publication::Foreign)
@@ -167,10 +167,10 @@ fn learners_obey_but_do_not_count_and_lost_members_still_do() {
         reason_of(&with(foreign), "On"),
         Reason::Foreign(vec![MemberId(2)])
     );
-    // Whether a member is reachable is no input at all: what it published stays its word.
+    // Reachability is no input: the published flags of a lost member still count.
     let lost = voter(2, "3.7", "Off=true");
     assert!(value(&with(lost), "Off"));
-    // But a learner that is too old holds back the version.
+    // A learner that is too old keeps the cluster version down.
     let versions = [Some(v("3.8")), Some(v("3.7"))];
     assert_eq!(
         specs().next_cluster_version(Some(v("3.7")), &versions, None),
@@ -180,7 +180,7 @@ fn learners_obey_but_do_not_count_and_lost_members_still_do() {
 
 /// Proves: S0-23, S0-A4, S0-A8
 #[test]
-fn the_first_decision_waits_for_the_version_and_for_every_started_voter() {
+fn first_decision_waits_for_the_version_and_for_every_started_voter() {
     let specs = specs();
     let silent = with_publication(2, Publication::Nothing);
     let members = [voter(1, "3.7", "Off=true"), silent.clone()];
@@ -196,17 +196,17 @@ fn the_first_decision_waits_for_the_version_and_for_every_started_voter() {
         bootstrap.params(),
         "what is in force stays"
     );
-    // One that was added but never started is not waited for.
+    // The decision does not wait for a member that was added but never started.
     let unstarted = Member {
         started: false,
         ..silent.clone()
     };
     let members_unstarted = [voter(1, "3.7", "Off=true"), unstarted];
     assert!(decided(&specs, &members_unstarted, &bootstrap)["Off"]);
-    // Afterwards only those that published count.
+    // Later decisions count only members that published.
     let earlier = Previous::Decided(params("3.7", ""));
     assert!(decided(&specs, &members, &earlier)["Off"]);
-    // The first decision is always written, even if it changes no value.
+    // The first decision is proposed even if it changes no value.
     let same = decided(&specs, &[voter(1, "3.7", "")], &Previous::Absent);
     let as_bootstrap = Previous::Bootstrap(ClusterParams {
         version: v("3.7"),
@@ -223,7 +223,7 @@ fn the_first_decision_waits_for_the_version_and_for_every_started_voter() {
 
 /// Proves: X7, S0-A7
 #[test]
-fn what_the_leader_does_not_know_is_carried_over_and_nothing_new_is_not_proposed() {
+fn features_unknown_to_the_leader_are_carried_over_and_unchanged_params_not_proposed() {
     let specs = specs();
     let members = [voter(1, "3.7", "")];
     let mut current = params("3.7", "Gone=true,Gone2=false");
@@ -237,18 +237,18 @@ fn what_the_leader_does_not_know_is_carried_over_and_nothing_new_is_not_proposed
     let mut sorted = names.clone();
     sorted.sort_unstable();
     assert_eq!(names, sorted);
-    // With another version they go.
+    // At another version they are dropped.
     let Outcome::Set(next) = decide(&specs, Some(v("3.8")), &members, &previous).outcome else {
         panic!("a new version is a new decision");
     };
     assert!(!next.features.contains_key("Gone"));
 }
 
-/// A cluster of 3.8 and 3.9 where the leader, 3.9, has dropped a feature that is locked on.
+/// A cluster of 3.8 and 3.9 where the 3.9 leader no longer has a feature that is locked on.
 ///
 /// Proves: S0-A7, S0-40
 #[test]
-fn an_older_member_reads_a_locked_feature_that_the_leader_dropped() {
+fn older_member_reads_a_locked_feature_that_the_leader_dropped() {
     let older = cluster([NewFeature::new(
         "Graduated",
         [Spec::ga("3.7").on(), Spec::deprecated("3.8").on().locked()],
@@ -272,13 +272,13 @@ fn an_older_member_reads_a_locked_feature_that_the_leader_dropped() {
         ..params
     };
     assert!(!earlier.enabled(older.registry(), "Graduated"));
-    assert!(!earlier.enabled(older.registry(), "Nobody"));
-    assert!(common::params("3.7", "Nobody=true").enabled(older.registry(), "Nobody"));
+    assert!(!earlier.enabled(older.registry(), "Missing"));
+    assert!(common::params("3.7", "Missing=true").enabled(older.registry(), "Missing"));
 }
 
 /// Proves: X15, S0-50
 #[test]
-fn among_members_that_know_nothing_of_it_the_mechanism_leaves_no_trace() {
+fn params_are_not_written_before_every_member_publishes_a_proposal() {
     let specs = specs();
     let foreign = with_publication(2, Publication::Foreign);
     let members = [voter(1, "3.7", "Off=true"), foreign];
@@ -289,19 +289,19 @@ fn among_members_that_know_nothing_of_it_the_mechanism_leaves_no_trace() {
         .iter()
         .filter(|feature| feature.value == Some(true));
     assert_eq!(on.count(), 0);
-    // Where params exist already, every feature goes off, locked and carried ones too.
+    // Where params exist already, every feature goes off, locked and carried-over ones too.
     let previous = Previous::Decided(params("3.7", "On=true,Locked=true,Carried=true"));
     let values = decided(&specs, &members, &previous);
     assert!(values.values().all(|&value| !value), "{values:?}");
     assert!(values.contains_key("Carried"));
-    // It does not wait for others to say so.
+    // With a foreign member the decision does not wait for unpublished ones.
     let waiting = [
         members[1].clone(),
         with_publication(3, Publication::Nothing),
     ];
     let decision = decide(&specs, Some(v("3.7")), &waiting, &Previous::Absent);
     assert_eq!(decision.outcome, Outcome::Unchanged);
-    // Below 3.7 nothing is published and nothing decided.
+    // Below 3.7 no flags are published and nothing is decided.
     assert!(!specs.publishes(Some(v("3.6")), false));
     let decision = decide(&specs, Some(v("3.6")), &members, &Previous::Absent);
     assert_eq!(decision.outcome, Outcome::Unchanged);
@@ -309,7 +309,7 @@ fn among_members_that_know_nothing_of_it_the_mechanism_leaves_no_trace() {
 
 /// Proves: S0-37, S0-A10, S0-A12, X8
 #[test]
-fn what_a_version_entry_does_to_stored_params() {
+fn version_entry_deletes_keeps_or_replaces_stored_params() {
     let specs = specs();
     let some = params("3.7", "On=true");
     let applied = |version: &str, sent: Option<&ClusterParams>, stored: Option<&ClusterParams>| {
@@ -325,12 +325,12 @@ fn what_a_version_entry_does_to_stored_params() {
         let sent = applied("3.8", Some(&some), stored);
         assert_eq!(sent.unwrap_err().id(), "E-PARAMS-VERSION");
     }
-    // Another version without params: what was decided was not decided for it.
+    // Another version without params turns all features off: they were not decided for it.
     assert_eq!(applied("3.8", None, None), Ok(AppliedParams::Keep));
     let off = params("3.8", "On=false");
     let raised = applied("3.8", None, Some(&some));
     assert_eq!(raised, Ok(AppliedParams::Replace(off)));
-    // Both spellings are read, one is written.
+    // Decoding accepts `3.7.0` and `3.7`; encoding writes `3.7`.
     let json = r#"{"version":"3.7.0","features":{"On":true}}"#;
     assert_eq!(serde_json::from_str::<ClusterParams>(json).unwrap(), some);
     assert!(
@@ -345,23 +345,23 @@ fn what_a_version_entry_does_to_stored_params() {
 
 /// Proves: S0-30
 #[test]
-fn params_of_a_later_version_with_more_in_them_are_readable() {
+fn params_with_unknown_fields_are_decoded() {
     let json = r#"{"version":"3.9","features":{},"quota":{"bytes":1}}"#;
     assert!(serde_json::from_str::<ClusterParams>(json).is_ok());
 }
 
 /// Proves: S0-38
 #[test]
-fn offline_downgrade_prunes_what_the_target_does_not_know() {
+fn offline_downgrade_drops_features_that_the_target_does_not_have() {
     let specs = specs();
-    let now = params("3.8", "On=true,Later=true,Nobody=true");
+    let now = params("3.8", "On=true,Later=true,Missing=true");
     assert_eq!(specs.pruned(&now, v("3.7")), Some(params("3.7", "On=true")));
     assert_eq!(specs.pruned(&now, v("3.6")), None);
 }
 
 /// Proves: S0-20, X10
 #[test]
-fn a_new_cluster_starts_with_alpha_and_beta_off() {
+fn new_cluster_starts_with_alpha_and_beta_features_off() {
     let specs = specs();
     let start = specs.bootstrap(v("3.7")).unwrap();
     let expected = "Off=false,On=false,Locked=true,LockedBeta=false,Switch=false,Child=false";
@@ -371,7 +371,7 @@ fn a_new_cluster_starts_with_alpha_and_beta_off() {
 
 /// Proves: S0-21, S0-22, S0-25, S0-A2, S0-A3
 #[test]
-fn minor_versions_may_not_mix_before_the_cluster_has_one() {
+fn member_of_another_minor_is_refused_while_the_cluster_version_is_undecided() {
     let specs = specs();
     let check = |cluster: Option<&str>, downgrade: Option<&str>, theirs: &str| {
         let member = voter(2, theirs, "");
@@ -390,8 +390,8 @@ fn minor_versions_may_not_mix_before_the_cluster_has_one() {
             assert!(shown.contains("m2") && shown.contains(other) && shown.contains("3.7"));
         }
     }
-    // Later only a member below the cluster version is refused, unless the cluster is on
-    // its way down to it.
+    // Later only a member below the cluster version is refused, unless a downgrade to its
+    // version is enabled.
     assert!(check(Some("3.7"), None, "3.8").is_ok());
     assert!(check(Some("3.7"), None, "3.6").is_err());
     assert!(check(Some("3.7"), Some("3.6"), "3.6").is_ok());
@@ -406,7 +406,7 @@ fn minor_versions_may_not_mix_before_the_cluster_has_one() {
 
 /// Proves: S0-A6, S0-18
 #[test]
-fn a_members_own_flags_are_judged_at_its_own_version() {
+fn own_flags_are_checked_at_the_server_version() {
     let specs = cluster([
         NewFeature::new("A", [Spec::beta("3.7"), Spec::ga("3.8").on().locked()]),
         NewFeature::new("L", [Spec::ga("3.6").on().locked()]),
@@ -417,7 +417,7 @@ fn a_members_own_flags_are_judged_at_its_own_version() {
         specs.check_flags(v(server), cluster.map(v), &flags(text))
     };
     let id = |server: &str, text: &str| check(server, None, text).unwrap_err().0[0].id();
-    assert_eq!(id("3.7", "Nobody=true"), "E-UNKNOWN");
+    assert_eq!(id("3.7", "Missing=true"), "E-UNKNOWN");
     assert_eq!(id("3.8", "A=false"), "E-LOCKED");
     assert_eq!(id("3.7", "New=true"), "E-PREALPHA");
     assert_eq!(id("3.7", "Gone=true"), "E-REMOVED");
@@ -426,30 +426,30 @@ fn a_members_own_flags_are_judged_at_its_own_version() {
             .unwrap()
             .is_empty()
     );
-    // Known here, not heeded there: published, and a warning.
+    // Exists at the server version but not at the cluster version: a warning.
     let warnings = check("3.8", Some("3.7"), "New=true").unwrap();
     assert!(
         matches!(&warnings[..], [Warning::NotYetHeeded { .. }]),
         "{warnings:?}"
     );
-    // The leader ignores names it does not know; they stay in the proposal.
+    // The leader ignores names that it does not know.
     let decision = decide(
         &specs,
         Some(v("3.7")),
-        &[voter(1, "3.7", "Nobody=true")],
+        &[voter(1, "3.7", "Missing=true")],
         &Previous::Absent,
     );
     assert!(
         decision
             .features
             .iter()
-            .all(|feature| feature.name != "Nobody")
+            .all(|feature| feature.name != "Missing")
     );
 }
 
 /// Proves: S0-19, S0-A9, X11
 #[test]
-fn raw_flags_are_published_where_they_can_be_read() {
+fn raw_flags_are_published_in_a_new_cluster_and_from_the_first_version_with_params() {
     let specs = specs();
     assert!(specs.publishes(None, true));
     assert!(specs.publishes(Some(v("3.0")), true));
@@ -460,15 +460,15 @@ fn raw_flags_are_published_where_they_can_be_read() {
     assert!(specs.publishes_again(None, v("3.8")));
     assert!(!specs.publishes_again(Some(v("3.7")), v("3.8")));
     assert!(!specs.publishes_again(Some(v("3.7")), v("3.6")));
-    // Toggles and unknown names are published as they were given.
-    let raw = flags("AllAlpha=true,Nobody=false").to_map();
+    // Toggles and unknown names are published as given.
+    let raw = flags("AllAlpha=true,Missing=false").to_map();
     assert_eq!(raw.len(), 2);
     assert!(raw["AllAlpha"]);
 }
 
 /// Proves: S0-A27, X15
 #[test]
-fn a_leader_that_proposes_nothing_decides_only_where_something_was_decided() {
+fn leader_without_proposal_decides_only_after_an_earlier_decision() {
     let specs = specs();
     let outcome = |at: &str, members: &[Member], previous: &Previous| {
         leader_outcome(&specs, v(at), members, previous, false)
@@ -477,14 +477,14 @@ fn a_leader_that_proposes_nothing_decides_only_where_something_was_decided() {
     let members = [silent.clone(), voter(2, "3.8", "On=true,Off=true")];
     let none = Previous::Absent;
     assert_eq!(outcome("3.7", &members, &none), Outcome::Unchanged);
-    // Neither before the leader has published its attributes.
+    // It does not decide before it has published its attributes either.
     let unstarted = Member {
         started: false,
         ..with_publication(1, Publication::Nothing)
     };
     let founding = [unstarted, voter(2, "3.8", "On=true")];
     assert_eq!(outcome("3.7", &founding, &none), Outcome::Unchanged);
-    // A leader that proposes would decide from whoever has published.
+    // A leader that publishes a proposal decides from the members that have published.
     let proposing = leader_outcome(&specs, v("3.7"), &founding, &none, true);
     assert!(matches!(proposing, Outcome::Set(_)), "{proposing:?}");
 
@@ -493,7 +493,8 @@ fn a_leader_that_proposes_nothing_decides_only_where_something_was_decided() {
         panic!("all-off is decided");
     };
     assert!(off.features.values().all(|on| !on), "{off:?}");
-    // Again it would be the same, at another version it is that version's, and below all goes.
+    // A repeated decision is unchanged, another version gets params of its own, and below
+    // 3.7 they are deleted.
     let off = Previous::Decided(off);
     assert_eq!(outcome("3.7", &members, &off), Outcome::Unchanged);
     let Outcome::Set(raised) = outcome("3.8", &members, &off) else {
@@ -508,7 +509,7 @@ fn a_leader_that_proposes_nothing_decides_only_where_something_was_decided() {
 
 /// Proves: S0-A25
 #[test]
-fn the_cluster_version_follows_its_members() {
+fn cluster_version_follows_the_lowest_member_version() {
     let specs = specs();
     let next = |current: Option<&str>, members: &[&str], downgrade: Option<&str>| {
         let members: Vec<Option<MajorMinor>> =
@@ -525,7 +526,7 @@ fn the_cluster_version_follows_its_members() {
     assert_eq!(next(None, &[], None), "-");
     assert_eq!(next(Some("3.8"), &["3.8", "3.8"], Some("3.7")), "3.7");
     assert_eq!(next(Some("3.8"), &["3.8", "3.8"], Some("3.6")), "-");
-    // Cancelled half-way: two members were already restarted, then one by one they return.
+    // After a cancelled downgrade the version rises once no member runs the target.
     assert_eq!(next(Some("3.7"), &["3.7", "3.8"], None), "-");
     assert_eq!(next(Some("3.7"), &["3.8", "3.8"], None), "3.8");
 }
@@ -551,17 +552,17 @@ feature! {
     }
 }
 registry! {
-    /// The cluster's.
+    /// The cluster features of this test.
     pub ClusterSet: Cluster = [Persist]
 }
 registry! {
-    /// The server's.
+    /// The server features of this test.
     pub ServerSet: Server = [Fast]
 }
 
 /// Proves: S0-17, S0-40, S0-41, S1-11
 #[test]
-fn checks_by_handle_and_by_name_at_either_level() {
+fn features_of_both_levels_are_checked_by_handle_and_by_name() {
     let cluster = Features::<ClusterSet>::declared().unwrap();
     let server = Features::<ServerSet>::declared().unwrap();
     let gates = server
@@ -584,21 +585,21 @@ fn checks_by_handle_and_by_name_at_either_level() {
     assert_eq!(ask(Some(&on), "Persist"), Ok(true));
     assert_eq!(ask(None, "Persist"), Ok(false));
     assert_eq!(ask(Some(&on), "Fast"), Ok(false));
-    assert!(ask(Some(&on), "Nobody").is_err());
+    assert!(ask(Some(&on), "Missing").is_err());
 }
 
 /// Proves: S0-16, S0-A24
 #[test]
-fn a_cluster_feature_may_be_ga_and_off_and_still_be_switched() {
+fn cluster_feature_that_is_ga_and_off_can_be_switched_on() {
     assert!(!value(&[voter(1, "3.7", "")], "Switch"));
     assert!(value(&[voter(1, "3.7", "Switch=true")], "Switch"));
 }
 
-/// One error of every class that surfaces share.
+/// One error of every class that all surfaces share.
 ///
 /// Proves: X13
 #[test]
-fn error_classes() {
+fn errors_map_to_the_class_of_their_cause() {
     use ErrorClass as C;
     let registry = server([
         NewFeature::new("Locked", [Spec::ga("3.6").on().locked()]),
@@ -608,7 +609,7 @@ fn error_classes() {
         NewFeature::new("Child", [Spec::alpha("3.6")]).depending_on(["Base"]),
     ]);
     let set = |text: &str| gates(&registry, "3.7", text).unwrap_err().0[0].class();
-    assert_eq!(set("Nobody=true"), C::Unknown);
+    assert_eq!(set("Missing=true"), C::Unknown);
     assert_eq!(set("Later=true"), C::PreAlpha);
     assert_eq!(set("Gone=true"), C::Removed);
     assert_eq!(set("Locked=false"), C::Locked);

@@ -1,4 +1,4 @@
-//! Founders of a new cluster in every order of starts, questions and answers.
+//! Founders of a new cluster in every order of starts, requests and answers.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::HashSet;
@@ -13,16 +13,16 @@ fn answer(version: MajorMinor, phase: FoundingPhase) -> FounderAnswer {
     FounderAnswer::Participant { version, phase }
 }
 
-/// A founder as the search sees it.
+/// The state of a founder in the search.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Founder {
     /// `None` before its start and after its end.
     phase: Option<FoundingPhase>,
     has_ended: bool,
-    /// The answers of the round it is in: each may be older than the next.
-    heard: Vec<FounderAnswer>,
-    /// Founders that were told since this one decided to stop.
-    told: Vec<usize>,
+    /// The answers of its current round, oldest first.
+    answers: Vec<FounderAnswer>,
+    /// The founders that got an answer since this one decided to stop.
+    informed: Vec<usize>,
 }
 
 type State = Vec<Founder>;
@@ -35,9 +35,10 @@ fn shown(state: &State, versions: &[Option<MajorMinor>], founder: usize) -> Foun
     }
 }
 
-/// Everything that can happen next. Founders ask one other after the other; one that takes no
-/// part in cluster features serves as soon as it runs. A founder that stops ends once every
-/// other that runs has asked it, as a bounded wait that is long against a round guarantees.
+/// Returns all successors of a state. Founders request answers one after the other; one that
+/// takes no part in cluster features serves as soon as it runs. A founder that stops ends once
+/// it has answered every other one that runs, which holds because it waits much longer than a
+/// round takes.
 fn next_states(state: &State, versions: &[Option<MajorMinor>]) -> Vec<State> {
     let mut next = Vec::new();
     for founder in 0..state.len() {
@@ -57,14 +58,14 @@ fn next_states(state: &State, versions: &[Option<MajorMinor>]) -> Vec<State> {
             continue;
         };
         let others: Vec<usize> = (0..state.len()).filter(|it| *it != founder).collect();
-        let all_know = others.iter().all(|other| {
+        let all_informed = others.iter().all(|other| {
             state[*other]
                 .phase
                 .is_none_or(|it| it == FoundingPhase::Serving)
                 || versions[*other].is_none()
-                || here.told.contains(other)
+                || here.informed.contains(other)
         });
-        if phase == FoundingPhase::Stopping && all_know {
+        if phase == FoundingPhase::Stopping && all_informed {
             let mut ended = state.clone();
             ended[founder].phase = None;
             ended[founder].has_ended = true;
@@ -74,18 +75,18 @@ fn next_states(state: &State, versions: &[Option<MajorMinor>]) -> Vec<State> {
             continue;
         }
         let mut asked = state.clone();
-        let other = others[here.heard.len()];
-        let heard = shown(state, versions, other);
-        asked[founder].heard.push(heard);
+        let other = others[here.answers.len()];
+        let answer = shown(state, versions, other);
+        asked[founder].answers.push(answer);
         if state[other].phase == Some(FoundingPhase::Stopping)
-            && !asked[other].told.contains(&founder)
+            && !asked[other].informed.contains(&founder)
         {
-            asked[other].told.push(founder);
-            asked[other].told.sort_unstable();
+            asked[other].informed.push(founder);
+            asked[other].informed.sort_unstable();
         }
-        if asked[founder].heard.len() == others.len() {
-            let heard = std::mem::take(&mut asked[founder].heard);
-            asked[founder].phase = Some(next_founding_phase(version, phase, &heard));
+        if asked[founder].answers.len() == others.len() {
+            let answers = std::mem::take(&mut asked[founder].answers);
+            asked[founder].phase = Some(next_founding_phase(version, phase, &answers));
         }
         next.push(asked);
     }
@@ -97,8 +98,8 @@ fn final_states(versions: &[Option<MajorMinor>]) -> Vec<State> {
     let blank = Founder {
         phase: None,
         has_ended: false,
-        heard: Vec::new(),
-        told: Vec::new(),
+        answers: Vec::new(),
+        informed: Vec::new(),
     };
     let mut open = vec![vec![blank; versions.len()]];
     let mut seen: HashSet<State> = open.iter().cloned().collect();
@@ -113,7 +114,7 @@ fn final_states(versions: &[Option<MajorMinor>]) -> Vec<State> {
     final_states
 }
 
-/// Whether another full round of everybody would change nothing.
+/// Returns whether another full round of all founders would change nothing.
 fn is_settled(state: &State, versions: &[Option<MajorMinor>]) -> bool {
     (0..state.len()).all(|founder| match (state[founder].phase, versions[founder]) {
         (None, _) => state[founder].has_ended,
@@ -121,17 +122,17 @@ fn is_settled(state: &State, versions: &[Option<MajorMinor>]) -> bool {
         (Some(_), None) => true,
         (Some(phase), Some(version)) => {
             let others = (0..state.len()).filter(|it| *it != founder);
-            let heard: Vec<_> = others.map(|it| shown(state, versions, it)).collect();
-            next_founding_phase(version, phase, &heard) == phase
+            let answers: Vec<_> = others.map(|it| shown(state, versions, it)).collect();
+            next_founding_phase(version, phase, &answers) == phase
         }
     })
 }
 
-/// Whatever the order, all founders of a version share one fate: a quorum of one version goes
-/// on and the others stop, or all stop that saw another version. With one version all go on.
+/// In every order, a quorum of one version serves and the others stop, or all founders stop
+/// that saw another version. With one version all serve.
 /// Proves: S0-A2
 #[test]
-fn founders_of_each_version_go_on_or_stop_together_in_every_order() {
+fn founders_of_each_version_all_serve_or_all_stop_in_every_order() {
     let cases: [&[MajorMinor]; 6] = [
         &[NEW, NEW],
         &[NEW, OLD],
@@ -150,8 +151,8 @@ fn founders_of_each_version_go_on_or_stop_together_in_every_order() {
                 .filter(|it| state[*it].phase == Some(FoundingPhase::Serving))
                 .map(|it| case[it])
                 .collect();
-            // A founder that came after the others had ended waits for a quorum; one that waits
-            // beside others would be stuck.
+            // A founder that started after the others had ended waits for a quorum; one that
+            // waits beside running founders would be stuck.
             let running = state.iter().filter(|it| it.phase.is_some()).count();
             let waits_alone = serving.is_empty() && running == 1;
             assert!(
@@ -172,9 +173,9 @@ fn founders_of_each_version_go_on_or_stop_together_in_every_order() {
     }
 }
 
-/// A founder that takes no part in cluster features keeps nobody from going on.
+/// A founder that takes no part in cluster features does not stop the others.
 #[test]
-fn founders_that_take_no_part_are_not_compared() {
+fn exempt_founders_are_not_compared() {
     for versions in [
         vec![Some(NEW), Some(NEW), None],
         vec![Some(NEW), None, None],
@@ -190,31 +191,31 @@ fn founders_that_take_no_part_are_not_compared() {
 }
 
 #[test]
-fn single_steps() {
+fn next_phase_follows_from_the_answers_of_the_others() {
     use FounderAnswer::{Exempt, Silent};
     use FoundingPhase::{Checking, Ready, Serving, Stopping};
     let of = |phase| answer(NEW, phase);
     let other = |phase| answer(OLD, phase);
     for (phase, others, expected) in [
-        // Alone it waits; two of three are enough.
+        // One of three waits; two of three are a quorum.
         (Checking, vec![Silent, Silent], Checking),
         (Checking, vec![of(Checking), Silent], Ready),
         (Ready, vec![of(Checking), Silent], Ready),
         (Ready, vec![of(Ready), Silent], Serving),
         (Checking, vec![of(Serving), Silent], Serving),
         (Checking, vec![Exempt, Silent], Ready),
-        // Another version while nobody is ready.
+        // Another version while no founder of the own version is ready.
         (Checking, vec![of(Checking), other(Checking)], Stopping),
         (Checking, vec![Silent, other(Checking)], Stopping),
         (Checking, vec![Exempt, other(Checking)], Stopping),
-        // The promise of another founder of the own version is kept.
+        // Another version after a founder of the own version is ready.
         (Checking, vec![of(Ready), other(Checking)], Ready),
         (Ready, vec![of(Checking), other(Checking)], Ready),
         (Ready, vec![of(Stopping), other(Checking)], Stopping),
         (Ready, vec![Silent, other(Checking)], Ready),
         (Stopping, vec![of(Serving), other(Checking)], Serving),
         (Stopping, vec![of(Ready), other(Checking)], Stopping),
-        // Late.
+        // Another version serves already, or this founder does.
         (Checking, vec![other(Serving), other(Serving)], Stopping),
         (Serving, vec![other(Checking), Silent], Serving),
     ] {
@@ -224,7 +225,7 @@ fn single_steps() {
 }
 
 #[test]
-fn message_names_members_versions_and_the_next_step() {
+fn mixed_founders_message_names_members_versions_and_the_next_step() {
     let others = |phase| {
         vec![
             ("m1".to_owned(), answer(OLD, phase)),

@@ -15,8 +15,8 @@ fn lint_ids(now: &Registry, previous: &str, current: &str) -> Vec<&'static str> 
     )
 }
 
-/// What the lint says when a feature with this history is gone.
-fn gone(level: Level, current: &str, specs: &[Spec]) -> Vec<&'static str> {
+/// Returns the lint errors when a feature with this history is removed.
+fn removed(level: Level, current: &str, specs: &[Spec]) -> Vec<&'static str> {
     let feature = NewFeature::new("F", specs.iter().copied());
     let before = to_json([&*registry(level, [feature]).unwrap()]);
     lint_ids(&registry(level, []).unwrap(), &before, current)
@@ -24,7 +24,7 @@ fn gone(level: Level, current: &str, specs: &[Spec]) -> Vec<&'static str> {
 
 /// Proves: G19, G87, S0-A24, S2-45, S2-46
 #[test]
-fn rules_for_a_list_on_its_own() {
+fn lint_refuses_alpha_on_ga_off_and_one_name_at_two_levels() {
     let alpha_on = server([NewFeature::new("F", [Spec::alpha("3.6").on()])]);
     assert_eq!(lint_ids(&alpha_on, NOTHING, "3.7"), ["E-LINT-ALPHA-ON"]);
     let ga_off = server([NewFeature::new("F", [Spec::ga("3.6")])]);
@@ -37,22 +37,22 @@ fn rules_for_a_list_on_its_own() {
 
 /// Proves: G88, S2-13, S2-14, S2-15, C1
 #[test]
-fn when_a_server_feature_may_go() {
+fn server_feature_may_be_removed_three_minors_after_it_is_locked() {
     use Level::Server;
     let ga = [
         Spec::alpha("1.26"),
         Spec::beta("1.27").on(),
         Spec::ga("1.28").on().locked(),
     ];
-    assert_eq!(gone(Server, "1.30", &ga), ["E-LINT-REMOVED-EARLY"]);
-    assert_eq!(gone(Server, "1.31", &ga), [""; 0]);
+    assert_eq!(removed(Server, "1.30", &ga), ["E-LINT-REMOVED-EARLY"]);
+    assert_eq!(removed(Server, "1.31", &ga), [""; 0]);
     assert_eq!(
-        gone(Server, "1.40", &[Spec::beta("1.26")]),
+        removed(Server, "1.40", &[Spec::beta("1.26")]),
         ["E-LINT-BETA-REMOVED"]
     );
-    assert_eq!(gone(Server, "1.27", &[Spec::alpha("1.26")]), [""; 0]);
+    assert_eq!(removed(Server, "1.27", &[Spec::alpha("1.26")]), [""; 0]);
     assert_eq!(
-        gone(
+        removed(
             Server,
             "1.40",
             &[Spec::beta("1.26").on(), Spec::deprecated("1.27")]
@@ -64,9 +64,12 @@ fn when_a_server_feature_may_go() {
         Spec::deprecated("1.27"),
         Spec::deprecated("1.30").locked(),
     ];
-    assert_eq!(gone(Server, "1.32", &deprecated), ["E-LINT-REMOVED-EARLY"]);
-    assert_eq!(gone(Server, "1.33", &deprecated), [""; 0]);
-    // A Removed entry is a removal as well.
+    assert_eq!(
+        removed(Server, "1.32", &deprecated),
+        ["E-LINT-REMOVED-EARLY"]
+    );
+    assert_eq!(removed(Server, "1.33", &deprecated), [""; 0]);
+    // A `Removed` entry is checked as a removal.
     let before = to_json([&*server([NewFeature::new("F", ga)])]);
     let mut with_entry = ga.to_vec();
     with_entry.push(Spec::removed("1.29"));
@@ -76,17 +79,17 @@ fn when_a_server_feature_may_go() {
 
 /// Proves: S0-46, S0-47
 #[test]
-fn when_a_cluster_feature_may_go() {
+fn cluster_feature_may_be_removed_one_minor_after_it_is_deprecated_and_locked() {
     use Level::Cluster;
     let proper = [Spec::ga("3.7").on(), Spec::deprecated("3.8").on().locked()];
-    assert_eq!(gone(Cluster, "3.8", &proper), ["E-LINT-REMOVED-EARLY"]);
-    assert_eq!(gone(Cluster, "3.9", &proper), [""; 0]);
+    assert_eq!(removed(Cluster, "3.8", &proper), ["E-LINT-REMOVED-EARLY"]);
+    assert_eq!(removed(Cluster, "3.9", &proper), [""; 0]);
     assert_eq!(
-        gone(Cluster, "3.9", &[Spec::ga("3.7").on()]),
+        removed(Cluster, "3.9", &[Spec::ga("3.7").on()]),
         ["E-LINT-REMOVED-NOT-DEPRECATED"]
     );
     assert_eq!(
-        gone(
+        removed(
             Cluster,
             "3.9",
             &[Spec::ga("3.7").on(), Spec::deprecated("3.8").on()]
@@ -94,19 +97,19 @@ fn when_a_cluster_feature_may_go() {
         ["E-LINT-REMOVED-NOT-DEPRECATED"]
     );
     assert_eq!(
-        gone(
+        removed(
             Cluster,
             "3.9",
             &[Spec::ga("3.7").on(), Spec::deprecated("3.8").locked()]
         ),
         ["E-LINT-REMOVED-FLIPPED"]
     );
-    assert_eq!(gone(Cluster, "3.9", &[Spec::alpha("3.8")]), [""; 0]);
+    assert_eq!(removed(Cluster, "3.9", &[Spec::alpha("3.8")]), [""; 0]);
 }
 
 /// Proves: S0-15, G87, C5
 #[test]
-fn released_history_stays_as_it_was() {
+fn lint_refuses_a_changed_entry_of_a_released_version() {
     let original = [Spec::alpha("3.6"), Spec::beta("3.7").on()];
     let before = to_json([&*server([NewFeature::new("F", original)])]);
     let now = |specs: &[Spec]| server([NewFeature::new("F", specs.iter().copied())]);
@@ -148,10 +151,10 @@ fn released_history_stays_as_it_was() {
     );
 }
 
-/// Whatever comes, goes or changes does so in a minor release; the same list is fine.
+/// Features are added, removed and changed in minor releases only.
 /// Proves: S1-7
 #[test]
-fn a_patch_release_changes_no_feature() {
+fn lint_refuses_any_change_of_a_feature_in_a_patch_release() {
     let specs = [Spec::alpha("3.7"), Spec::beta("3.8").on()];
     let before = to_json([&*server([NewFeature::new("F", specs)])]);
     let now = |specs: &[Spec]| server([NewFeature::new("F", specs.iter().copied())]);
@@ -160,7 +163,7 @@ fn a_patch_release_changes_no_feature() {
     let locked = [Spec::alpha("3.7"), Spec::beta("3.8").on().locked()];
     for other in [&off[..], &locked, &specs[..1]] {
         assert_eq!(lint_ids(&now(other), &before, "3.8.1"), ["E-LINT-PATCH"]);
-        // What is under way in a minor may change until it is out.
+        // Entries of a minor may change until its release.
         assert_eq!(lint_ids(&now(other), &before, "3.8.0"), [""; 0]);
     }
     let another = [
@@ -170,12 +173,12 @@ fn a_patch_release_changes_no_feature() {
     let another = server(another);
     assert_eq!(lint_ids(&another, &before, "3.8.1"), ["E-LINT-PATCH"]);
     assert_eq!(lint_ids(&another, &before, "3.8"), [""; 0]);
-    // Even an alpha, which may vanish at any other time.
+    // Even an alpha, which any minor release may remove.
     let alpha = to_json([&*server([NewFeature::new("A", [Spec::alpha("3.8")])])]);
     assert_eq!(lint_ids(&server([]), &alpha, "3.8.1"), ["E-LINT-PATCH"]);
     let cluster = registry(Level::Cluster, [NewFeature::new("F", specs)]).unwrap();
     assert_eq!(lint_ids(&cluster, &before, "3.8.1"), ["E-LINT-PATCH"]);
-    // Nothing in a history could name a patch release, so none can select an entry.
+    // A history has no patch versions, so no patch release can select another entry.
     assert_eq!(
         "3.8.1".parse::<MajorMinor>().unwrap(),
         MajorMinor::new(3, 8)
@@ -184,8 +187,8 @@ fn a_patch_release_changes_no_feature() {
 
 /// Proves: S1-14
 #[test]
-fn stages_are_a_minor_apart_and_a_beta_is_off_before_it_is_lost() {
-    // Each step takes a release of its own: what was tried in one is promised in the next.
+fn stages_are_a_minor_apart_and_a_beta_is_off_before_it_is_locked_off() {
+    // Each stage takes a minor release of its own.
     let alpha = Spec::alpha("3.6");
     let (beta, ga, deprecated) = (Spec::beta("3.7"), Spec::ga("3.8"), Spec::deprecated("3.9"));
     let life = [alpha, beta.on(), ga.on(), deprecated.on()];
@@ -204,7 +207,7 @@ fn stages_are_a_minor_apart_and_a_beta_is_off_before_it_is_lost() {
         let with_minimum = [first, second.min_compat("3.7")];
         assert_eq!(refused(with_minimum).id(), "E-STAGE-SAMEVER");
     }
-    // Deprecating what people have on: off by default first, and still switchable.
+    // A beta that is on becomes off by default and switchable before it is locked off.
     let lint_of = |specs: &[Spec]| {
         let now = server([NewFeature::new("F", specs.iter().copied())]);
         lint_ids(&now, NOTHING, "3.9")

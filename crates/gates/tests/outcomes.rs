@@ -1,8 +1,8 @@
-//! What a plan said is what happens.
+//! Plans compared with outcomes.
 //!
-//! A small cluster is run step by step: members start or are refused, publish, the leader
-//! decides, entries are applied, one member after the other is restarted. Nothing here asks
-//! the plan what it would do; only at the end the two are compared.
+//! A small cluster is simulated step by step: members start or are refused, publish, the
+//! leader decides, entries are applied, members are restarted one by one. The simulation does
+//! not use the plan; the two are compared at the end.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -21,7 +21,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
-/// A process, or the machine it would run on.
+/// The process of a member, running or not.
 #[derive(Debug, Clone)]
 struct Machine {
     version: MajorMinor,
@@ -32,7 +32,7 @@ struct Machine {
     runs: bool,
 }
 
-/// What the log says of a member.
+/// The record of a member in the log.
 #[derive(Debug, Clone)]
 struct Record {
     is_voter: bool,
@@ -50,7 +50,7 @@ struct Cluster {
     params: Option<ClusterParams>,
 }
 
-/// Why a change did not go through: a member did not start, or one stopped.
+/// Why a change failed: a member did not start, or one stopped.
 type Stuck = String;
 
 impl Cluster {
@@ -65,7 +65,7 @@ impl Cluster {
         self.records.iter().map(member).collect()
     }
 
-    /// A member starts with what its machine has, if it can.
+    /// Starts a member with the version and flags of its machine.
     fn start(&mut self, id: u64) -> Result<(), Stuck> {
         let machine = self.machines.get_mut(&id).unwrap();
         machine.runs = false;
@@ -90,12 +90,13 @@ impl Cluster {
         self.settle()
     }
 
-    /// What a running member should have published and has not.
-    fn unsaid(&self, id: u64) -> Option<Publication> {
+    /// Returns what a running member has to publish and has not.
+    fn unpublished(&self, id: u64) -> Option<Publication> {
         let machine = self.machines.get(&id).filter(|it| it.runs)?;
         let record = self.records.get(&id)?;
         let is_new = machine.is_founder && self.cluster_version.is_none();
-        let said = if !machine.is_foreign && self.specs.publishes(self.cluster_version, is_new) {
+        let publishes = self.specs.publishes(self.cluster_version, is_new);
+        let publication = if !machine.is_foreign && publishes {
             Publication::Proposal(Proposal {
                 version: machine.version,
                 flags: machine.cluster_flags.to_map(),
@@ -103,13 +104,13 @@ impl Cluster {
         } else {
             Publication::Foreign
         };
-        (record.publication != said).then_some(said)
+        (record.publication != publication).then_some(publication)
     }
 
-    /// The entry with a member's word is applied by all.
-    fn publish(&mut self, id: u64, said: Publication) -> Result<(), Stuck> {
+    /// Applies an entry with a member's attributes on all members.
+    fn publish(&mut self, id: u64, publication: Publication) -> Result<(), Stuck> {
         let record = self.records.get_mut(&id).unwrap();
-        record.publication = said;
+        record.publication = publication;
         let members = self.members();
         let member = members.iter().find(|it| it.id == MemberId(id)).unwrap();
         for machine in self
@@ -129,7 +130,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The leader looks once. True if it had something to decide.
+    /// Lets the leader decide once. Returns whether it proposed an entry.
     fn decide(&mut self) -> Result<bool, Stuck> {
         let version_of = |id| {
             let machine = self.machines.get(id).filter(|it| it.runs)?;
@@ -155,13 +156,13 @@ impl Cluster {
         if next.is_none() && !is_changed {
             return Ok(false);
         }
-        // The entry is applied by all.
+        // All members apply the entry.
         if self
             .machines
             .values()
             .any(|it| it.runs && it.version < version)
         {
-            return Err(format!("somebody is older than {version}"));
+            return Err(format!("a running member is older than {version}"));
         }
         match self
             .specs
@@ -176,32 +177,34 @@ impl Cluster {
         Ok(true)
     }
 
-    /// Members publish and the leader decides, until there is nothing left.
+    /// Lets members publish and the leader decide, until nothing changes.
     fn settle(&mut self) -> Result<(), Stuck> {
         for _ in 0..100 {
             let ids: Vec<u64> = self.records.keys().copied().collect();
-            let unsaid = ids.iter().find_map(|id| Some((*id, self.unsaid(*id)?)));
-            let spoke = unsaid.is_some();
-            if let Some((id, said)) = unsaid {
-                self.publish(id, said)?;
+            let pending = ids
+                .iter()
+                .find_map(|id| Some((*id, self.unpublished(*id)?)));
+            let has_published = pending.is_some();
+            if let Some((id, publication)) = pending {
+                self.publish(id, publication)?;
             }
-            if !self.decide()? && !spoke {
+            if !self.decide()? && !has_published {
                 return Ok(());
             }
         }
-        panic!("it does not settle: {self:?}");
+        panic!("the cluster does not settle: {self:?}");
     }
 
     fn restart(&mut self, id: u64, change: impl FnOnce(&mut Machine)) -> Result<(), Stuck> {
         let machine = self.machines.get_mut(&id).unwrap();
         machine.runs = false;
         change(machine);
-        // The others notice that it is away.
+        // The leader decides while the member is down.
         self.settle()?;
         self.start(id)
     }
 
-    /// Restarts all that run, one after the other.
+    /// Restarts all running members one by one.
     fn restart_all(&mut self, version: MajorMinor) -> Result<(), Stuck> {
         let running = self.machines.iter().filter(|(_, it)| it.runs);
         for id in running.map(|(id, _)| *id).collect::<Vec<_>>() {
@@ -210,7 +213,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// An operator makes a change.
+    /// Makes a change as an operator does.
     fn carry_out(&mut self, change: &Change) -> Result<(), Stuck> {
         match change {
             Change::Upgrade(target) => self.restart_all(*target),
@@ -275,11 +278,11 @@ impl Cluster {
         }
     }
 
-    /// The picture an operator has of it.
+    /// Returns the input of the plan.
     fn fleet(&self) -> Fleet {
         let member = |mut member: Member| {
             let machine = &self.machines[&member.id.0];
-            // Below the first version with params nobody says anything, foreign or not.
+            // Below the first version with params no member publishes flags.
             if member.publication == Publication::Foreign && !machine.is_foreign {
                 member.publication = Publication::Nothing;
             }
@@ -304,11 +307,11 @@ impl Cluster {
     }
 }
 
-/// A change, before it is known what it is about.
+/// A generated change, before it is bound to a cluster.
 #[derive(Debug, Clone)]
 struct Idea {
     kind: u8,
-    whom: usize,
+    member: usize,
     up: u64,
     server_flags: BTreeMap<String, bool>,
     cluster_flags: BTreeMap<String, bool>,
@@ -328,9 +331,9 @@ fn idea() -> impl Strategy<Value = Idea> {
         proptest::bool::weighted(0.1),
     )
         .prop_map(
-            |(kind, whom, up, server_flags, cluster_flags, is_voter, is_foreign)| Idea {
+            |(kind, member, up, server_flags, cluster_flags, is_voter, is_foreign)| Idea {
                 kind,
-                whom,
+                member,
                 up,
                 server_flags,
                 cluster_flags,
@@ -340,15 +343,15 @@ fn idea() -> impl Strategy<Value = Idea> {
         )
 }
 
-fn said(flags: &BTreeMap<String, bool>) -> Assignments {
+fn assigned(flags: &BTreeMap<String, bool>) -> Assignments {
     Assignments::from_map(Origin::Flag, flags.clone())
 }
 
 impl Idea {
-    /// The change it means for this cluster; nothing where it makes no sense.
+    /// Returns the change for this cluster; `None` where it is impossible.
     fn change(&self, cluster: &Cluster) -> Option<Change> {
         let ids: Vec<u64> = cluster.records.keys().copied().collect();
-        let id = *ids.get(self.whom % ids.len().max(1))?;
+        let id = *ids.get(self.member % ids.len().max(1))?;
         let machine = &cluster.machines[&id];
         let around = cluster.cluster_version.unwrap_or(machine.version);
         // Nine stands for one below.
@@ -368,16 +371,16 @@ impl Idea {
                 member: MemberId(id),
                 version: (self.kind == 4).then_some(version),
                 min_compat: None,
-                server_flags: (!machine.is_foreign).then(|| said(&self.server_flags)),
-                cluster_flags: (!machine.is_foreign).then(|| said(&self.cluster_flags)),
+                server_flags: (!machine.is_foreign).then(|| assigned(&self.server_flags)),
+                cluster_flags: (!machine.is_foreign).then(|| assigned(&self.cluster_flags)),
             },
-            // Nobody joins a cluster that has not formed.
+            // No member is added before the cluster version is decided.
             5 if cluster.cluster_version.is_some() => {
                 let new = ids.last()? + 1;
                 let (server_flags, cluster_flags) = if self.is_foreign {
                     Default::default()
                 } else {
-                    (said(&self.server_flags), said(&self.cluster_flags))
+                    (assigned(&self.server_flags), assigned(&self.cluster_flags))
                 };
                 Change::Add(FleetMember {
                     member: Member {
@@ -407,7 +410,7 @@ impl Idea {
     }
 }
 
-/// A cluster that was founded with some flags and has a history.
+/// Creates a cluster from founders with flags, after some changes.
 fn cluster_of(
     server: Arc<Registry>,
     cluster: Arc<Registry>,
@@ -441,11 +444,11 @@ fn cluster_of(
         founded.records.insert(id, record);
     }
     for (id, founder) in (1..).zip(founders) {
-        // One in eight has not been started yet.
+        // One in eight is not started.
         if founder.kind > 0 {
             let flagged = Machine {
-                server_flags: said(&founder.server_flags),
-                cluster_flags: said(&founder.cluster_flags),
+                server_flags: assigned(&founder.server_flags),
+                cluster_flags: assigned(&founder.cluster_flags),
                 ..founded.machines[&id].clone()
             };
             let plain = founded.clone();
@@ -473,10 +476,9 @@ fn cluster_of(
     founded
 }
 
-/// Whether a plan says that the change does not go through, and not just that something is
-/// better known before. What it says of members that nobody starts, or that have other
-/// features of their own, is such advice, too.
-fn says_no(plan: &Plan, before: &Cluster, after: &Cluster) -> bool {
+/// Returns whether a plan predicts that the change fails, and does not only give advice. Rows
+/// of members that are not running, or are foreign, are advice too.
+fn is_refused(plan: &Plan, before: &Cluster, after: &Cluster) -> bool {
     let skew = "one minor at a time";
     let is_idle = |id: MemberId| {
         let (now, then) = (before.machines.get(&id.0), after.machines.get(&id.0));
@@ -491,14 +493,14 @@ fn says_no(plan: &Plan, before: &Cluster, after: &Cluster) -> bool {
     plan.obstacles.iter().any(|it| !it.contains(skew)) || plan.rows.iter().any(refuses_start)
 }
 
-/// Compares; true if the change went through.
+/// Compares the plan with the outcome. Returns whether the change succeeded.
 fn check(cluster: &Cluster, change: &Change) -> Result<bool, TestCaseError> {
     let plan = plan(&cluster.server, &cluster.specs, &cluster.fleet(), change);
     let mut after = cluster.clone();
     let done = after.carry_out(change);
     prop_assert_eq!(
         done.is_err(),
-        says_no(&plan, cluster, &after),
+        is_refused(&plan, cluster, &after),
         "{:?}: {:?} became {:?}; {:?} {:?}",
         change,
         cluster.fleet(),
@@ -542,7 +544,7 @@ fn check(cluster: &Cluster, change: &Change) -> Result<bool, TestCaseError> {
 
 /// Proves: S0-14, S0-34, S0-36, S0-37, C28, C29
 #[test]
-fn what_was_planned_is_what_happens() {
+fn plan_equals_the_outcome_in_a_simulated_cluster() {
     let generated = (
         registry(Level::Server),
         registry(Level::Cluster),
@@ -551,7 +553,7 @@ fn what_was_planned_is_what_happens() {
         vec(idea(), 0..4),
         vec(idea(), 1..4),
     );
-    // By kind of change: how many went through, and how many did not.
+    // By kind of change: how many succeeded and how many failed.
     let counts: RefCell<HashMap<Discriminant<Change>, [u32; 2]>> = RefCell::default();
     let mut runner = TestRunner::new(ProptestConfig::with_cases(10_000));
     let result = runner.run(
@@ -559,15 +561,15 @@ fn what_was_planned_is_what_happens() {
         |(server, cluster, version, founders, history, last)| {
             let cluster = cluster_of(server, cluster, version, &founders, &history);
             for change in last.iter().filter_map(|idea| idea.change(&cluster)) {
-                let went_through = check(&cluster, &change)?;
+                let succeeded = check(&cluster, &change)?;
                 let mut counts = counts.borrow_mut();
-                counts.entry(discriminant(&change)).or_default()[usize::from(!went_through)] += 1;
+                counts.entry(discriminant(&change)).or_default()[usize::from(!succeeded)] += 1;
             }
             Ok(())
         },
     );
     result.unwrap_or_else(|failure| panic!("{failure}"));
-    // Of all six kinds enough; only removing and promoting always go through.
+    // Enough of all six kinds; only removals and promotions always succeed.
     let counts: Vec<[u32; 2]> = counts.into_inner().into_values().collect();
     assert_eq!(counts.len(), 6);
     assert!(counts.iter().all(|[done, _]| *done > 100), "{counts:?}");

@@ -1,4 +1,4 @@
-//! Plans, beyond the stories in `testdata`.
+//! Plans, beyond the transcripts in `testdata`.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -50,7 +50,7 @@ fn format_feature(reversible: Reversibility) -> ClusterSpecs {
 
 /// Proves: C13, C28
 #[test]
-fn an_upgrade_says_which_flags_would_stop_the_start() {
+fn plan_of_an_upgrade_names_the_flags_that_would_stop_the_start() {
     let cluster = format_feature(Reversibility::Free);
     let fleet = fleet(vec![
         member(1, "Graduating=false,Dropped=false,Child=true", ""),
@@ -68,7 +68,7 @@ fn an_upgrade_says_which_flags_would_stop_the_start() {
         .iter()
         .filter_map(|row| Some((row.feature.as_str(), row.member?.0, row.block?)))
         .collect();
-    // Removed is told from locked; the lost dependency shows once those are mended.
+    // A removed feature and a locked one differ; a lost dependency shows once both are fixed.
     assert_eq!(
         blocks,
         [
@@ -76,7 +76,7 @@ fn an_upgrade_says_which_flags_would_stop_the_start() {
             ("Graduating", 1, Block::Locked)
         ]
     );
-    let mended = common_fleet_without_bad_flags(&fleet);
+    let mended = without_bad_flags(&fleet);
     let plan = portunus_gates::plan::plan(
         &server_features(),
         &cluster,
@@ -88,7 +88,7 @@ fn an_upgrade_says_which_flags_would_stop_the_start() {
         (lost.feature.as_str(), lost.block),
         ("Child", Some(Block::DependencyLost))
     );
-    // What merely changes is listed, too.
+    // Changes that do not block are listed too.
     let row = |name: &str, id: u64| {
         let found = plan
             .rows
@@ -101,7 +101,7 @@ fn an_upgrade_says_which_flags_would_stop_the_start() {
     assert_eq!(row("Fresh", 2), (None, Some(false)));
 }
 
-fn common_fleet_without_bad_flags(fleet: &Fleet) -> Fleet {
+fn without_bad_flags(fleet: &Fleet) -> Fleet {
     let mut fleet = fleet.clone();
     fleet.members[0].server_flags = flags("Child=true");
     fleet
@@ -109,7 +109,7 @@ fn common_fleet_without_bad_flags(fleet: &Fleet) -> Fleet {
 
 /// Proves: S0-8
 #[test]
-fn what_cannot_be_undone_blocks_going_back() {
+fn plan_that_turns_off_a_one_way_feature_is_blocked() {
     let fleet = fleet(vec![member(1, "", "")]);
     let off = Change::Restart {
         member: MemberId(1),
@@ -137,7 +137,7 @@ fn what_cannot_be_undone_blocks_going_back() {
 
 /// Proves: S0-39
 #[test]
-fn members_are_at_most_one_minor_apart() {
+fn plan_that_puts_members_more_than_one_minor_apart_is_blocked() {
     let cluster = format_feature(Reversibility::Free);
     let fleet = fleet(vec![member(1, "", ""), member(2, "", "")]);
     let skip = plan(&server([]), &cluster, &fleet, &Change::Upgrade(v("3.9")));
@@ -158,7 +158,7 @@ fn members_are_at_most_one_minor_apart() {
 
 /// Proves: C29
 #[test]
-fn changes_that_make_no_sense_are_said_to() {
+fn plan_of_an_impossible_change_has_only_an_obstacle() {
     let cluster = format_feature(Reversibility::Free);
     let fleet = fleet(vec![member(1, "", "")]);
     for change in [

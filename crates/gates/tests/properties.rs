@@ -1,4 +1,4 @@
-//! Rules that say "any", tried on many.
+//! Property tests of decision, resolution, plans and registration.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -58,7 +58,7 @@ fn specs(registry: &Arc<Registry>) -> ClusterSpecs {
     ClusterSpecs::new(registry.clone(), v("3.6"), v("3.0"))
 }
 
-/// The published flags of voters.
+/// Returns the published flags of voters.
 fn ballots(members: &[Member]) -> Vec<&BTreeMap<String, bool>> {
     members
         .iter()
@@ -70,8 +70,8 @@ fn ballots(members: &[Member]) -> Vec<&BTreeMap<String, bool>> {
         .collect()
 }
 
-/// The seed's rule word by word, dependencies aside: explicit values, the toggles of the
-/// stage, "any false" where the default is true, "all true" where it is false.
+/// Decides a feature by the specified rule, without dependencies: explicit values, the
+/// toggles of the stage, "any false" where the default is true, "all true" where it is false.
 fn naive(feature: &Registered, version: MajorMinor, members: &[Member]) -> Option<bool> {
     let spec = feature.at(Versions::exactly(version)).spec;
     if !spec.stage.exists() {
@@ -98,7 +98,7 @@ fn naive(feature: &Registered, version: MajorMinor, members: &[Member]) -> Optio
     })
 }
 
-/// Turns off what needs something off, again and again until nothing changes.
+/// Turns off features whose dependency is off, until nothing changes.
 fn naive_dependencies(registry: &Registry, values: &mut BTreeMap<String, bool>) {
     loop {
         let off: Vec<String> = registry
@@ -137,7 +137,7 @@ proptest! {
 
     /// Proves: S0-27, S0-A1, X5, X6
     #[test]
-    fn decide_is_the_rule_of_the_seed(
+    fn decide_equals_the_specified_rule(
         registry in registry(Level::Cluster),
         version in version(),
         members in members(),
@@ -159,11 +159,9 @@ proptest! {
         prop_assert_eq!(values(&decision), expected);
     }
 
-    /// Whatever comes in, an answer comes out, and only from the inputs.
-    ///
     /// Proves: X2
     #[test]
-    fn decide_answers_everything_and_order_never_matters(
+    fn decide_is_total_idempotent_and_independent_of_the_order_of_members(
         registry in registry(Level::Cluster),
         version in proptest::option::of(version()),
         members in members(),
@@ -180,7 +178,7 @@ proptest! {
         let again = decide(&specs, version, &shuffled, &previous);
         prop_assert_eq!(&decision.outcome, &again.outcome);
         prop_assert_eq!(values(&decision), values(&again));
-        // Deciding again about what was just decided changes nothing.
+        // Deciding again after the decision changes nothing.
         if let Outcome::Set(params) = decision.outcome {
             let next = decide(&specs, version, &shuffled, &Previous::Decided(params));
             prop_assert_eq!(next.outcome, Outcome::Unchanged);
@@ -189,7 +187,7 @@ proptest! {
 
     /// Proves: S0-11, S0-A25
     #[test]
-    fn raising_and_lowering_the_version_comes_back_to_the_same_decision(
+    fn raising_and_lowering_the_version_restores_the_decision(
         registry in registry(Level::Cluster),
         low in version(),
         high in version(),
@@ -206,7 +204,7 @@ proptest! {
         let start = Previous::Decided(ClusterParams { version: v("3.5"), features: BTreeMap::new() });
         let first = at(low, &start);
         let second = at(low, &at(high, &first));
-        // A foreign member and absent params leave no trace; otherwise the two are the same.
+        // With a foreign or waiting member nothing is decided after the params were deleted.
         let foreign = members.iter().any(|m| m.publication == Publication::Foreign);
         let waiting = members.iter().any(|m| m.voter && m.started && m.publication == Publication::Nothing);
         let deleted = low < v("3.6") || high < v("3.6");
@@ -240,11 +238,9 @@ proptest! {
         }
     }
 
-    /// Nothing that is on needs something that is off.
-    ///
     /// Proves: X6
     #[test]
-    fn a_decision_never_leaves_a_dependency_behind(
+    fn decision_never_turns_on_a_feature_whose_dependency_is_off(
         registry in registry(Level::Cluster),
         version in version(),
         members in members(),
@@ -271,38 +267,36 @@ proptest! {
         second in flag_map(),
     ) {
         let versions = Versions::emulating(emulation);
-        let said = |map: &BTreeMap<String, bool>| Assignments::from_map(Origin::Flag, map.clone());
-        let mut together = said(&first);
-        together.merge(&said(&second));
+        let assigned = |map: &BTreeMap<String, bool>| Assignments::from_map(Origin::Flag, map.clone());
+        let mut together = assigned(&first);
+        together.merge(&assigned(&second));
         let fresh = GateSet::builder(registry.clone(), versions).stage(&together).build();
-        let Ok(step) = GateSet::builder(registry.clone(), versions).stage(&said(&first)).build() else {
+        let Ok(step) = GateSet::builder(registry.clone(), versions).stage(&assigned(&first)).build() else {
             return Ok(());
         };
         let before: Vec<Status> = step.statuses();
-        let stepped = step.with(&said(&second));
+        let stepped = step.with(&assigned(&second));
         prop_assert_eq!(
             stepped.as_ref().map(|gates| gates.statuses()).map_err(Clone::clone),
             fresh.map(|gates| gates.statuses())
         );
-        // Refused or not, the set itself did not move.
+        // Refused or not, the original set is unchanged.
         prop_assert_eq!(step.statuses(), before.clone());
-        // Nor does a detour over another version matter.
+        // Going to another version and back restores the set.
         if let Ok((away, _)) = step.at(Versions::emulating(other)) {
             prop_assert_eq!(away.at(versions).unwrap().0.statuses(), before);
         }
     }
 
-    /// What is on by resolution has what it needs, and locks hold.
-    ///
     /// Proves: G24, G29
     #[test]
-    fn built_gates_are_consistent(
+    fn built_gates_keep_locks_and_have_their_dependencies_on(
         registry in registry(Level::Server),
         emulation in version(),
-        said in flag_map(),
+        flags in flag_map(),
     ) {
-        let said = Assignments::from_map(Origin::Flag, said);
-        let built = GateSet::builder(registry.clone(), Versions::emulating(emulation)).stage(&said).build();
+        let flags = Assignments::from_map(Origin::Flag, flags);
+        let built = GateSet::builder(registry.clone(), Versions::emulating(emulation)).stage(&flags).build();
         let Ok(gates) = built else { return Ok(()) };
         for status in gates.statuses() {
             if status.locked {
@@ -314,11 +308,9 @@ proptest! {
         }
     }
 
-    /// Doing what was planned gives what was planned.
-    ///
     /// Proves: C28, C29
     #[test]
-    fn a_plan_comes_true(
+    fn plan_equals_the_outcome_of_the_change(
         server in registry(Level::Server),
         cluster in registry(Level::Cluster),
         fleet_members in vec((any::<bool>(), flag_map(), flag_map()), 1..5),
@@ -411,7 +403,7 @@ proptest! {
             return Ok(());
         };
         prop_assert_eq!(plan.cluster_version, cluster_version);
-        // The cluster: publish, then let the leader decide.
+        // Compare cluster features: members publish, the leader decides.
         let publishes = cluster_version >= Some(v("3.6"));
         let all: Vec<Member> = done
             .iter()
@@ -434,7 +426,7 @@ proptest! {
             let now = params.is_some_and(|params| params.enabled(cluster.registry(), &row.feature));
             prop_assert_eq!(row.after.unwrap_or(false), now, "{}", &row.feature);
         }
-        // The servers: start each one.
+        // Compare server features: start each member.
         for member in &done {
             let rows = || plan.rows.iter().filter(|row| {
                 row.level == Level::Server && row.member == Some(member.member.id)
@@ -452,16 +444,14 @@ proptest! {
         }
     }
 
-    /// Registration is all or nothing, and what it accepts can always be resolved.
-    ///
     /// Proves: G16, G18
     #[test]
-    fn what_is_registered_can_be_read_back(registry in registry(Level::Server), emulation in version()) {
+    fn registered_features_round_trip_through_json_and_resolve(registry in registry(Level::Server), emulation in version()) {
         let documented = from_json(&to_json([&*registry])).unwrap();
         for feature in documented {
             prop_assert_eq!(&registry.get(&feature.name).unwrap().specs, &feature.specs);
         }
-        // Unset gates may only fail over a dependency, never otherwise.
+        // Without flags only a disabled dependency can be refused.
         let built = GateSet::builder(registry.clone(), Versions::emulating(emulation)).build();
         if let Err(errors) = built {
             for error in errors.0 {
@@ -471,8 +461,8 @@ proptest! {
     }
 }
 
-/// What an operator does, without the library: the members afterwards and the cluster
-/// version they lead to; nothing where the change makes no sense.
+/// Applies a change without the library: returns the members and the cluster version after
+/// it, or `None` where the change is impossible.
 fn by_hand(fleet: &Fleet, change: &Change) -> Option<(Vec<FleetMember>, Option<MajorMinor>)> {
     let mut members = fleet.members.clone();
     let current = fleet.cluster_version?;
@@ -509,7 +499,7 @@ fn by_hand(fleet: &Fleet, change: &Change) -> Option<(Vec<FleetMember>, Option<M
             member.member.voter = true;
         }
         Change::Add(member) => members.push(member.clone()),
-        // Without a downgrade there is nothing to cancel.
+        // No downgrade is enabled that could be cancelled.
         Change::CancelDowngrade => return None,
     }
     Some((members, Some(cluster_version)))

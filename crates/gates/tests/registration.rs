@@ -1,4 +1,4 @@
-//! What a registry accepts.
+//! Registration of features, dependencies and overridden defaults.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -14,7 +14,7 @@ fn refused(features: impl IntoIterator<Item = NewFeature>) -> &'static str {
 
 /// Proves: G9, G10
 #[test]
-fn the_toggles_are_always_known() {
+fn toggles_are_known_to_every_registry() {
     let gates = gates(&server([]), "3.7", "AllAlpha=true,AllBeta=false").unwrap();
     assert_eq!(gates.to_string(), "AllAlpha=true,AllBeta=false");
     assert_eq!(gates.versions(), at("3.7", "3.6"));
@@ -33,7 +33,7 @@ fn the_toggles_are_always_known() {
 
 /// Proves: S1-A3
 #[test]
-fn a_beta_feature_may_be_on_or_off_by_default() {
+fn beta_feature_may_be_on_or_off_by_default() {
     let features = [
         NewFeature::new("Off", [Spec::beta("3.6")]),
         NewFeature::new("On", [Spec::beta("3.6").on()]),
@@ -45,7 +45,7 @@ fn a_beta_feature_may_be_on_or_off_by_default() {
 
 /// Proves: G15, G16
 #[test]
-fn one_bad_feature_refuses_the_whole_call_and_a_closed_registry_refuses_all() {
+fn registration_is_all_or_nothing_and_refused_once_the_registry_is_closed() {
     let mut builder = RegistryBuilder::new(Level::Server);
     let good = || NewFeature::new("Good", [Spec::alpha("3.6")]);
     let bad = NewFeature::new("Bad", [Spec::alpha("3.6"), Spec::alpha("3.7")]);
@@ -67,7 +67,7 @@ fn one_bad_feature_refuses_the_whole_call_and_a_closed_registry_refuses_all() {
 
 /// Proves: G18
 #[test]
-fn the_same_again_is_fine_and_another_history_is_a_conflict() {
+fn registering_again_is_accepted_with_the_same_history_and_refused_with_another() {
     let mut builder = RegistryBuilder::new(Level::Server);
     let original = || NewFeature::new("A", [Spec::beta("3.6")]);
     builder.add(original()).unwrap();
@@ -96,7 +96,7 @@ fn dependencies_are_merged_sorted_and_without_repeats() {
 
 /// Proves: G21, G22, G23
 #[test]
-fn illegal_dependencies() {
+fn illegal_dependencies_are_refused_with_an_error_of_their_own() {
     let new = |name: &str, spec: Spec| NewFeature::new(name, [spec]);
     let pair = |child: Spec, parent: Spec| {
         refused([
@@ -105,13 +105,13 @@ fn illegal_dependencies() {
         ])
     };
     assert_eq!(
-        refused([new("A", Spec::alpha("3.6")).depending_on(["Nobody"])]),
+        refused([new("A", Spec::alpha("3.6")).depending_on(["Missing"])]),
         "E-DEP-UNKNOWN-TO"
     );
     let mut builder = RegistryBuilder::new(Level::Server);
-    let from_nobody = BTreeMap::from([("Nobody".to_owned(), vec![])]);
+    let from_missing = BTreeMap::from([("Missing".to_owned(), vec![])]);
     assert_eq!(
-        builder.add_dependencies(&from_nobody).unwrap_err().id(),
+        builder.add_dependencies(&from_missing).unwrap_err().id(),
         "E-DEP-UNKNOWN-FROM"
     );
     assert_eq!(pair(Spec::beta("3.6"), Spec::alpha("3.6")), "E-DEP-STAGE");
@@ -129,10 +129,10 @@ fn illegal_dependencies() {
         pair(Spec::ga("3.6").on().locked(), Spec::ga("3.6").on()),
         "E-DEP-LOCK"
     );
-    // An alpha may build on what comes only later.
+    // An alpha may depend on a feature that exists only later.
     assert_eq!(pair(Spec::alpha("3.6"), Spec::alpha("3.8")), "ok");
     assert_eq!(pair(Spec::deprecated("3.0"), Spec::alpha("3.0")), "ok");
-    // Every version is looked at, not only the newest.
+    // Every version of the history is checked, not only the newest.
     assert_eq!(
         refused([
             NewFeature::new("Child", [Spec::beta("3.6"), Spec::ga("3.8")]).depending_on(["Parent"]),
@@ -150,7 +150,7 @@ fn illegal_dependencies() {
 
 /// Proves: G49
 #[test]
-fn overriding_a_default_touches_one_entry_and_explicit_values_still_win() {
+fn overridden_default_changes_one_entry_and_explicit_values_still_win() {
     let mut builder = RegistryBuilder::new(Level::Server);
     builder
         .add_all([
@@ -173,7 +173,7 @@ fn overriding_a_default_touches_one_entry_and_explicit_values_still_win() {
     };
     assert_eq!(id("Locked"), "E-LOCKED");
     assert_eq!(id("Late"), "E-PREALPHA");
-    assert_eq!(id("Nobody"), "E-UNKNOWN");
+    assert_eq!(id("Missing"), "E-UNKNOWN");
     let registry = builder.build().into();
     assert!(
         gates(&registry, "3.7", "")
@@ -197,7 +197,7 @@ fn overriding_a_default_touches_one_entry_and_explicit_values_still_win() {
 
 /// Proves: S0-15, C35
 #[test]
-fn an_unknown_name_gets_the_nearest_one_and_the_right_flag() {
+fn unknown_name_is_refused_with_the_nearest_name_and_the_right_flag() {
     let other = cluster([NewFeature::new("LeaseCheckpoint", [Spec::alpha("3.7")])]);
     let mut builder = RegistryBuilder::new(Level::Server);
     builder

@@ -1,4 +1,4 @@
-//! What server gates are worth.
+//! Resolution of server gates, help, metrics and emulation.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -38,7 +38,7 @@ fn source(gates: &GateSet, name: &str) -> Source {
 
 /// Proves: G8, G27, G28, G29, G30
 #[test]
-fn toggles_speak_for_what_nobody_named_and_leave_locks_alone() {
+fn toggles_set_unlocked_features_that_are_not_set_by_name() {
     let registry = sample();
     let all = gates(&registry, "3.6", "AllAlpha=true,AllBeta=true,Alpha=false").unwrap();
     assert_eq!(on(&all), ["Beta", "Child", "Ga", "LockedBeta", "LockedGa"]);
@@ -48,21 +48,21 @@ fn toggles_speak_for_what_nobody_named_and_leave_locks_alone() {
     assert_eq!(source(&all, "Later"), Source::Absent);
     let other_order = gates(&registry, "3.6", "Alpha=false,AllBeta=true,AllAlpha=true").unwrap();
     assert_eq!(on(&other_order), on(&all));
-    // At 3.7 Alpha is beta, so the other toggle speaks for it.
+    // At 3.7 the feature Alpha is beta, so AllBeta sets it.
     let later = gates(&registry, "3.7", "AllBeta=false").unwrap();
     assert!(!later.try_enabled("Alpha").unwrap());
 }
 
 /// Proves: G31, G39, G35
 #[test]
-fn resolution_starts_from_what_was_said_never_from_an_earlier_result() {
+fn resolution_starts_from_raw_assignments_not_from_an_earlier_result() {
     let registry = sample();
     let first = gates(&registry, "3.6", "AllAlpha=true,Beta=true").unwrap();
     let second = first.with(&flags("AllAlpha=false")).unwrap();
     assert!(!second.try_enabled("Alpha").unwrap());
     assert!(!second.try_enabled("Child").unwrap());
     // A refused value leaves nothing behind.
-    let refused = second.with(&flags("Nobody=true,Alpha=true")).unwrap_err();
+    let refused = second.with(&flags("Missing=true,Alpha=true")).unwrap_err();
     assert_eq!(ids(&refused), ["E-UNKNOWN"]);
     assert!(!second.explicitly_set("Alpha"));
     assert!(
@@ -76,9 +76,9 @@ fn resolution_starts_from_what_was_said_never_from_an_earlier_result() {
 
 /// Proves: G36, G37, G40, S2-A14
 #[test]
-fn every_wrong_value_is_reported_at_once() {
+fn all_refused_values_are_reported_at_once() {
     let registry = sample();
-    let text = "LockedGa=false,Nobody=true,Later=false,Gone=true,Ga=true,LockedBeta=true";
+    let text = "LockedGa=false,Missing=true,Later=false,Gone=true,Ga=true,LockedBeta=true";
     let errors = gates(&registry, "3.7", text).unwrap_err();
     assert_eq!(
         ids(&errors),
@@ -96,7 +96,7 @@ fn every_wrong_value_is_reported_at_once() {
 
 /// Proves: G38, G59
 #[test]
-fn gates_that_will_go_are_warned_about_once() {
+fn setting_a_ga_or_deprecated_gate_warns_once() {
     let registry = sample();
     let gates = gates(&registry, "3.7", "Ga=true,Old=true,Beta=true").unwrap();
     let warned: Vec<String> = gates.warnings().iter().map(ToString::to_string).collect();
@@ -111,25 +111,24 @@ fn gates_that_will_go_are_warned_about_once() {
 
 /// Proves: G24, G25, G26, G64
 #[test]
-fn what_is_on_needs_what_it_depends_on() {
+fn feature_that_is_on_is_refused_while_a_dependency_is_off() {
     let registry = sample();
     let errors = gates(&registry, "3.7", "Child=true,Ga=false").unwrap_err();
     assert_eq!(ids(&errors), ["E-DEP-DISABLED"]);
     assert!(errors.to_string().contains("Beta, Ga"), "{errors}");
     assert!(gates(&registry, "3.7", "Child=true,Beta=true").is_ok());
-    // Nothing is turned on on behalf of another feature.
+    // A dependency is not turned on implicitly.
     let errors = gates(&registry, "3.6", "AllAlpha=true").unwrap_err();
     assert_eq!(ids(&errors), ["E-DEP-DISABLED"]);
     assert!(gates(&registry, "3.6", "AllAlpha=true,AllBeta=true").is_ok());
-    // Behind another error a missing dependency is not reported.
-    let errors = gates(&registry, "3.7", "Child=true,Nobody=true").unwrap_err();
+    // A disabled dependency is not reported beside another error.
+    let errors = gates(&registry, "3.7", "Child=true,Missing=true").unwrap_err();
     assert_eq!(ids(&errors), ["E-UNKNOWN"]);
 }
 
-/// A dependency is checked even where nobody set anything: an overridden default is no
-/// way around it.
+/// Dependencies are checked for defaults as well, including overridden ones.
 #[test]
-fn an_overridden_default_is_checked_as_well() {
+fn overridden_default_is_refused_while_a_dependency_is_off() {
     let mut builder = RegistryBuilder::new(Level::Server);
     builder
         .add_all([
@@ -146,7 +145,7 @@ fn an_overridden_default_is_checked_as_well() {
 
 /// Proves: G34
 #[test]
-fn a_text_that_cannot_be_read_changes_nothing() {
+fn unparsable_flag_text_changes_nothing() {
     let builder = GateSet::builder(sample(), Versions::emulating(v("3.7")));
     let kept = builder.clone();
     assert!(builder.flag("Beta=true,Alpha").is_err());
@@ -155,7 +154,7 @@ fn a_text_that_cannot_be_read_changes_nothing() {
 
 /// Proves: G41, G43, G44
 #[test]
-fn questions_by_name() {
+fn gates_are_queried_and_listed_by_name() {
     let registry = sample();
     let gates = gates(&registry, "3.6", "AllAlpha=true,Beta=true").unwrap();
     assert_eq!(gates.try_enabled("Beta"), Ok(true));
@@ -189,7 +188,7 @@ fn questions_by_name() {
 
 /// Proves: G42, G45, G46, G47, G48
 #[test]
-fn another_version_is_another_set_and_every_change_is_reported() {
+fn resolving_at_another_version_reports_every_changed_value() {
     let registry = sample();
     let old = gates(&registry, "3.6", "Beta=true").unwrap();
     let (new, changes) = old.at(Versions::emulating(v("3.7"))).unwrap();
@@ -204,7 +203,7 @@ fn another_version_is_another_set_and_every_change_is_reported() {
     assert_eq!(new.versions(), at("3.7", "3.6"));
     assert!(new.explicitly_set("Beta"));
     assert!(old.at(old.versions()).unwrap().1.is_empty());
-    // Where the flags do not fit, nothing changes.
+    // Where a flag is refused, nothing changes.
     let errors = old.at(Versions::emulating(v("3.5"))).unwrap_err();
     assert_eq!(ids(&errors), ["E-PREALPHA"]);
     assert_eq!(old.versions(), at("3.6", "3.5"));
@@ -212,19 +211,19 @@ fn another_version_is_another_set_and_every_change_is_reported() {
 
 /// Proves: G50, G51, G52, G53
 #[test]
-fn copies_and_resets() {
+fn reset_of_a_toggle_resets_the_values_it_set() {
     let registry = sample();
     let gates = gates(&registry, "3.6", "AllAlpha=true,Beta=true").unwrap();
     let copy = gates.clone();
     assert_eq!(copy.to_string(), gates.to_string());
-    // Resetting a toggle takes back what it derived.
+    // Without the toggle, the values that it set are back at their defaults.
     let without = gates.without("AllAlpha").unwrap();
     assert_eq!(without.to_string(), "Beta=true");
     assert!(!without.try_enabled("Alpha").unwrap());
-    // A reset is judged like everything else.
+    // A reset is validated.
     let child = common::gates(&registry, "3.6", "Child=true,Beta=true").unwrap();
     assert_eq!(ids(&child.without("Beta").unwrap_err()), ["E-DEP-DISABLED"]);
-    // A fresh start keeps versions, features and their dependencies.
+    // A full reset keeps versions, features and their dependencies.
     let reset = gates.reset().unwrap();
     assert_eq!(reset.to_string(), "");
     assert_eq!(reset.versions(), gates.versions());
@@ -233,7 +232,7 @@ fn copies_and_resets() {
 
 /// Proves: G54, G55, G56
 #[test]
-fn help_offers_what_may_be_switched() {
+fn help_lists_unlocked_alpha_and_beta_features() {
     let mut features: Vec<NewFeature> = vec![
         NewFeature::new(
             "Compat",
@@ -270,7 +269,7 @@ fn help_offers_what_may_be_switched() {
             "Compat=true|false (BETA - default=false), or Compat=true|false (BETA - default=true) when the minimum compatibility version is 3.7 or higher",
         ]
     );
-    // Below 3.6 the graduated entry is invisible and the feature can be switched.
+    // Below 3.6 the GA entry does not apply and the feature can be switched.
     let lines = known_features(&registry, at("3.7", "3.5"));
     assert!(
         lines.contains(&"Graduating=true|false (BETA - default=false)".to_owned()),
@@ -280,7 +279,7 @@ fn help_offers_what_may_be_switched() {
 
 /// Proves: G57, G63, C34
 #[test]
-fn metrics_show_off_as_zero_and_ga_as_empty_stage() {
+fn metrics_report_off_as_zero_and_ga_as_empty_stage() {
     let registry = sample();
     let gates = gates(&registry, "3.7", "").unwrap();
     let samples = gates.samples(SERVER_FEATURE_ENABLED);
@@ -305,25 +304,25 @@ fn metrics_show_off_as_zero_and_ga_as_empty_stage() {
 
 /// Proves: G60
 #[test]
-fn variables_that_do_not_fit_are_ignored_with_a_warning() {
+fn refused_environment_variables_are_ignored_with_a_warning() {
     let builder = GateSet::builder(sample(), Versions::emulating(v("3.7")));
     let variables = [
         ("X_Beta", "true"),
         ("X_LockedGa", "false"),
-        ("X_Nobody", "true"),
+        ("X_Missing", "true"),
         ("X_Ga", "perhaps"),
     ];
     let gates = builder.environment("X_", variables).build().unwrap();
     assert_eq!(gates.to_string(), "Beta=true");
     assert_eq!(gates.warnings().len(), 3);
-    // The program's own word beats the environment.
+    // A value set in code overrides the environment.
     let code = Assignments::from_map(Origin::Code, [("Beta", false)]);
     assert!(!gates.with(&code).unwrap().try_enabled("Beta").unwrap());
 }
 
 /// Proves: G61
 #[test]
-fn tests_change_gates_by_value() {
+fn gates_for_tests_turn_off_dependents_and_leave_the_original_unchanged() {
     let registry = server([
         NewFeature::new("Parent", [Spec::beta("3.6").on()]),
         NewFeature::new("Child", [Spec::beta("3.6").on()]).depending_on(["Parent"]),
@@ -342,7 +341,7 @@ fn tests_change_gates_by_value() {
 
 /// Proves: G62, S1-2, S1-3, X1
 #[test]
-fn two_sets_in_one_process_do_not_know_of_each_other() {
+fn two_sets_in_one_process_are_independent() {
     let registry = sample();
     let one = gates(&registry, "3.7", "Beta=true").unwrap();
     let two = gates(&registry, "3.6", "Beta=false").unwrap();
@@ -354,7 +353,7 @@ fn two_sets_in_one_process_do_not_know_of_each_other() {
 
 /// Proves: X12, S1-4
 #[test]
-fn one_shape_answers_every_question() {
+fn explanation_serialises_with_all_keys() {
     let gates = gates(&sample(), "3.7", "Beta=true").unwrap();
     let json = serde_json::to_value(gates.explain("Beta").unwrap()).unwrap();
     for key in [
@@ -385,11 +384,11 @@ fn one_shape_answers_every_question() {
     assert_eq!(json["needed_by"][0]["name"], "Child");
 }
 
-/// What emulating N-1 and N gives for each step of a feature's life.
+/// The values when emulating N-1 and N, for each step of a feature's history.
 ///
 /// Proves: S2-8, S2-12, S2-29, S2-30, S2-31, S2-32, S2-43
 #[test]
-fn emulation_gives_back_the_feature_as_it_was() {
+fn emulating_the_previous_version_restores_its_features() {
     let registry = server([
         NewFeature::new("New", [Spec::alpha("3.8")]),
         NewFeature::new("ToBeta", [Spec::alpha("3.7"), Spec::beta("3.8").on()]),
@@ -428,7 +427,7 @@ fn emulation_gives_back_the_feature_as_it_was() {
 
 /// Proves: S2-10, S2-51
 #[test]
-fn what_an_older_version_could_not_read_stays_off_until_it_need_not() {
+fn feature_with_min_compat_is_off_until_the_minimum_compatibility_version_rises() {
     let registry = server([NewFeature::new(
         "NewFormat",
         [Spec::beta("3.8"), Spec::beta("3.8").on().min_compat("3.8")],
@@ -439,9 +438,9 @@ fn what_an_older_version_could_not_read_stays_off_until_it_need_not() {
             .unwrap();
         gates.try_enabled("NewFormat").unwrap()
     };
-    // The usual pair promises a way back to 3.7.
+    // The default pair keeps the data readable by 3.7.
     assert!(!enabled(Versions::emulating(v("3.8"))));
-    // A green-field cluster gives the way back up and has everything at once.
+    // Without compatibility with 3.7, as in a new cluster, the feature is on at once.
     assert!(enabled(at("3.8", "3.8")));
     let advice = gates(&registry, "3.8", "")
         .unwrap()
@@ -458,7 +457,7 @@ fn what_an_older_version_could_not_read_stays_off_until_it_need_not() {
 
 /// Proves: S2-25, S2-49, S2-50, S2-52
 #[test]
-fn binary_first_behaviour_later_and_back_without_swapping_binaries() {
+fn one_binary_emulates_each_version_it_replaced_and_back() {
     let registry = server([
         NewFeature::new("Renamed", [Spec::beta("1.28").on(), Spec::removed("1.31")]),
         NewFeature::new("Fresh", [Spec::alpha("1.29"), Spec::beta("1.30").on()]),
@@ -467,20 +466,20 @@ fn binary_first_behaviour_later_and_back_without_swapping_binaries() {
         let gates = gates(&registry, emulation, "").unwrap();
         ["Renamed", "Fresh"].map(|name| gates.try_enabled(name).unwrap())
     };
-    // One binary of 1.31 walks through the versions it replaced...
+    // One binary of 1.31 emulates the versions before it, then its own.
     assert_eq!(values("1.28"), [true, false]);
     assert_eq!(values("1.29"), [true, false]);
     assert_eq!(values("1.30"), [true, true]);
     assert_eq!(values("1.31"), [false, true]);
-    // ... and when the removed feature is missed, back.
+    // Emulating an older version restores the removed feature.
     assert_eq!(values("1.30"), [true, true]);
 }
 
-/// A mitigation that belongs to the binary holds whatever is emulated.
+/// A mitigation that belongs to the binary is on at every emulation version.
 ///
 /// Proves: S2-A15
 #[test]
-fn a_feature_of_the_binary_itself_is_registered_at_zero() {
+fn feature_registered_at_zero_is_on_at_every_emulation_version() {
     let registry = server([NewFeature::new(
         "Mitigation",
         [Spec::unversioned(Stage::Ga, true)],

@@ -1,6 +1,6 @@
-//! Stories about gates that a person can read: each file under `testdata` is one.
+//! Transcripts of gates and clusters: each file under `testdata` is one.
 //!
-//! A step is a command, its input lines, `----`, and what came out. After a change of
+//! A step is a command, its input lines, `----`, and its output. After a change of
 //! behaviour, `REWRITE=1 cargo test -p portunus-gates --test transcripts` writes the new
 //! output into the files; read the diff before committing it.
 //!
@@ -9,10 +9,10 @@
 //! - `gates`: `emulation 3.7`, `min-compat 3.6`, `flag A=true`, `config B=false`
 //! - `explain`: names, of either level
 //! - `members`: `m1 3.7 A=true`, with `learner`, `foreign` or `silent` before the flags
-//! - `version`: the cluster version, and what is decided at it
+//! - `version`: sets the cluster version and prints the decision
 //! - `do`: `upgrade 3.8`, `downgrade 3.7`, `restart m1 A=true`, `add ...`, `remove m1`,
-//!   `promote m1`, `publish m1` and what is decided then
-//! - `plan`: the same words, but only says what would happen
+//!   `promote m1` or `publish m1`; prints the decision
+//! - `plan`: the same changes, but only prints their effect
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeSet;
@@ -102,31 +102,31 @@ impl World {
     fn gates(&mut self, input: &str) -> String {
         let mut versions = None;
         let mut min_compat = None;
-        let mut said = Assignments::new();
+        let mut assignments = Assignments::new();
         for line in input.lines() {
-            let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
-            match word {
+            let (key, rest) = line.split_once(' ').unwrap_or((line, ""));
+            match key {
                 "emulation" => versions = Some(Versions::emulating(rest.parse().unwrap())),
                 "min-compat" => min_compat = Some(rest.parse().unwrap()),
                 "flag" | "config" => {
-                    let origin = if word == "flag" {
+                    let origin = if key == "flag" {
                         Origin::Flag
                     } else {
                         Origin::Config
                     };
                     match Assignments::parse(origin, rest) {
-                        Ok(assigned) => said.merge(&assigned),
+                        Ok(assigned) => assignments.merge(&assigned),
                         Err(error) => return format!("{}: {error}\n", error.id()),
                     }
                 }
-                other => panic!("no such word: {other}"),
+                other => panic!("unknown input: {other}"),
             }
         }
         let mut versions = versions.expect("an emulation version");
         if let Some(min_compat) = min_compat {
             versions.min_compat = min_compat;
         }
-        let builder = GateSet::builder(self.server.clone(), versions).stage(&said);
+        let builder = GateSet::builder(self.server.clone(), versions).stage(&assignments);
         match builder.build() {
             Err(errors) => {
                 let line = |error: &SetError| format!("{}: {error}\n", error.id());
@@ -405,7 +405,7 @@ fn declare(level: Level, input: &str) -> Result<Registry, String> {
 
 /// Proves: S0-11, S0-13, S0-14, S0-34, S0-35, S0-36, S0-37, S0-A25, C27, C28, C29
 #[test]
-fn stories() {
+fn transcripts_match_their_recorded_output() {
     datadriven::walk("tests/testdata", |file| {
         let mut world = World::new();
         file.run(|case| -> String { world.run(&case.directive, &case.input) });

@@ -25,7 +25,7 @@ fn pair(version: &EffectiveVersion) -> String {
 
 /// Proves: G65, G66, S2-2
 #[test]
-fn emulation_resets_the_minimum_and_the_minimum_is_set_afterwards() {
+fn setting_the_emulation_version_resets_the_minimum_compatibility_version() {
     let mut version = binary("1.37.2").with_floors(v("1.34"), v("1.34"));
     assert_eq!(pair(&version), "1.37/1.36");
     version.set_min_compat(v("1.35"));
@@ -34,8 +34,8 @@ fn emulation_resets_the_minimum_and_the_minimum_is_set_afterwards() {
     version.set_emulation(v("1.34"));
     assert_eq!(pair(&version), "1.34/1.34", "raised to its floor");
     version.set_min_compat(v("1.30"));
-    assert_eq!(pair(&version), "1.34/1.30", "set as given, judged later");
-    // The constructor does not know the floors yet.
+    assert_eq!(pair(&version), "1.34/1.30", "set as given, validated later");
+    // The constructor does not apply floors.
     assert_eq!(
         pair(&binary("1.31").with_floors(v("1.31"), v("1.31"))),
         "1.31/1.30"
@@ -44,7 +44,7 @@ fn emulation_resets_the_minimum_and_the_minimum_is_set_afterwards() {
 
 /// Proves: G67, S2-1, S2-3, S2-40, S2-A8, X13
 #[test]
-fn ranges() {
+fn versions_out_of_range_are_refused() {
     let mut version = binary("1.37.0-alpha.2").with_usual_floors(v("1.31"));
     assert_eq!(range_ids(&version), [""; 0]);
     // An alpha binary emulates its own minor.
@@ -59,7 +59,7 @@ fn ranges() {
     version.set_emulation(v("1.35"));
     version.set_min_compat(v("1.36"));
     assert_eq!(range_ids(&version), ["E-MINCOMPAT-RANGE"]);
-    // Without floors anything up to the binary goes; an alpha release allows one minor.
+    // Without floors any version up to the binary's is in range.
     let mut free = binary("1.37");
     free.set_emulation(v("1.0"));
     assert_eq!(range_ids(&free), [""; 0]);
@@ -70,7 +70,7 @@ fn ranges() {
 
 /// Proves: G68, G69
 #[test]
-fn floors_and_help() {
+fn help_shows_the_range_from_floor_to_binary_version() {
     let version = binary("1.37.3").with_usual_floors(v("1.31"));
     assert_eq!(version.emulation_help(), "1.34..1.37(default:1.37)");
     assert_eq!(version.min_compat_help(), "1.34..1.37(default:1.36)");
@@ -84,7 +84,7 @@ fn floors_and_help() {
 
 /// Proves: G70, G58, S2-24, S2-47, S2-A2
 #[test]
-fn version_replies_and_metrics() {
+fn version_reply_and_metric_hold_all_three_versions() {
     let mut version = binary("1.37.1");
     version.set_emulation(v("1.36"));
     let json = serde_json::to_value(version.info(None)).unwrap();
@@ -113,7 +113,7 @@ fn version_replies_and_metrics() {
 
 /// Proves: S2-18, S2-41
 #[test]
-fn what_a_version_learned_to_read_is_written_one_release_later() {
+fn format_is_written_once_the_minimum_compatibility_version_can_read_it() {
     let since = v("3.8");
     let mut version = binary("3.9").with_floors(v("3.6"), v("3.6"));
     let mut may_write = |emulation: &str, min_compat: Option<&str>| {
@@ -133,10 +133,10 @@ fn what_a_version_learned_to_read_is_written_one_release_later() {
 
 /// Proves: S2-27, S2-A12
 #[test]
-fn clients_are_judged_by_component_and_version() {
+fn client_skew_is_classified_by_component_and_version() {
     let mut server = binary("3.8").with_floors(v("3.5"), v("3.5"));
-    let judged = |server: &EffectiveVersion, client: &str| server.skew_of(v(client)).text();
-    for (client, verdict) in [
+    let skew_text = |server: &EffectiveVersion, client: &str| server.skew_of(v(client)).text();
+    for (client, expected) in [
         ("3.8", "same"),
         ("3.7", "older"),
         ("3.6", "outside"),
@@ -145,13 +145,13 @@ fn clients_are_judged_by_component_and_version() {
         ("2.8", "outside"),
         ("4.0", "outside"),
     ] {
-        assert_eq!(judged(&server, client), verdict, "{client}");
+        assert_eq!(skew_text(&server, client), expected, "{client}");
     }
-    // It counts what the server behaves as and stays compatible with, not what it is.
+    // The emulation and minimum compatibility versions count, not the binary version.
     server.set_emulation(v("3.7"));
-    assert_eq!(judged(&server, "3.8"), "newer");
+    assert_eq!(skew_text(&server, "3.8"), "newer");
     server.set_min_compat(v("3.5"));
-    assert_eq!(judged(&server, "3.5"), "older");
+    assert_eq!(skew_text(&server, "3.5"), "older");
     for (agent, component) in [
         ("portctl/v3.8.0", Some(("portctl", v("3.8")))),
         (
@@ -175,7 +175,7 @@ fn clients_are_judged_by_component_and_version() {
 
 /// Proves: G83, G84
 #[test]
-fn forward_compatibility_needs_emulation() {
+fn forward_compatibility_flags_are_refused_without_emulation() {
     let mut version = binary("1.37");
     let both = [(true, false), (false, true), (true, true)];
     for (emulation, runtime_config) in both {
@@ -246,26 +246,26 @@ fn components_register_once_and_gates_follow_their_versions() {
         components.gates("kube").unwrap().versions(),
         at("1.37", "1.36")
     );
-    assert!(components.version("nobody").is_none());
-    assert!(components.gates("nobody").is_none());
+    assert!(components.version("missing").is_none());
+    assert!(components.gates("missing").is_none());
 }
 
 /// Proves: G73, G74, C3
 #[test]
-fn mappings() {
+fn mapped_component_follows_its_source_and_takes_no_flag() {
     let mut components = kube_and_wardle();
     components
         .map_version("kube", "wardle", Arc::new(follow))
         .unwrap();
-    // Recomputed at once; its minimum is one below, not the mapped minimum.
+    // Applied at once; the minimum is one minor below, not the mapped minimum.
     assert_eq!(pair(components.version("wardle").unwrap()), "1.3/1.2");
     assert_eq!(
         components.gates("wardle").unwrap().versions(),
         components.version("wardle").unwrap().versions()
     );
-    let unknown = components.map_version("kube", "nobody", Arc::new(follow));
+    let unknown = components.map_version("kube", "missing", Arc::new(follow));
     assert_eq!(unknown.unwrap_err().id(), "E-COMP-UNKNOWN");
-    let unknown = components.map_version("nobody", "kube", Arc::new(follow));
+    let unknown = components.map_version("missing", "kube", Arc::new(follow));
     assert_eq!(unknown.unwrap_err().id(), "E-COMP-UNKNOWN");
     let back = components.map_version("wardle", "kube", Arc::new(Some));
     assert_eq!(back.unwrap_err().id(), "E-MAP-LOOP");
@@ -274,10 +274,10 @@ fn mappings() {
     assert_eq!(second_source.unwrap_err().id(), "E-MAP-MULTI");
     let nothing = components.map_version("kube", "third", Arc::new(|_| None));
     assert_eq!(nothing.unwrap_err().id(), "E-MAP-NIL");
-    // None of the refused calls left anything behind.
+    // The refused calls changed nothing.
     assert_eq!(set(&mut components, &["1.36"], &[], &[]), "ok");
     assert_eq!(pair(components.version("third").unwrap()), "1.3/1.2");
-    // A mapped component takes no flag and is not offered.
+    // A mapped component takes no flag and is not listed in the help.
     assert_eq!(
         set(&mut components, &["wardle=1.2"], &[], &[]),
         "E-MAP-FLAG"
@@ -288,7 +288,7 @@ fn mappings() {
             .iter()
             .all(|line| !line.starts_with("wardle"))
     );
-    // What the mapping asks for beyond the target's range becomes the nearest it can do.
+    // A mapped version out of the target's range becomes the nearest one in range.
     let mut components = kube_and_wardle();
     components
         .map_version("kube", "wardle", Arc::new(|_| Some(v("2.0"))))
@@ -298,7 +298,7 @@ fn mappings() {
 
 /// Proves: G75, G76, G82
 #[test]
-fn flags_go_through_mappings_then_gates_and_all_or_nothing() {
+fn flags_apply_through_mappings_to_versions_and_gates_or_not_at_all() {
     let mut components = kube_and_wardle();
     components
         .map_version("kube", "wardle", Arc::new(follow))
@@ -328,9 +328,9 @@ fn flags_go_through_mappings_then_gates_and_all_or_nothing() {
         .map_version("kube", "wardle", Arc::new(follow))
         .unwrap();
     for (emulation, gate, expected) in [
-        ("kube=1.36", "Nobody=true", "E-UNKNOWN"),
-        ("kube=1.36", "nobody:A=true", "E-COMP-UNKNOWN"),
-        ("nobody=1.36", "A=true", "E-COMP-UNKNOWN"),
+        ("kube=1.36", "Missing=true", "E-UNKNOWN"),
+        ("kube=1.36", "missing:A=true", "E-COMP-UNKNOWN"),
+        ("missing=1.36", "A=true", "E-COMP-UNKNOWN"),
         ("kube=1.20", "A=true", "E-MAP-NIL"),
         ("kube=1.36", "A=true,kube:A=true", "E-MIXED-PREFIX"),
     ] {
@@ -354,7 +354,7 @@ fn flags_go_through_mappings_then_gates_and_all_or_nothing() {
 
 /// Proves: G77, G79, G86, C12
 #[test]
-fn the_order_of_a_start_up() {
+fn registration_is_closed_by_add_flags_and_fallback_applies_defaults_once() {
     let mut components = kube_and_wardle();
     let help = components.add_flags();
     assert_eq!(help.emulated_version[0], "kube=1.34..1.37(default:1.37)");
@@ -370,7 +370,7 @@ fn the_order_of_a_start_up() {
     );
     let late = components.register("late", binary("1.0"), None);
     assert_eq!(late.unwrap_err().id(), "E-CLOSED");
-    // Whoever comes before the flags gets defaults and is told so.
+    // Before flags are set, the fallback applies defaults and returns true.
     assert!(components.clone().set_fallback().unwrap());
     assert_eq!(set(&mut components, &["1.36"], &[], &["A=true"]), "ok");
     assert!(!components.set_fallback().unwrap());
@@ -386,7 +386,7 @@ fn the_order_of_a_start_up() {
 
 /// Proves: G78, S2-A3
 #[test]
-fn alpha_under_emulation_is_a_warning_or_strictly_an_error() {
+fn alpha_feature_under_emulation_is_a_warning_and_in_strict_mode_an_error() {
     let mut components = kube_and_wardle();
     assert_eq!(set(&mut components, &["1.36"], &[], &["A=true"]), "ok");
     let warnings = components.validate(false).unwrap();
@@ -399,7 +399,7 @@ fn alpha_under_emulation_is_a_warning_or_strictly_an_error() {
         &errors[..],
         [ValidateError::AlphaUnderEmulation { .. }]
     ));
-    // Nothing emulated, nothing to warn about; a bad range is always an error.
+    // No warning without emulation; a version out of range is always an error.
     let mut plain = kube_and_wardle();
     assert_eq!(plain.validate(true), Ok(Vec::new()));
     assert_eq!(set(&mut plain, &["1.30"], &[], &[]), "ok");

@@ -1,4 +1,4 @@
-//! The protocol as a model: which steps a state allows, and where each leads.
+//! The protocol as a model: the actions that a state allows, and the state after each.
 
 use portunus_gates::{MajorMinor, RegisterError};
 use stateright::{Model, Property};
@@ -7,7 +7,7 @@ use crate::features::{self, FEATURES, SINCE};
 use crate::limits::Limits;
 use crate::planted::PlantedBug;
 use crate::properties;
-use crate::replica::{Entry, PLACES, Record, Replica, Said};
+use crate::replica::{Attributes, Entry, PLACES, Record, Replica};
 use crate::rules::{Decided, Rules};
 use crate::state::{Config, Machine, State};
 use crate::symmetry;
@@ -15,62 +15,62 @@ use crate::symmetry;
 /// One step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// A machine says what it was started with, if the log says otherwise.
+    /// A machine publishes its attributes, if those in its replica differ.
     Publish(usize),
-    /// A machine that leads, or believes to, decides from what it has applied.
+    /// A voter decides from the entries it has applied, as the leader or a deposed leader.
     Decide {
-        /// Who.
+        /// The place of the voter.
         place: usize,
-        /// Everybody could be asked for their version.
-        heard_all: bool,
+        /// Whether the versions of all members are known to it.
+        knows_versions: bool,
     },
-    /// What was proposed is committed.
+    /// A proposal is committed.
     Commit(Entry),
-    /// What was proposed never will be.
+    /// A proposal is lost.
     Lose(Entry),
-    /// A machine takes its next entry.
+    /// A machine applies its next entry.
     Apply(usize),
-    /// A machine that is far behind takes the state of another.
+    /// A machine that is behind installs the state of another as a snapshot.
     Install {
-        /// Who gets it.
+        /// The place of the machine that installs it.
         to: usize,
-        /// Whose.
+        /// The place of the machine it comes from.
         from: usize,
     },
-    /// A machine starts again.
+    /// A machine restarts.
     Restart {
-        /// Which.
+        /// The place of the machine.
         place: usize,
-        /// With what.
+        /// Its version and flags from then on.
         config: Config,
-        /// From the backend as it was a while ago.
+        /// Whether it starts from a backend that is behind.
         rewinds: bool,
     },
     /// A member that was added starts for the first time.
     Start {
-        /// Which.
+        /// The place of the member.
         place: usize,
-        /// With what.
+        /// Its version and flags.
         config: Config,
     },
-    /// An operator or a client has something committed.
+    /// An entry of an operator or a client is committed.
     Order(Entry),
 }
 
-/// The model.
+/// The model of the protocol.
 pub struct Agreement {
     pub(crate) rules: Rules,
     pub(crate) limits: Limits,
     bug: Option<PlantedBug>,
-    /// With what machines can be started.
+    /// The versions and flags with which machines can be started.
     pub(crate) configs: Vec<Config>,
 }
 
 impl Agreement {
-    /// With a mistake, or as it should be.
+    /// Creates the model, correct or with a planted bug.
     ///
     /// # Errors
-    /// The model's features are no legal features; never, as the tests show.
+    /// The features of the model are not legal; the tests show that they are.
     pub fn new(limits: Limits, bug: Option<PlantedBug>) -> Result<Self, RegisterError> {
         let rules = Rules::new()?;
         Ok(Self {
@@ -81,27 +81,27 @@ impl Agreement {
         })
     }
 
-    /// The features and their rules.
+    /// Returns the features and their rules.
     #[must_use]
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
 
-    /// What a machine should have published, as it sees things.
+    /// Returns the attributes a machine has to publish, according to its own replica.
     #[must_use]
-    pub fn wants_to_say(&self, place: usize, machine: &Machine) -> Said {
+    pub fn due_attributes(&self, place: usize, machine: &Machine) -> Attributes {
         let version = machine.replica.cluster_version;
         let is_new = place < self.limits.founders && version.is_none();
         if machine.config.proposes && self.rules.specs().publishes(version, is_new) {
-            Said::Proposal(machine.config.version, machine.config.flags)
+            Attributes::Proposal(machine.config.version, machine.config.flags)
         } else {
-            Said::Foreign
+            Attributes::Foreign
         }
     }
 
-    /// What a machine would propose if it led, from what it has applied.
+    /// Returns what a machine would propose as leader, from the entries it has applied.
     #[must_use]
-    pub fn decision(&self, state: &State, place: usize, heard_all: bool) -> Vec<Entry> {
+    pub fn decision(&self, state: &State, place: usize, knows_versions: bool) -> Vec<Entry> {
         let Some(machine) = &state.machines[place] else {
             return Vec::new();
         };
@@ -111,7 +111,7 @@ impl Agreement {
             return Vec::new();
         }
         let versions = versions(state, replica);
-        let next = if heard_all {
+        let next = if knows_versions {
             let current = replica.cluster_version;
             let specs = self.rules.specs();
             specs.next_cluster_version(current, &versions, replica.downgrade)
@@ -151,17 +151,17 @@ impl Agreement {
         vec![entry]
     }
 
-    /// Takes a machine's next entry; it may stop instead.
+    /// Applies a machine's next entry, or halts the machine if a version is incompatible.
     fn apply(&self, state: &mut State, place: usize) -> Option<()> {
         let State { machines, log, .. } = state;
         let machine = machines[place].as_mut()?;
         let entry = log.get(machine.applied)?;
         let is_refused = match entry {
             Entry::Decide { version, .. } => *version > machine.config.version,
-            Entry::Publish { place, said } if !machine.config.is_foreign => {
+            Entry::Publish { place, attributes } if !machine.config.is_foreign => {
                 machine.replica.records[*place].is_some_and(|record| {
                     let record = Record {
-                        said: *said,
+                        attributes: *attributes,
                         ..record
                     };
                     let Replica {
@@ -223,7 +223,7 @@ impl Agreement {
                     } else {
                         &machine.replica
                     };
-                    // Else the start is refused.
+                    // A start below the cluster version is refused.
                     let fits = from.cluster_version.is_none_or(|it| it <= config.version);
                     if fits && (is_behind || !rewinds) {
                         actions.push(Action::Restart {
@@ -312,11 +312,14 @@ impl Agreement {
         match action {
             Action::Publish(place) => {
                 let machine = state.machines[place].as_ref()?;
-                let said = self.wants_to_say(place, machine);
-                state.propose(Entry::Publish { place, said });
+                let attributes = self.due_attributes(place, machine);
+                state.propose(Entry::Publish { place, attributes });
             }
-            Action::Decide { place, heard_all } => {
-                for entry in self.decision(state, place, heard_all) {
+            Action::Decide {
+                place,
+                knows_versions,
+            } => {
+                for entry in self.decision(state, place, knows_versions) {
                     state.propose(entry);
                 }
             }
@@ -331,7 +334,7 @@ impl Agreement {
                 let machine = state.machines[to].as_mut()?;
                 (machine.applied, machine.replica) = (source.applied, source.replica);
                 if machine.replica.records[to].is_none() {
-                    // It learns that it was removed.
+                    // The snapshot shows that the member was removed.
                     state.machines[to] = None;
                 }
             }
@@ -377,12 +380,12 @@ impl Agreement {
                 state.log.push(entry);
             }
         }
-        state.forget(&self.rules);
+        state.compact(&self.rules);
         Some(())
     }
 }
 
-/// Everybody's version, as far as they answer.
+/// Returns the version of each member, `None` for one that does not run.
 fn versions(state: &State, replica: &Replica) -> Vec<Option<MajorMinor>> {
     let known = (0..PLACES).filter(|place| replica.records[*place].is_some());
     known
@@ -394,7 +397,7 @@ fn versions(state: &State, replica: &Replica) -> Vec<Option<MajorMinor>> {
         .collect()
 }
 
-/// What a program keeps that knows no cluster features.
+/// Removes the state that a program without cluster features does not keep.
 pub fn forget_features(replica: &mut Replica) {
     replica.params = None;
     replica.effect = None;
@@ -426,18 +429,22 @@ impl Model for Agreement {
             if !has_room {
                 continue;
             }
-            let said = self.wants_to_say(place, machine);
+            let attributes = self.due_attributes(place, machine);
             let own = machine.replica.records[place];
-            if own.is_some_and(|own| own.said != said)
-                && !state.pending.contains(&Entry::Publish { place, said })
+            let publish = Entry::Publish { place, attributes };
+            if own.is_some_and(|own| own.attributes != attributes)
+                && !state.pending.contains(&publish)
             {
                 actions.push(Action::Publish(place));
             }
-            for heard_all in [true, false] {
-                let entries = self.decision(state, place, heard_all);
+            for knows_versions in [true, false] {
+                let entries = self.decision(state, place, knows_versions);
                 let is_new = entries.iter().any(|it| !state.pending.contains(it));
                 if is_new {
-                    actions.push(Action::Decide { place, heard_all });
+                    actions.push(Action::Decide {
+                        place,
+                        knows_versions,
+                    });
                 }
             }
         }

@@ -1,15 +1,15 @@
-//! How a cluster is before the first step.
+//! The initial states of the model.
 
 use portunus_gates::MajorMinor;
 
 use crate::agreement::Agreement;
 use crate::limits::Start;
-use crate::replica::{Entry, PLACES, Record, Replica, Said};
+use crate::replica::{Attributes, Entry, PLACES, Record, Replica};
 use crate::state::{Config, Left, Machine, State, apply_bound};
 
 impl Agreement {
-    /// One state for each mixture of flags. Founders are alike, so one may differ from the
-    /// others, and it does not matter which.
+    /// Returns one state for each mixture of flags. One founder may differ from the others;
+    /// by symmetry it is always the last one.
     pub(crate) fn beginnings(&self) -> Vec<State> {
         let of = |version: Option<MajorMinor>| {
             let fits = move |config: &&Config| Some(config.version) == version;
@@ -35,11 +35,11 @@ impl Agreement {
         states
     }
 
-    /// A cluster of machines with these configs that have said nothing yet.
+    /// Returns a cluster of machines with these configs that have published nothing yet.
     fn founded(&self, configs: &[Config]) -> State {
         let founder = Record {
             is_voter: true,
-            said: Said::Nothing,
+            attributes: Attributes::Nothing,
         };
         let mut base = Replica::default();
         base.records[..configs.len()].fill(Some(founder));
@@ -65,25 +65,25 @@ impl Agreement {
         state
     }
 
-    /// The same once all have spoken and somebody has decided.
+    /// Returns such a cluster after all members have published and a decision was made.
     fn decided(&self, configs: &[Config]) -> State {
         let mut state = self.founded(configs);
-        for heard in 0.. {
+        for round in 0.. {
             let mut entries: Vec<Entry> = state
                 .running()
                 .filter(|(place, machine)| {
-                    let said = self.wants_to_say(*place, machine);
-                    machine.replica.records[*place].is_some_and(|it| it.said != said)
+                    let due = self.due_attributes(*place, machine);
+                    machine.replica.records[*place].is_some_and(|it| it.attributes != due)
                 })
                 .map(|(place, machine)| Entry::Publish {
                     place,
-                    said: self.wants_to_say(place, machine),
+                    attributes: self.due_attributes(place, machine),
                 })
                 .collect();
-            if heard > 0 {
+            if round > 0 {
                 entries.extend(self.decision(&state, 0, true));
             }
-            if heard > 0 && entries.is_empty() {
+            if round > 0 && entries.is_empty() {
                 break;
             }
             for entry in entries {

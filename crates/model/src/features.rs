@@ -1,4 +1,4 @@
-//! The features the model decides about, and the few flags its machines are started with.
+//! The features of the model, and the flags its machines are started with.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use portunus_gates::{
 
 use crate::state::Config;
 
-/// How many features there are.
+/// The number of features.
 pub const FEATURES: usize = 2;
 
-/// By position: one that is on unless somebody objects and locked a version later, and one
-/// that comes a version later and is on if all want it.
+/// The feature names by position: the first is on without a veto and locked one version
+/// later; the second exists one version later and is on if all voters set it to true.
 pub const NAMES: [&str; FEATURES] = ["Vetoed", "Wanted"];
 
-/// What a flag says about each feature.
+/// The flag of each feature, by position.
 pub type Flags = [Option<bool>; FEATURES];
 
 const FLAGS: [Flags; 3] = [[None, None], [Some(false), None], [None, Some(true)]];
@@ -40,8 +40,8 @@ pub fn specs() -> Result<ClusterSpecs, RegisterError> {
     ))
 }
 
-/// With what a machine can be started at these versions; `mechanism` says whether it may also
-/// be started with the mechanism off.
+/// Returns the legal configs of a machine at these versions, with `mechanism` also those with
+/// ClusterFeatureGate off.
 pub fn configs(specs: &ClusterSpecs, versions: &[MajorMinor], mechanism: bool) -> Vec<Config> {
     let all = versions.iter().flat_map(|version| {
         let proposing = FLAGS.map(|flags| Config {
@@ -59,13 +59,13 @@ pub fn configs(specs: &ClusterSpecs, versions: &[MajorMinor], mechanism: bool) -
         proposing.into_iter().chain(silent)
     });
     all.filter(|config| {
-        let said = Assignments::from_map(Origin::Flag, named(&config.flags));
-        specs.check_flags(config.version, None, &said).is_ok()
+        let flags = Assignments::from_map(Origin::Flag, named(&config.flags));
+        specs.check_flags(config.version, None, &flags).is_ok()
     })
     .collect()
 }
 
-/// Flags as members publish them.
+/// Returns flags by name, as members publish them.
 pub fn named(flags: &Flags) -> std::collections::BTreeMap<String, bool> {
     NAMES
         .iter()

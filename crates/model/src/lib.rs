@@ -10,19 +10,17 @@
 //! deciding, losing, applying, restarting with other flags or another version, adding,
 //! promoting and removing members, up to a [`Limits`]. The rules are not copied: what is
 //! published, decided and applied comes from [`portunus_gates::cluster`], called the way the
-//! server calls it. What must hold in every state is in [`properties`].
+//! server calls it. [`properties`] has the invariants.
 //!
-//! Two things are simpler than in a cluster, and allow more than it does:
+//! The model is simpler than a cluster in two points, and allows more than a cluster does:
 //!
-//! - The log is one total order of entries. Whatever was proposed may be committed at any
-//!   later time, in any order, or be lost. That is what elections do to proposals, and what a
-//!   deposed leader's proposals meet.
-//! - Every voter may decide at any time from what it has applied, however old that is, also
-//!   one with the mechanism off. The leader is one of them, and so is everybody who still
-//!   believes to be.
+//! - The log is one total order of entries. A proposal may be committed at any later time, in
+//!   any order, or be lost, as happens to the proposals of a deposed leader.
+//! - Every voter may decide at any time from the entries it has applied, even if it is far
+//!   behind or has ClusterFeatureGate off. This covers the leader and deposed leaders.
 //!
-//! Not in here: how raft makes the log (simulated in the crate `sim`), and a leader that
-//! knows nothing of cluster features. Tests and the command `explore` call it.
+//! Not modelled: how raft makes the log (simulated in the crate `sim`), and a leader that
+//! does not know cluster features. Tests and the command `explore` run the model.
 
 mod agreement;
 mod beginning;
@@ -38,6 +36,6 @@ mod symmetry;
 pub use agreement::{Action, Agreement};
 pub use limits::{Limits, Start};
 pub use planted::PlantedBug;
-pub use replica::{Entry, Params, Record, Records, Replica, Said};
+pub use replica::{Attributes, Entry, Params, Record, Records, Replica};
 pub use rules::{Applied, Decided, Rules};
 pub use state::{Config, Machine, State};

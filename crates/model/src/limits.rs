@@ -1,61 +1,62 @@
-//! How far the model goes, and from where.
+//! The initial states and bounds of each exploration.
 
 use portunus_gates::MajorMinor;
 
 /// The lower of the two versions that have params.
 const LOW: MajorMinor = MajorMinor::literal("3.7");
 const HIGH: MajorMinor = MajorMinor::literal("3.8");
-/// One without params.
+/// A version without params.
 const BEFORE: MajorMinor = MajorMinor::literal("3.6");
 
-/// How the cluster is when the model begins.
+/// The initial state of the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
-    /// Founded a moment ago, nothing said and nothing decided.
+    /// A new cluster: nothing is published or decided.
     Founding,
-    /// The same, and one founder has the first of the versions, the others the last.
+    /// A new cluster where one founder has the lowest version, the others the highest.
     FoundingMixed,
-    /// Decided. All members have the last of the versions, but one has the first.
+    /// After a decision; one member has the lowest version, the others the highest.
     OneBehind,
-    /// Decided. All members have the last of the versions.
+    /// After a decision; all members have the highest version.
     Level,
 }
 
-/// What bounds the number of states. Within it every order of events is tried.
+/// The bounds of an exploration. Within them every order of events is tried.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// In what it is about, for people.
+    /// The name of the exploration.
     pub about: &'static str,
-    /// Members the cluster has; the remaining places are for those that are added.
+    /// The number of initial members; the remaining places are for added ones.
     pub founders: usize,
-    /// How it begins.
+    /// The initial state.
     pub start: Start,
     /// The versions members may be restarted with, the lowest first.
     pub versions: Vec<MajorMinor>,
-    /// Members are added, promoted and removed.
+    /// Whether members are added, promoted and removed.
     pub membership: bool,
-    /// Downgrades are begun and cancelled.
+    /// Whether downgrades are enabled and cancelled.
     pub downgrades: bool,
-    /// Members that know nothing of cluster features may be added.
+    /// Whether members that do not know cluster features may be added.
     pub foreign: bool,
-    /// Machines may have the mechanism off, and turn it on and off by restarts.
+    /// Whether machines may have ClusterFeatureGate off, and switch it by restarts.
     pub mechanism: bool,
-    /// Restarts with other flags or another version, changes of membership, downgrades
-    /// begun or cancelled.
+    /// The number of restarts with another config, membership changes, and downgrades
+    /// enabled or cancelled.
     pub changes: u8,
-    /// Restarts from a backend that is behind.
+    /// The number of restarts from a backend that is behind.
     pub crashes: u8,
-    /// Entries whose effect depends on a feature.
+    /// The number of entries whose effect depends on a feature.
     pub writes: u8,
-    /// Proposals under way at once.
+    /// The number of pending proposals at a time.
     pub pending_max: usize,
-    /// Entries the slowest machine may be behind.
+    /// The number of entries the slowest machine may be behind.
     pub log_max: usize,
 }
 
 impl Limits {
-    /// The explorations that together cover the protocol. A `depth` of one takes seconds; each
-    /// further step allows one more change and a longer log, and takes ten times as long.
+    /// Returns the explorations that together cover the protocol. A `depth` of one takes
+    /// seconds; each further step allows one more change and a longer log, and takes ten times
+    /// as long.
     #[must_use]
     pub fn all(depth: u8) -> Vec<Limits> {
         let more = depth.saturating_sub(1);
@@ -123,7 +124,7 @@ impl Limits {
                 ..basis.clone()
             },
             Limits {
-                about: "an upgrade that is taken back",
+                about: "an upgrade that is reverted",
                 founders: 2,
                 start: Start::OneBehind,
                 versions: vec![LOW, HIGH],
@@ -131,7 +132,7 @@ impl Limits {
                 ..basis.clone()
             },
             Limits {
-                about: "members that come and go",
+                about: "members that are added and removed",
                 founders: 2,
                 membership: true,
                 foreign: true,

@@ -1,7 +1,7 @@
-//! `explore`: the model of the tests, as far as one likes.
+//! `explore`: runs the explorations of the tests, optionally deeper.
 //!
-//! One exploration after the other, with its size. A broken property ends the run with 1 and
-//! the steps that broke it.
+//! It prints the number of states of each exploration. With a broken property it also prints
+//! the steps that broke it and exits with code 1.
 
 use std::process::ExitCode;
 use std::thread;
@@ -15,14 +15,13 @@ use stateright::{Checker, HasDiscoveries, Model};
 #[derive(Debug, Parser)]
 #[command(name = "explore", version)]
 struct Arguments {
-    /// How far: 1 is what the tests do, and each step takes ten times as long and as much
-    /// memory.
+    /// Depth: 1 as in the tests; each further step takes ten times as long and as much memory.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=6))]
     depth: u8,
-    /// Only explorations whose name contains this.
+    /// Run only explorations whose name contains this text.
     #[arg(long)]
     about: Option<String>,
-    /// Threads; as many as the machine has if not given.
+    /// Number of threads; by default the number of CPUs.
     #[arg(long)]
     threads: Option<usize>,
 }

@@ -1,22 +1,22 @@
-//! Mistakes one could make in the protocol, made on purpose, to show that they are found.
+//! Bugs planted in the protocol, to show that the model finds them.
 
-/// One mistake. The code of the gates has no switch; these are in how it is used.
+/// A planted bug. All are in how the model calls the gates, not in the gates themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlantedBug {
-    /// Apply asks the newest values that have arrived, not those bound to the entry.
+    /// Apply reads the newest committed values, not those in force at the entry.
     ReadsNewest,
-    /// The leader heeds nobody's flags but its own.
+    /// The leader decides from its own flags only.
     DecidesAlone,
-    /// The version goes into one entry and the values into the next.
+    /// The version is in one entry and the values in the next.
     TwoEntries,
-    /// A leader that proposes nothing itself decides nothing either.
+    /// A leader that publishes no proposal never decides.
     SilentLeaderIdles,
-    /// A leader that proposes nothing itself makes the first decision.
+    /// A leader that publishes no proposal makes the first decision.
     SilentLeaderBegins,
 }
 
 impl PlantedBug {
-    /// All of them.
+    /// All planted bugs.
     pub const ALL: [PlantedBug; 5] = [
         Self::ReadsNewest,
         Self::DecidesAlone,

@@ -1,54 +1,54 @@
-//! What must hold in every state, and what must be possible at all.
+//! The invariants of every state, and the examples that some state must show.
 //!
-//! | property | says |
+//! | property | meaning |
 //! | --- | --- |
-//! | [`AGREE`] | whoever has applied an entry has the same params, members and effects of it |
+//! | [`AGREE`] | all members that have applied an entry have the same params, members and effects |
 //! | [`TOGETHER`] | the values in force were decided at the version in force |
-//! | [`HEED`] | what a leader proposes is what the voters it knows of want, by the rule of the seed: locks and missing features beat flags, one explicit false beats a default true, a default false needs all, a member without a proposal beats everything; and that params go with every version |
-//! | [`SETTLED`] | when nothing is left to do, the values are those the machines' flags ask for |
-//! | [`TRACELESS`] | whoever proposes nothing makes no first decision |
+//! | [`HEED`] | a leader proposes what follows from the flags of the voters it knows, by the specified rule: locks and missing features override flags, one explicit false overrides a default of true, a default of false needs all, a member without a proposal turns all features off; and params are part of every version entry |
+//! | [`SETTLED`] | when no step is left, the values follow from the flags of the machines |
+//! | [`TRACELESS`] | a leader without a proposal makes no first decision |
 //!
-//! The rule of the seed is written here a second time, from the text and not from the code.
-//! The properties that say "sometimes" keep the others from being empty.
+//! The specified rule is implemented here a second time, from its text and not from the code
+//! of the gates. The `sometimes` properties show that the others are not vacuous.
 
 use portunus_gates::{MajorMinor, Stage};
 use stateright::Property;
 
 use crate::agreement::{Agreement, forget_features};
 use crate::features::{FEATURES, Flags, SINCE};
-use crate::replica::{Entry, Params, Record, Replica, Said};
+use crate::replica::{Attributes, Entry, Params, Record, Replica};
 use crate::state::{Machine, State};
 
 /// Members agree at every index.
 pub const AGREE: &str = "members agree at every index";
-/// Version and values move together.
-pub const TOGETHER: &str = "version and values move together";
-/// A decision heeds the voters.
-pub const HEED: &str = "a decision heeds the voters";
-/// What has settled is right.
-pub const SETTLED: &str = "what has settled is right";
-/// A leader with the mechanism off leaves no trace where nothing was decided.
-pub const TRACELESS: &str = "whoever proposes nothing makes no first decision";
+/// The values in force were decided at the version in force.
+pub const TOGETHER: &str = "version and values change together";
+/// A decision follows from the flags of the voters.
+pub const HEED: &str = "a decision follows from the flags of the voters";
+/// A settled cluster has the values that follow from its flags.
+pub const SETTLED: &str = "a settled cluster has the specified values";
+/// A leader with ClusterFeatureGate off makes no first decision.
+pub const TRACELESS: &str = "a leader without a proposal makes no first decision";
 
-/// A weakness of the protocol as it is: a decision that was under way while another leader
-/// raised the version takes it back, until the next decision raises it again. Members that
-/// come in between may be older than data that was written.
-pub const VERSION_GOES_BACK: &str = "an old decision takes the version back";
-/// A weakness of the protocol as it is: a member says that it has gone back to an older
-/// version while the cluster version rises, and all others stop at that entry, for good.
-pub const ALL_STOP: &str = "a word of an older version stops everybody";
+/// A known weakness of the protocol: a decision that was pending while another leader raised
+/// the version lowers it again, until the next decision raises it. A member that is added in
+/// between may be older than data that was written.
+pub const VERSION_GOES_BACK: &str = "a stale decision lowers the version";
+/// A known weakness of the protocol: a member publishes that it was restarted with an older
+/// version while the cluster version rises, and all others stop at that entry permanently.
+pub const ALL_STOP: &str = "published attributes with an older version stop all machines";
 
-/// All of them.
+/// Returns all properties.
 #[must_use]
 pub fn all() -> Vec<Property<Agreement>> {
     vec![
         Property::always(AGREE, members_agree),
-        Property::always(TOGETHER, version_and_values_move_together),
-        Property::always(HEED, decisions_heed_the_voters),
-        Property::always(SETTLED, what_has_settled_is_right),
-        Property::always(TRACELESS, silent_leaders_begin_nothing),
+        Property::always(TOGETHER, version_and_values_change_together),
+        Property::always(HEED, decisions_follow_from_voter_flags),
+        Property::always(SETTLED, settled_values_are_specified),
+        Property::always(TRACELESS, silent_leaders_make_no_first_decision),
         Property::sometimes(
-            "a leader with the mechanism off turns everything off",
+            "a leader with the mechanism off turns all features off",
             |model: &Agreement, state: &State| {
                 let mut silent = state.running().filter(|(_, it)| !it.config.proposes);
                 silent.any(|(place, machine)| {
@@ -66,42 +66,44 @@ pub fn all() -> Vec<Property<Agreement>> {
         Property::sometimes("a feature is on by default", |_, state| {
             has_value(state, 0, true)
         }),
-        Property::sometimes("a feature is on because all want it", |_, state| {
+        Property::sometimes("a feature is on because all set it to true", |_, state| {
             has_value(state, 1, true)
         }),
-        Property::sometimes("a feature is off because not all want it", |_, state| {
+        Property::sometimes("a feature is off because not all set it", |_, state| {
             has_value(state, 1, false)
         }),
-        Property::sometimes("a write meets a feature that is on", |_, state: &State| {
+        Property::sometimes("a write applies with a feature on", |_, state: &State| {
             let effect = state.base.effect;
             effect.is_some_and(|effect| effect.contains(&true))
         }),
-        Property::sometimes("a write meets no feature that is on", |_, state: &State| {
-            let effect = state.base.effect;
-            effect.is_some_and(|effect| !effect.contains(&true))
+        Property::sometimes(
+            "a write applies with all features off",
+            |_, state: &State| {
+                let effect = state.base.effect;
+                effect.is_some_and(|effect| !effect.contains(&true))
+            },
+        ),
+        Property::sometimes("a lock overrides a voter's flag", |_, state: &State| {
+            let mut voters = state.base.voters();
+            let vetoes = |voter: &Record| {
+                matches!(voter.attributes, Attributes::Proposal(_, [Some(false), _]))
+            };
+            let is_locked = state
+                .base
+                .params
+                .is_some_and(|params| params.version > SINCE);
+            is_locked && has_value(state, 0, true) && voters.any(vetoes)
         }),
         Property::sometimes(
-            "a lock is stronger than a voter's flag",
+            "a foreign voter turns all features off",
             |_, state: &State| {
                 let mut voters = state.base.voters();
-                let objects =
-                    |voter: &Record| matches!(voter.said, Said::Proposal(_, [Some(false), _]));
-                let is_locked = state
-                    .base
-                    .params
-                    .is_some_and(|params| params.version > SINCE);
-                is_locked && has_value(state, 0, true) && voters.any(objects)
+                has_value(state, 0, false)
+                    && voters.any(|voter| voter.attributes == Attributes::Foreign)
             },
         ),
         Property::sometimes(
-            "a foreign voter turns everything off",
-            |_, state: &State| {
-                let mut voters = state.base.voters();
-                has_value(state, 0, false) && voters.any(|voter| voter.said == Said::Foreign)
-            },
-        ),
-        Property::sometimes(
-            "a write meets a version without params",
+            "a write applies at a version without params",
             |_, state: &State| {
                 let version = state.base.cluster_version;
                 version.is_some_and(|version| version < SINCE) && state.base.effect.is_some()
@@ -117,8 +119,8 @@ pub fn all() -> Vec<Property<Agreement>> {
             })
         }),
         Property::sometimes(
-            "a decision lands that was made from older words",
-            some_decision_is_old,
+            "a decision is committed that was made from older flags",
+            some_decision_is_stale,
         ),
         Property::sometimes(VERSION_GOES_BACK, |model, state| {
             some_version_falls(model, state, |before, version| {
@@ -144,14 +146,14 @@ fn members_agree(model: &Agreement, state: &State) -> bool {
     state.running().all(|(_, machine)| {
         let mut expected = prescribed[machine.applied].clone();
         if machine.config.is_foreign {
-            // It has no features; that none is on around it is asked elsewhere.
+            // A foreign machine has no features; SETTLED checks that none is on beside it.
             forget_features(&mut expected);
         }
         machine.replica == expected
     })
 }
 
-fn version_and_values_move_together(_: &Agreement, state: &State) -> bool {
+fn version_and_values_change_together(_: &Agreement, state: &State) -> bool {
     state.running().all(|(_, machine)| {
         let replica = &machine.replica;
         replica.params.is_none_or(|params| {
@@ -160,7 +162,7 @@ fn version_and_values_move_together(_: &Agreement, state: &State) -> bool {
     })
 }
 
-fn decisions_heed_the_voters(model: &Agreement, state: &State) -> bool {
+fn decisions_follow_from_voter_flags(model: &Agreement, state: &State) -> bool {
     state.running().all(|(place, machine)| {
         let decision = model.decision(state, place, true);
         decision.iter().all(|entry| match entry {
@@ -168,7 +170,7 @@ fn decisions_heed_the_voters(model: &Agreement, state: &State) -> bool {
                 version,
                 params: Some(params),
             } => is_by_the_rule(model, &machine.replica, *version, params),
-            // Params that exist go with every version that has them.
+            // Where params are in force, every version entry has them.
             Entry::Decide {
                 version,
                 params: None,
@@ -178,11 +180,11 @@ fn decisions_heed_the_voters(model: &Agreement, state: &State) -> bool {
     })
 }
 
-fn silent_leaders_begin_nothing(model: &Agreement, state: &State) -> bool {
+fn silent_leaders_make_no_first_decision(model: &Agreement, state: &State) -> bool {
     let mut silent = state.running().filter(|(_, it)| !it.config.proposes);
     silent.all(|(place, machine)| {
         let decision = model.decision(state, place, true);
-        let brings = |entry: &Entry| {
+        let has_params = |entry: &Entry| {
             matches!(
                 entry,
                 Entry::Decide {
@@ -191,11 +193,11 @@ fn silent_leaders_begin_nothing(model: &Agreement, state: &State) -> bool {
                 }
             )
         };
-        machine.replica.params.is_some() || !decision.iter().any(brings)
+        machine.replica.params.is_some() || !decision.iter().any(has_params)
     })
 }
 
-/// Whether params are what the members of a replica want.
+/// Returns whether params follow from the members of a replica by the specified rule.
 fn is_by_the_rule(
     model: &Agreement,
     replica: &Replica,
@@ -206,16 +208,18 @@ fn is_by_the_rule(
     params.version == version && params.values == by_the_rule(model, version, &members)
 }
 
-/// The values by the words of the seed, where learners do not count; but one that could not
-/// obey keeps everything off.
+/// Returns the values by the specified rule. Learners do not count, but a foreign one keeps
+/// all features off.
 fn by_the_rule(
     model: &Agreement,
     version: MajorMinor,
     members: &[&Record],
 ) -> [Option<bool>; FEATURES] {
-    let is_foreign = members.iter().any(|it| it.said == Said::Foreign);
-    let published = |it: &&Record| match it.said {
-        Said::Proposal(_, flags) if it.is_voter => Some(flags),
+    let is_foreign = members
+        .iter()
+        .any(|it| it.attributes == Attributes::Foreign);
+    let published = |it: &&Record| match it.attributes {
+        Attributes::Proposal(_, flags) if it.is_voter => Some(flags),
         _ => None,
     };
     let flags: Vec<Flags> = members.iter().filter_map(published).collect();
@@ -224,22 +228,22 @@ fn by_the_rule(
         let Some(spec) = model.rules().spec(feature, version) else {
             continue;
         };
-        let words = || flags.iter().map(|flags| flags[feature]);
+        let votes = || flags.iter().map(|flags| flags[feature]);
         *value = match spec.stage {
-            // It does not exist: whatever they say.
+            // The feature does not exist, so flags have no effect.
             Stage::PreAlpha | Stage::Removed => None,
             _ if is_foreign => Some(false),
             _ if spec.locked => Some(spec.default),
-            // On, unless one says false.
-            _ if spec.default => Some(words().all(|word| word != Some(false))),
-            // Off, unless all say true.
-            _ => Some(!flags.is_empty() && words().all(|word| word == Some(true))),
+            // On, unless one voter sets it to false.
+            _ if spec.default => Some(votes().all(|vote| vote != Some(false))),
+            // Off, unless all voters set it to true.
+            _ => Some(!flags.is_empty() && votes().all(|vote| vote == Some(true))),
         };
     }
     values
 }
 
-fn what_has_settled_is_right(model: &Agreement, state: &State) -> bool {
+fn settled_values_are_specified(model: &Agreement, state: &State) -> bool {
     if !is_settled(model, state) {
         return true;
     }
@@ -247,33 +251,38 @@ fn what_has_settled_is_right(model: &Agreement, state: &State) -> bool {
     let Some(version) = tip.cluster_version.filter(|version| *version >= SINCE) else {
         return tip.params.is_none();
     };
-    // What the machines were started with, not what the log says of them.
-    let word = |(place, machine): (usize, &Machine)| {
+    // The flags of the machines, not the published ones.
+    let from_config = |(place, machine): (usize, &Machine)| {
         let record = tip.records[place]?;
-        let said = if machine.config.proposes {
-            Said::Proposal(machine.config.version, machine.config.flags)
+        let attributes = if machine.config.proposes {
+            Attributes::Proposal(machine.config.version, machine.config.flags)
         } else {
-            Said::Foreign
+            Attributes::Foreign
         };
-        Some(Record { said, ..record })
+        Some(Record {
+            attributes,
+            ..record
+        })
     };
-    let words: Vec<Record> = state.running().filter_map(word).collect();
-    let members: Vec<&Record> = words.iter().collect();
-    let is_foreign = members.iter().any(|it| it.said == Said::Foreign);
+    let records: Vec<Record> = state.running().filter_map(from_config).collect();
+    let members: Vec<&Record> = records.iter().collect();
+    let is_foreign = members
+        .iter()
+        .any(|it| it.attributes == Attributes::Foreign);
     match tip.params {
         Some(params) => params.values == by_the_rule(model, version, &members),
         None => is_foreign,
     }
 }
 
-/// Everything is applied, everybody runs and has said what it is, and nobody who leads would
-/// decide anything else.
+/// Returns whether all entries are applied, all members run and have published their
+/// attributes, and no leader would propose anything.
 fn is_settled(model: &Agreement, state: &State) -> bool {
     let is_idle = |(place, machine): (usize, &Machine)| {
         let record = machine.replica.records[place];
-        let wants = model.wants_to_say(place, machine);
+        let due = model.due_attributes(place, machine);
         !machine.is_halted
-            && record.is_none_or(|record| record.said == wants)
+            && record.is_none_or(|record| record.attributes == due)
             && model.decision(state, place, true).is_empty()
     };
     let mut members = state.base.records.iter().zip(&state.machines);
@@ -288,8 +297,8 @@ fn is_settled(model: &Agreement, state: &State) -> bool {
         && state.running().all(is_idle)
 }
 
-/// A committed decision says other than the rule says at its place in the log.
-fn some_decision_is_old(model: &Agreement, state: &State) -> bool {
+/// Returns whether a committed decision differs from the rule at its index.
+fn some_decision_is_stale(model: &Agreement, state: &State) -> bool {
     let prescribed = state.prescribed(model.rules());
     let mut placed = state.log.iter().zip(&prescribed);
     placed.any(|(entry, before)| match entry {
@@ -301,17 +310,17 @@ fn some_decision_is_old(model: &Agreement, state: &State) -> bool {
     })
 }
 
-/// A committed entry lowers the version, in a way that is asked for.
+/// Returns whether a committed entry lowers the version and `is_wanted` holds for it.
 fn some_version_falls(
     model: &Agreement,
     state: &State,
-    is_meant: fn(&Replica, MajorMinor) -> bool,
+    is_wanted: fn(&Replica, MajorMinor) -> bool,
 ) -> bool {
     let prescribed = state.prescribed(model.rules());
     let mut placed = state.log.iter().zip(&prescribed);
     placed.any(|(entry, before)| match entry {
         Entry::Decide { version, .. } => {
-            Some(*version) < before.cluster_version && is_meant(before, *version)
+            Some(*version) < before.cluster_version && is_wanted(before, *version)
         }
         _ => false,
     })

@@ -1,102 +1,102 @@
-//! What one machine has made of the log.
+//! The replicated state of one machine.
 //!
-//! The same as in the server's apply, reduced to what matters here. [`Replica::apply`] is
-//! deterministic: what it does depends on the replica, the entry and, for a write, on the
-//! values it is handed; who runs it may only stop.
+//! It follows the server's apply, reduced to members, version, params and writes.
+//! [`Replica::apply`] is deterministic: its effect depends only on the replica, the entry and,
+//! for a write, on the values passed in. A machine may halt instead of applying an entry.
 
 use portunus_gates::MajorMinor;
 
 use crate::features::{FEATURES, Flags};
 use crate::rules::{Applied, Rules};
 
-/// Places for members.
+/// The number of places for members.
 pub const PLACES: usize = 3;
 
-/// What is known of the members, by place.
+/// The records of the members, by place.
 pub type Records = [Option<Record>; PLACES];
 
-/// What the log carries.
+/// A log entry.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Entry {
-    /// A member says what it is.
+    /// A member publishes its attributes.
     Publish {
-        /// Whose word.
+        /// The place of the member.
         place: usize,
-        /// Which.
-        said: Said,
+        /// Its attributes.
+        attributes: Attributes,
     },
-    /// A leader has decided: version and values in one.
+    /// A leader's decision: version and values in one entry.
     Decide {
         /// The cluster version.
         version: MajorMinor,
-        /// The values; absent if there is nothing to say about them.
+        /// The values; absent in an entry for the version alone.
         params: Option<Params>,
     },
-    /// An operator begins or cancels a downgrade.
+    /// An operator enables or cancels a downgrade.
     Downgrade(Option<MajorMinor>),
-    /// Somebody new.
+    /// A member is added.
     Add {
-        /// Where.
+        /// The place of the member.
         place: usize,
-        /// Or a learner.
+        /// Whether it is a voter, not a learner.
         is_voter: bool,
     },
     /// A learner becomes a voter.
     Promote(usize),
-    /// Somebody goes.
+    /// A member is removed.
     Remove(usize),
     /// A client's write, whose effect depends on the features.
     Write,
 }
 
-/// What a member said of itself.
+/// The published attributes of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Said {
-    /// Nothing so far: it never started.
+pub enum Attributes {
+    /// None: the member never started.
     Nothing,
     /// Attributes without flags.
     Foreign,
-    /// Its version and raw flags.
+    /// The member's version and raw flags.
     Proposal(MajorMinor, Flags),
 }
 
-/// What is known of a member.
+/// The record of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Record {
-    /// Or a learner.
+    /// Whether it is a voter, not a learner.
     pub is_voter: bool,
-    /// Its word.
-    pub said: Said,
+    /// Its published attributes.
+    pub attributes: Attributes,
 }
 
-/// The values in force.
+/// The feature values in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Params {
-    /// What they were decided at.
+    /// The version at which they were decided.
     pub version: MajorMinor,
-    /// By position of the feature; absent where it does not exist.
+    /// The values by position of the feature; absent where it does not exist.
     pub values: [Option<bool>; FEATURES],
 }
 
-/// A state machine's content.
+/// The content of a state machine.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Replica {
-    /// The members.
+    /// The records of the members.
     pub records: Records,
-    /// Places whose members are gone; ids never come back.
+    /// The places of removed members; a place is not used again.
     pub removed: [bool; PLACES],
-    /// Once decided.
+    /// The cluster version, once decided.
     pub cluster_version: Option<MajorMinor>,
-    /// A downgrade in progress.
+    /// The target of an enabled downgrade.
     pub downgrade: Option<MajorMinor>,
     /// The values in force.
     pub params: Option<Params>,
-    /// What the newest write did: whether each feature was on for it.
+    /// The effect of the newest write: whether each feature was on for it.
     pub effect: Option<[bool; FEATURES]>,
 }
 
 impl Replica {
-    /// Takes the next entry. A write finds the features as in `seen`.
+    /// Applies the next entry. `seen` returns the features that are on for a write.
     pub fn apply(
         &mut self,
         rules: &Rules,
@@ -104,14 +104,14 @@ impl Replica {
         seen: impl FnOnce(&Replica) -> [bool; FEATURES],
     ) {
         match entry {
-            Entry::Publish { place, said } => {
+            Entry::Publish { place, attributes } => {
                 if let Some(record) = &mut self.records[*place] {
-                    record.said = *said;
+                    record.attributes = *attributes;
                 }
             }
             Entry::Decide { version, params } => {
                 match rules.applied(*version, *params, self.params) {
-                    // The same entry has no effect on any member.
+                    // Every member refuses the entry alike.
                     Applied::Refused => return,
                     Applied::Keep => {}
                     Applied::Replace(params) => self.params = params,
@@ -122,7 +122,7 @@ impl Replica {
             Entry::Add { place, is_voter } => {
                 let record = Record {
                     is_voter: *is_voter,
-                    said: Said::Nothing,
+                    attributes: Attributes::Nothing,
                 };
                 if !self.removed[*place] {
                     self.records[*place].get_or_insert(record);
@@ -141,7 +141,7 @@ impl Replica {
         }
     }
 
-    /// Voters.
+    /// Iterates over the records of the voters.
     pub fn voters(&self) -> impl Iterator<Item = &Record> {
         self.records.iter().flatten().filter(|it| it.is_voter)
     }

@@ -1,7 +1,7 @@
-//! The gates' own functions, asked in the model's terms.
+//! The functions of the gates, called with the types of the model.
 //!
-//! Nothing is decided here. The same questions come up millions of times, and the functions
-//! are pure, so each thread keeps the answers.
+//! This module has no rules of its own. The functions are pure and called millions of times
+//! with the same arguments, so each thread caches their results.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -14,79 +14,78 @@ use portunus_gates::cluster::{
 use portunus_gates::{MajorMinor, RegisterError, Spec, Versions};
 
 use crate::features::{self, FEATURES, NAMES, named};
-use crate::replica::{Params, Record, Records, Said};
+use crate::replica::{Attributes, Params, Record, Records};
 
 /// The features of the model and the rules about them.
 pub struct Rules {
     specs: ClusterSpecs,
 }
 
-/// What a version request does to the params.
+/// The effect of a version request on the params.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Applied {
-    /// The entry has no effect at all.
+    /// The entry has no effect.
     Refused,
-    /// They stay.
+    /// The params stay.
     Keep,
-    /// These, or none, from now on.
+    /// The params are replaced by these, or deleted.
     Replace(Option<Params>),
 }
 
-/// What a leader should propose.
+/// The params a leader should propose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decided {
-    /// Nothing new about the params.
+    /// No change of the params.
     Nothing,
-    /// These, or that there are none.
+    /// These params, or their deletion.
     Propose(Option<Params>),
 }
 
-type Answers<Q, A> = RefCell<HashMap<Q, A>>;
+type Cache<K, V> = RefCell<HashMap<K, V>>;
 
 thread_local! {
-    static DECIDED: Answers<(MajorMinor, Records, Option<Params>, bool), Decided> =
+    static DECIDED: Cache<(MajorMinor, Records, Option<Params>, bool), Decided> =
         RefCell::default();
-    static APPLIED: Answers<(MajorMinor, Option<Params>, Option<Params>), Applied> =
+    static APPLIED: Cache<(MajorMinor, Option<Params>, Option<Params>), Applied> =
         RefCell::default();
-    static ENABLED: Answers<Option<Params>, [bool; FEATURES]> = RefCell::default();
+    static ENABLED: Cache<Option<Params>, [bool; FEATURES]> = RefCell::default();
 }
 
-fn remembered<Q: Eq + Hash, A: Copy>(
-    answers: &Answers<Q, A>,
-    question: Q,
-    ask: impl FnOnce(&Q) -> A,
-) -> A {
-    let known = answers.borrow().get(&question).copied();
+fn cached<K: Eq + Hash, V: Copy>(cache: &Cache<K, V>, key: K, compute: impl FnOnce(&K) -> V) -> V {
+    let known = cache.borrow().get(&key).copied();
     known.unwrap_or_else(|| {
-        let answer = ask(&question);
-        answers.borrow_mut().insert(question, answer);
-        answer
+        let value = compute(&key);
+        cache.borrow_mut().insert(key, value);
+        value
     })
 }
 
 impl Rules {
+    /// Registers the features of the model.
+    ///
     /// # Errors
-    /// The model's features are no legal features.
+    /// The features of the model are not legal.
     pub(crate) fn new() -> Result<Self, RegisterError> {
         Ok(Self {
             specs: features::specs()?,
         })
     }
 
-    /// The features.
+    /// Returns the features.
     #[must_use]
     pub fn specs(&self) -> &ClusterSpecs {
         &self.specs
     }
 
-    /// The spec of a feature, by position, at a cluster version.
+    /// Returns the spec of a feature, by position, at a cluster version.
     #[must_use]
     pub fn spec(&self, feature: usize, version: MajorMinor) -> Option<Spec> {
         let known = self.specs.registry().get(NAMES[feature]);
         known.map(|known| known.at(Versions::exactly(version)).spec)
     }
 
-    /// The decision at a version of a leader that itself proposes, or does not.
+    /// Returns the decision of a leader at a version; `proposes` is whether it publishes a
+    /// proposal itself.
     #[must_use]
     pub fn decide(
         &self,
@@ -95,25 +94,26 @@ impl Rules {
         params: Option<Params>,
         proposes: bool,
     ) -> Decided {
-        let ask = |(version, records, params, proposes): &(_, Records, Option<Params>, bool)| {
-            let known = records.iter().enumerate();
-            let members: Vec<Member> = known
-                .filter_map(|(place, record)| Some(member(place, &(*record)?)))
-                .collect();
-            let previous = match params {
-                Some(params) => Previous::Decided(to_gates(params)),
-                None => Previous::Absent,
+        let compute =
+            |(version, records, params, proposes): &(_, Records, Option<Params>, bool)| {
+                let known = records.iter().enumerate();
+                let members: Vec<Member> = known
+                    .filter_map(|(place, record)| Some(member(place, &(*record)?)))
+                    .collect();
+                let previous = match params {
+                    Some(params) => Previous::Decided(to_gates(params)),
+                    None => Previous::Absent,
+                };
+                match leader_outcome(&self.specs, *version, &members, &previous, *proposes) {
+                    Outcome::Set(params) => Decided::Propose(Some(from_gates(&params))),
+                    Outcome::Delete => Decided::Propose(None),
+                    Outcome::Hold(_) | Outcome::Unchanged => Decided::Nothing,
+                }
             };
-            match leader_outcome(&self.specs, *version, &members, &previous, *proposes) {
-                Outcome::Set(params) => Decided::Propose(Some(from_gates(&params))),
-                Outcome::Delete => Decided::Propose(None),
-                Outcome::Hold(_) | Outcome::Unchanged => Decided::Nothing,
-            }
-        };
-        DECIDED.with(|it| remembered(it, (version, *records, params, proposes), ask))
+        DECIDED.with(|it| cached(it, (version, *records, params, proposes), compute))
     }
 
-    /// What applying a version request does to the stored params.
+    /// Returns what applying a version request does to the stored params.
     #[must_use]
     pub fn applied(
         &self,
@@ -121,8 +121,8 @@ impl Rules {
         params: Option<Params>,
         stored: Option<Params>,
     ) -> Applied {
-        type Question = (MajorMinor, Option<Params>, Option<Params>);
-        let ask = |(version, params, stored): &Question| match self.specs.applied(
+        type Key = (MajorMinor, Option<Params>, Option<Params>);
+        let compute = |(version, params, stored): &Key| match self.specs.applied(
             *version,
             params.as_ref().map(to_gates),
             stored.as_ref().map(to_gates).as_ref(),
@@ -132,23 +132,23 @@ impl Rules {
             Ok(AppliedParams::Delete) => Applied::Replace(None),
             Ok(AppliedParams::Replace(params)) => Applied::Replace(Some(from_gates(&params))),
         };
-        APPLIED.with(|it| remembered(it, (version, params, stored), ask))
+        APPLIED.with(|it| cached(it, (version, params, stored), compute))
     }
 
-    /// Which features are on with these params.
+    /// Returns which features are on with these params.
     #[must_use]
     pub fn enabled(&self, params: Option<Params>) -> [bool; FEATURES] {
-        let ask = |params: &Option<Params>| {
+        let compute = |params: &Option<Params>| {
             let params = params.as_ref().map(to_gates);
             NAMES.map(|name| {
                 let params = params.as_ref();
                 params.is_some_and(|params| params.enabled(self.specs.registry(), name))
             })
         };
-        ENABLED.with(|it| remembered(it, params, ask))
+        ENABLED.with(|it| cached(it, params, compute))
     }
 
-    /// Whether a member may say what it says to one of version `own`.
+    /// Returns whether a member of version `own` accepts the published version of a member.
     #[must_use]
     pub fn fits(
         &self,
@@ -185,11 +185,11 @@ fn member(place: usize, record: &Record) -> Member {
         id: MemberId(place as u64 + 1),
         name: String::new(),
         voter: record.is_voter,
-        started: record.said != Said::Nothing,
-        publication: match record.said {
-            Said::Nothing => Publication::Nothing,
-            Said::Foreign => Publication::Foreign,
-            Said::Proposal(version, flags) => Publication::Proposal(Proposal {
+        started: record.attributes != Attributes::Nothing,
+        publication: match record.attributes {
+            Attributes::Nothing => Publication::Nothing,
+            Attributes::Foreign => Publication::Foreign,
+            Attributes::Proposal(version, flags) => Publication::Proposal(Proposal {
                 version,
                 flags: named(&flags),
             }),

@@ -1,4 +1,4 @@
-//! The whole of a moment: the log, what is on its way into it, and the machines.
+//! A state of the model: the log, the pending proposals and the machines.
 
 use portunus_gates::MajorMinor;
 
@@ -6,33 +6,33 @@ use crate::features::Flags;
 use crate::replica::{Entry, PLACES, Replica};
 use crate::rules::Rules;
 
-/// What a machine was started with.
+/// The version and flags of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Config {
-    /// The version it behaves as.
+    /// The version it emulates.
     pub version: MajorMinor,
     /// Its cluster flags.
     pub flags: Flags,
-    /// It publishes a proposal: the mechanism is on.
+    /// Whether it publishes a proposal: ClusterFeatureGate is on.
     pub proposes: bool,
-    /// It does not know cluster features, and so does not obey params either.
+    /// Whether it does not know cluster features and so does not apply params.
     pub is_foreign: bool,
 }
 
-/// A machine that runs, or stopped itself.
+/// The process of a member, running or halted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Machine {
-    /// Its start.
+    /// Its version and flags.
     pub config: Config,
-    /// Of the entries in [`State::log`], how many it has applied.
+    /// How many entries of [`State::log`] it has applied.
     pub applied: usize,
-    /// What they made.
+    /// Its state after these entries.
     pub replica: Replica,
-    /// It ended in a controlled way, because a version does not fit.
+    /// Whether it ended in a controlled way because of an incompatible version.
     pub is_halted: bool,
 }
 
-/// What may still happen.
+/// The remaining numbers of changes, crashes and writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Left {
     pub(crate) changes: u8,
@@ -43,19 +43,19 @@ pub struct Left {
 /// A state of the model.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct State {
-    /// What every machine has applied at least, and has on disk.
+    /// The state that every machine has applied at least, and has on disk.
     pub base: Replica,
-    /// Committed entries after that.
+    /// The committed entries after `base`.
     pub log: Vec<Entry>,
-    /// Proposed and not committed; sorted, because any may be next.
+    /// The proposals that are not committed; sorted, because any may be committed next.
     pub pending: Vec<Entry>,
-    /// By place; absent where nothing was started, or is gone.
+    /// The machines by place; absent where none was started, or it was removed.
     pub machines: [Option<Machine>; PLACES],
     pub(crate) left: Left,
 }
 
 impl State {
-    /// The replica that the log prescribes after each number of entries, from none to all.
+    /// Returns the replica after each prefix of the log, from none to all entries.
     #[must_use]
     pub fn prescribed(&self, rules: &Rules) -> Vec<Replica> {
         let mut all = vec![self.base.clone()];
@@ -67,7 +67,7 @@ impl State {
         all
     }
 
-    /// What the log prescribes after all of it.
+    /// Returns the replica after the whole log.
     #[must_use]
     pub fn tip(&self, rules: &Rules) -> Replica {
         let mut replica = self.base.clone();
@@ -77,7 +77,7 @@ impl State {
         replica
     }
 
-    /// Machines with their places.
+    /// Iterates over the machines with their places, halted ones included.
     pub fn running(&self) -> impl Iterator<Item = (usize, &Machine)> {
         let machines = self.machines.iter().enumerate();
         machines.filter_map(|(place, machine)| Some((place, machine.as_ref()?)))
@@ -88,15 +88,15 @@ impl State {
         self.pending.sort();
     }
 
-    /// What was pending no longer is.
+    /// Removes a pending proposal; `None` if it is not pending.
     pub(crate) fn take(&mut self, entry: &Entry) -> Option<()> {
         let at = self.pending.iter().position(|it| it == entry)?;
         self.pending.remove(at);
         Some(())
     }
 
-    /// Forgets entries that nobody needs any more.
-    pub(crate) fn forget(&mut self, rules: &Rules) {
+    /// Moves entries that every machine has applied from the log into `base`.
+    pub(crate) fn compact(&mut self, rules: &Rules) {
         while !self.log.is_empty() && self.running().all(|(_, machine)| machine.applied > 0) {
             let entry = self.log.remove(0);
             apply_bound(rules, &mut self.base, &entry);
@@ -107,7 +107,7 @@ impl State {
     }
 }
 
-/// Applies an entry with the values that hold where it is in the log.
+/// Applies an entry with the values in force at its index.
 pub fn apply_bound(rules: &Rules, replica: &mut Replica, entry: &Entry) {
     replica.apply(rules, entry, |replica| rules.enabled(replica.params));
 }

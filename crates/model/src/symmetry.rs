@@ -1,23 +1,23 @@
-//! Founders are alike, so states that differ only in which of them is which are one state.
+//! Symmetry reduction: states that differ only by a permutation of the founders are equal.
 //!
-//! Each founder gets a number from what concerns it, and they are put in the order of their
-//! numbers. Founders with one number stay as they are: that finds fewer equal states than
-//! there are, never two that are not equal.
+//! Each founder gets a hash of its part of the state, and the founders are sorted by it.
+//! Founders with equal hashes keep their order: some equal states stay distinct, but no two
+//! different states become equal.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::replica::{Entry, PLACES, Replica};
 use crate::state::State;
 
-/// The state with its founders in order.
+/// Returns the state with its founders sorted.
 pub fn ordered(state: State, founders: usize) -> State {
-    let numbers: Vec<u64> = (0..founders).map(|place| number(&state, place)).collect();
-    if numbers.is_sorted() {
+    let hashes: Vec<u64> = (0..founders).map(|place| hash_of(&state, place)).collect();
+    if hashes.is_sorted() {
         return state;
     }
     let mut order: [usize; PLACES] = std::array::from_fn(|place| place);
-    order[..founders].sort_by_key(|place| numbers[*place]);
-    // `order` says who comes to a place, `places` where somebody comes to.
+    order[..founders].sort_by_key(|place| hashes[*place]);
+    // `order` maps a new place to the old one, `places` an old place to the new one.
     let mut places = [0; PLACES];
     for (to, from) in order.into_iter().enumerate() {
         places[from] = to;
@@ -25,11 +25,14 @@ pub fn ordered(state: State, founders: usize) -> State {
     moved(state, order, places)
 }
 
-fn number(state: &State, place: usize) -> u64 {
+fn hash_of(state: &State, place: usize) -> u64 {
     let mut hasher = DefaultHasher::new();
     for entry in state.log.iter().chain(&state.pending) {
         match entry {
-            Entry::Publish { place: about, said } if *about == place => said.hash(&mut hasher),
+            Entry::Publish {
+                place: about,
+                attributes,
+            } if *about == place => attributes.hash(&mut hasher),
             Entry::Promote(about) | Entry::Remove(about) if *about == place => 1.hash(&mut hasher),
             _ => 0.hash(&mut hasher),
         }
@@ -44,13 +47,13 @@ fn number(state: &State, place: usize) -> u64 {
 
 fn moved(state: State, order: [usize; PLACES], places: [usize; PLACES]) -> State {
     let entry = |entry: Entry| match entry {
-        Entry::Publish { place, said } => Entry::Publish {
+        Entry::Publish { place, attributes } => Entry::Publish {
             place: places[place],
-            said,
+            attributes,
         },
         Entry::Promote(place) => Entry::Promote(places[place]),
         Entry::Remove(place) => Entry::Remove(places[place]),
-        // Nobody adds a founder.
+        // Founders are never added, and other entries name no place.
         other => other,
     };
     let replica = |replica: Replica| Replica {

@@ -8,7 +8,7 @@ use portunus_model::properties::{AGREE, HEED, SETTLED, TRACELESS};
 use portunus_model::{Agreement, Limits, PlantedBug};
 use stateright::{Checker, Expectation, HasDiscoveries, Model};
 
-/// Properties that broke, with the steps that broke them, and examples that were found.
+/// The broken properties with the steps that broke them, and the examples found.
 #[derive(Clone)]
 struct Explored {
     broken: BTreeMap<&'static str, String>,
@@ -50,7 +50,7 @@ fn explore(limits: Limits, bug: Option<PlantedBug>) -> Explored {
 ///
 /// Proves: S0-1, S0-5, S0-7, S0-11, S0-12, S0-26, S0-27, S0-34, S0-35, S0-36, S0-37, S0-A27, X9
 #[test]
-fn in_every_order_of_events_members_agree_about_features() {
+fn members_agree_about_features_in_every_order_of_events() {
     let next = AtomicUsize::new(0);
     let starts = Limits::all(1);
     let explored = std::thread::scope(|scope| {
@@ -67,7 +67,7 @@ fn in_every_order_of_events_members_agree_about_features() {
     for one in &explored {
         assert_eq!(one.broken, BTreeMap::new());
     }
-    // What never happens proves nothing.
+    // Every `sometimes` property needs an example, or the others could be vacuous.
     let model = Agreement::new(Limits::all(1).remove(0), None).unwrap();
     let missing: Vec<&str> = model
         .properties()
@@ -81,9 +81,9 @@ fn in_every_order_of_events_members_agree_about_features() {
     assert!(states > 1_000_000, "{states}");
 }
 
-/// The model can fail: it finds what it is for.
+/// The model can fail.
 #[test]
-fn every_planted_mistake_breaks_its_property() {
+fn planted_bug_breaks_its_property() {
     for (bug, property, about) in [
         (PlantedBug::ReadsNewest, AGREE, "restarts"),
         (PlantedBug::DecidesAlone, HEED, "restarts"),

@@ -11,7 +11,7 @@ use portunus_mvcc::watch::{Event, Hub, Limits, RevisionEvents, SyncBudget, Watch
 use portunus_mvcc::{Config, EntryId, Hooks, Store};
 use portunus_proto::etcdserverpb::{PutRequest, WatchCreateRequest};
 
-use support::{Client, from, on_key, told, told_all};
+use support::{Client, event_texts, event_texts_all, from, on_key};
 
 const REASON: &str =
     "etcdserver: the backend could not be read; check the disk: a commit or read failed on request";
@@ -73,7 +73,7 @@ fn watch_whose_history_cannot_be_read_is_cancelled_and_others_go_on() {
     assert_eq!(ended[0].compact_revision, 0);
     assert_eq!(ended[0].cancel_reason, REASON);
     assert!(rest.iter().all(|response| response.watch_id == second));
-    assert_eq!(told_all(&rest), ["put a@2", "put a@3", "put a@4"]);
+    assert_eq!(event_texts_all(&rest), ["put a@2", "put a@3", "put a@4"]);
     assert_eq!(hub.state(client.stream, first), None);
     assert_eq!(hub.state(client.stream, second), Some(WatchState::Synced));
 }
@@ -101,7 +101,7 @@ fn live_watch_without_its_previous_version_reads_it_from_history() {
         let live = client.drain();
         assert_eq!(live.len(), 1, "{live:?}");
         assert_eq!(
-            (live[0].watch_id, told(&live[0])),
+            (live[0].watch_id, event_texts(&live[0])),
             (plain, vec!["put a@4".into()])
         );
 

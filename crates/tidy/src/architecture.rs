@@ -1,7 +1,7 @@
-//! Rule: an invariant that names its guard names a test that exists.
+//! Rule: every test that an invariant names as its guard exists.
 //!
-//! `ARCHITECTURE.md` says of an invariant that it is guarded by one or more tests, each in
-//! backticks right behind those words. A test that is renamed takes the document with it.
+//! `ARCHITECTURE.md` names the tests of an invariant in backticks directly after "guarded
+//! by". Renaming such a test requires a change of the document.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::workspace::TextFile;
 
 const RULE: &str = "architecture";
 
-/// Where the invariants live.
+/// The document with the invariants.
 pub const PATH: &str = "ARCHITECTURE.md";
 
 /// Checks every guard that the document names against the names of all tests.
@@ -29,13 +29,13 @@ pub fn check(file: &TextFile, tests: &BTreeSet<String>) -> Vec<Finding> {
     findings
 }
 
-/// Everything in backticks that directly follows the words, and its line.
+/// Returns every name in backticks directly after "guarded by", with its line.
 fn guards(text: &str) -> Vec<(String, usize)> {
     let mut found = Vec::new();
     let lower = text.to_ascii_lowercase();
-    for (at, word) in lower.match_indices("guarded") {
+    for (at, phrase) in lower.match_indices("guarded") {
         let Some(mut rest) = text
-            .get(at + word.len()..)
+            .get(at + phrase.len()..)
             .and_then(|rest| skip_word(rest, "by"))
         else {
             continue;

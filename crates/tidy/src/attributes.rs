@@ -1,18 +1,18 @@
-//! What attributes say: is this a test, does it exist only in test builds?
+//! Attributes that mark tests and code of test builds.
 //!
-//! Used to set test code apart from code that ships.
+//! Used to remove test code from shipped code.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use syn::{Attribute, Item, Meta};
 
-/// `#[test]` and its relatives such as `#[tokio::test]`.
+/// Returns whether an attribute is `#[test]` or ends in `test`, such as `#[tokio::test]`.
 #[must_use]
 pub fn is_test(attribute: &Attribute) -> bool {
     let last = attribute.path().segments.last();
     last.is_some_and(|segment| segment.ident == "test")
 }
 
-/// True if code with these attributes is compiled only for tests.
+/// Returns whether code with these attributes is compiled only for tests.
 #[must_use]
 pub fn are_test_only(attributes: &[Attribute]) -> bool {
     attributes
@@ -27,8 +27,8 @@ fn is_cfg_test(attribute: &Attribute) -> bool {
     }
 }
 
-/// Whether a `cfg` predicate can only hold in a test build: `test`, `all(…)` with one
-/// such part, `any(…)` with nothing but such parts. `not(…)` never counts.
+/// Returns whether a `cfg` predicate can only hold in a test build: `test`, `all(…)` with
+/// one such part, `any(…)` with only such parts. `not(…)` never does.
 fn requires_test(predicate: TokenStream) -> bool {
     let tokens: Vec<_> = predicate.into_iter().collect();
     match tokens.as_slice() {
@@ -60,7 +60,7 @@ fn split_at_commas(tokens: TokenStream) -> Vec<TokenStream> {
     parts.into_iter().map(TokenStream::from_iter).collect()
 }
 
-/// The attributes of any item.
+/// Returns the attributes of any item.
 #[must_use]
 pub fn of_item(item: &Item) -> &[Attribute] {
     match item {
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_and_test_configurations_are_recognised() {
+    fn tests_and_test_configurations_are_test_only() {
         for attributes in [
             "#[test]",
             "#[tokio::test(flavor = \"current_thread\")]",
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn code_that_also_ships_is_not_test_only() {
+    fn code_that_is_also_shipped_is_not_test_only() {
         for attributes in [
             "",
             "#[inline]",

@@ -1,14 +1,14 @@
 //! The plain `//` comments of a Rust file, by line.
 //!
-//! The parser throws plain comments away, and looking for `//` in the text would find it
-//! inside strings. So everything a token covers is blanked out first (documentation
-//! comments are tokens too); what is left is white space and plain comments.
+//! The parser drops plain comments, and a search for `//` in the text would also find it
+//! inside strings. So the text of all tokens is blanked first (documentation comments are
+//! tokens too); the rest is white space and plain comments.
 
 use std::collections::BTreeMap;
 
 use proc_macro2::{TokenStream, TokenTree};
 
-/// Plain comments of one file, keyed by line counted from 1.
+/// The plain comments of one file, by line counted from 1.
 #[derive(Debug, Default)]
 pub struct PlainComments {
     by_line: BTreeMap<usize, PlainComment>,
@@ -47,21 +47,21 @@ impl PlainComments {
         found
     }
 
-    /// Every comment with its line, without the slashes.
+    /// Iterates over all comments with their lines, without the slashes.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &str)> {
         self.by_line
             .iter()
             .map(|(line, comment)| (*line, comment.text.as_str()))
     }
 
-    /// The comment on exactly this line.
+    /// Returns the comment on exactly this line.
     #[must_use]
     pub fn on(&self, line: usize) -> Option<&str> {
         Some(&self.by_line.get(&line)?.text)
     }
 
-    /// The comment lines that stand directly above `line`. Attributes in between are
-    /// stepped over, so a reason may stand above or below an `#[allow]`.
+    /// Returns the comment lines directly above `line`. Attributes in between are skipped, so
+    /// a reason may be above or below an `#[allow]`.
     #[must_use]
     pub fn above(&self, line: usize) -> Vec<&str> {
         let mut texts = Vec::new();
@@ -75,7 +75,7 @@ impl PlainComments {
         texts
     }
 
-    /// The comments among the attributes that `line` starts with.
+    /// Returns the comments among the attributes that start at `line`.
     #[must_use]
     pub fn among_attributes(&self, line: usize) -> Vec<&str> {
         let mut texts = Vec::new();

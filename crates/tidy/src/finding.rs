@@ -1,6 +1,6 @@
-//! What a rule reports: where, which rule, and what to do about it.
+//! The finding that a rule reports: place, rule and remedy.
 //!
-//! Every rule returns these; only `tests/tidy.rs` turns them into a failure.
+//! Every rule returns findings; `tests/tidy.rs` turns them into test failures.
 
 use std::fmt;
 
@@ -9,16 +9,16 @@ use std::fmt;
 pub struct Finding {
     /// Path from the root of the repository, with forward slashes.
     pub path: String,
-    /// Line, counted from 1. Line 1 also stands for the file as a whole.
+    /// The line, counted from 1. Line 1 also stands for the file as a whole.
     pub line: usize,
-    /// Short name of the rule.
+    /// The short name of the rule.
     pub rule: &'static str,
-    /// What is wrong and what to do next.
+    /// The problem and the remedy.
     pub message: String,
 }
 
 impl Finding {
-    /// Reports that `path` breaks `rule` at `line`.
+    /// Creates a finding: `path` breaks `rule` at `line`.
     #[must_use]
     pub fn new(path: &str, line: usize, rule: &'static str, message: impl Into<String>) -> Self {
         Self {
@@ -42,7 +42,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The line, counted from 1, that holds the byte at `offset`.
+/// Returns the line, counted from 1, of the byte at `offset`.
 #[must_use]
 pub fn line_at(text: &str, offset: usize) -> usize {
     let before = text.as_bytes().iter().take(offset);
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_finding_prints_in_the_form_editors_jump_to() {
+    fn finding_prints_as_path_line_rule_and_message() {
         let finding = Finding::new("crates/wal/src/lib.rs", 7, "panics", "handle the error");
         assert_eq!(
             finding.to_string(),

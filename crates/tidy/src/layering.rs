@@ -1,8 +1,8 @@
 //! Rule: crates depend in one direction, and take everything shared from the workspace.
 //!
-//! The order below is the architecture. A crate may use the crates before it and none
-//! after it, so a reader can start at the top and never turn back. Tests may look in any
-//! direction. This crate stands outside: it uses none and none uses it.
+//! A crate may depend on the crates before it in [`ORDER`] and on none after it, so a reader
+//! can read them in this order. Tests may depend on any crate. This crate is not in the
+//! order: it depends on none of them, and none depends on it.
 
 use crate::finding::Finding;
 use crate::manifest::{DependencyKind, Manifest};
@@ -110,7 +110,7 @@ fn check_package(manifest: &Manifest<'_>, folder: &str) -> Vec<Finding> {
     findings
 }
 
-/// The folder of a dependency that is one of ours, even under another name.
+/// Returns the folder of a dependency on a crate of this workspace, even if renamed.
 fn folder_of_dependency(name: &str, root: &Manifest<'_>) -> Option<String> {
     let path = root.string(&["workspace", "dependencies", name, "path"]);
     let package = root.string(&["workspace", "dependencies", name, "package"]);
@@ -153,7 +153,7 @@ engine = { path = \"crates/mvcc\", package = \"portunus-mvcc\" }
     }
 
     #[test]
-    fn an_earlier_crate_may_be_used() {
+    fn dependency_on_an_earlier_crate_passes() {
         let found = messages(
             "server",
             "[dependencies]\nportunus-gates.workspace = true\n",
@@ -162,7 +162,7 @@ engine = { path = \"crates/mvcc\", package = \"portunus-mvcc\" }
     }
 
     #[test]
-    fn a_later_crate_or_the_crate_itself_may_not_be_used() {
+    fn dependency_on_a_later_crate_or_on_itself_is_reported() {
         for (folder, dependency) in [
             ("gates", "portunus-server"),
             ("client", "portunus-sim"),
@@ -179,7 +179,7 @@ engine = { path = \"crates/mvcc\", package = \"portunus-mvcc\" }
     }
 
     #[test]
-    fn build_scripts_and_platform_tables_follow_the_order_too() {
+    fn build_and_platform_dependencies_on_a_later_crate_are_reported() {
         for table in ["build-dependencies", "target.'cfg(unix)'.dependencies"] {
             let found = messages(
                 "gates",
@@ -190,7 +190,7 @@ engine = { path = \"crates/mvcc\", package = \"portunus-mvcc\" }
     }
 
     #[test]
-    fn tests_may_look_in_any_direction_but_never_at_tidy() {
+    fn dev_dependency_on_a_later_crate_passes_and_on_tidy_is_reported() {
         let found = messages(
             "gates",
             "[dev-dependencies]\nportunus-server.workspace = true\n",
@@ -204,14 +204,14 @@ engine = { path = \"crates/mvcc\", package = \"portunus-mvcc\" }
     }
 
     #[test]
-    fn tidy_stands_alone() {
+    fn dependency_of_tidy_on_a_workspace_crate_is_reported() {
         let found = messages("tidy", "[dependencies]\nportunus-gates.workspace = true\n");
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(messages("tidy", "[dependencies]\nsyn.workspace = true\n").is_empty());
     }
 
     #[test]
-    fn versions_live_only_in_the_root() {
+    fn dependency_with_its_own_version_is_reported() {
         let found = messages(
             "gates",
             "[dependencies]\nserde = \"1\"\n[dev-dependencies]\nx = { path = \"../x\" }\n",
@@ -220,7 +220,7 @@ engine = { path = \"crates/mvcc\", package = \"portunus-mvcc\" }
     }
 
     #[test]
-    fn name_edition_and_license_are_checked() {
+    fn wrong_name_edition_or_license_is_reported() {
         let found = check("gates", "[package]\nname = \"gates\"\nedition = \"2024\"\n");
         assert_eq!(found.len(), 3, "{found:?}");
         assert!(
@@ -230,7 +230,7 @@ engine = { path = \"crates/mvcc\", package = \"portunus-mvcc\" }
     }
 
     #[test]
-    fn a_folder_without_a_place_is_reported() {
+    fn folder_without_a_place_in_the_order_is_reported() {
         let folders = ["gates", "tidy", "misc"].map(str::to_owned);
         let found = check_folders(&folders);
         assert_eq!(found.len(), 1, "{found:?}");

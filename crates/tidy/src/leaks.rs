@@ -1,13 +1,13 @@
 //! Rule: no file names a developer's machine or a package registry's host.
 //!
-//! Such a path or address works on one machine only, and tells strangers about it.
+//! Such a path or address works on one machine only, and reveals its layout.
 
 use crate::finding::Finding;
 use crate::workspace::TextFile;
 
 const RULE: &str = "leaks";
 
-// All put together from halves, so that this file does not break its own rule.
+// Concatenated from parts, so that this file does not break its own rule.
 const HOMES: &[&str] = &[
     concat!("/ro", "ot/"),
     concat!("/ho", "me/"),
@@ -53,7 +53,7 @@ pub fn check(file: &TextFile) -> Vec<Finding> {
     findings
 }
 
-/// A path that begins here, not the middle of a longer one or of an address.
+/// Returns whether a path begins at `at`, not in the middle of a longer path or a URL.
 fn is_absolute(line: &str, at: usize) -> bool {
     let inside_path = |letter: char| letter.is_alphanumeric() || "._-)}]~*".contains(letter);
     !line
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn machine_paths_are_found_wherever_a_path_can_begin() {
+    fn machine_path_is_reported_wherever_a_path_can_begin() {
         for home in HOMES {
             for line in [
                 format!("cd {home}x"),
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_of_that_name_elsewhere_passes() {
+    fn folder_of_the_same_name_inside_a_path_passes() {
         for home in HOMES {
             for before in ["docs", "$HOME", "${DIR}", "..", "https://example.org"] {
                 assert_eq!(count(&format!("{before}{home}x")), 0, "{before}{home}");
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn registry_hosts_are_found() {
+    fn registry_host_is_reported() {
         for host in HOSTS {
             assert_eq!(count(&format!("https://{host}/x")), 1, "{host}");
         }

@@ -1,13 +1,12 @@
 //! The rules of this repository, written as checks that run over its own files.
 //!
-//! A rule that only lives in a document is forgotten; a rule that is a test is not.
-//! Each module holds one rule as a pure function from file contents to [`Finding`]s,
+//! Each rule module holds one rule as a pure function from file contents to [`Finding`]s,
 //! with tests that show it failing. `tests/tidy.rs` is the only caller: it loads the
-//! workspace and runs every rule. Nothing here is linked into a binary we ship, and
-//! no other crate may depend on this one.
+//! workspace and runs every rule. No shipped binary links this crate, and no other crate
+//! may depend on it.
 //!
 //! ```text
-//!  git ls-files ──▶ Workspace ──▶ RustFile (syntax, comments, test code set apart)
+//!  git ls-files ──▶ Workspace ──▶ RustFile (syntax, comments, test code removed)
 //!                       │              │
 //!                       ▼              ▼
 //!               text rules        syntax rules  ──▶  Vec<Finding>  ──▶  file:line: [rule] what to do

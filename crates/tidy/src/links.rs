@@ -1,6 +1,6 @@
-//! Rule: a Markdown link to a file of this repository leads to a tracked file.
+//! Rule: a Markdown link to a file of this repository resolves to a tracked file.
 //!
-//! Links to the web are left alone, and so is the part of a link behind `#`.
+//! Links to the web are not checked, nor is the part of a link behind `#`.
 
 use std::collections::BTreeSet;
 
@@ -72,8 +72,8 @@ fn leads_to_tracked(from: &str, target: &str, paths: &[String]) -> bool {
         || paths.iter().any(|path| path.starts_with(&folder))
 }
 
-/// The path from the root that `target`, written in the file `from`, means. `None` if it
-/// leaves the repository.
+/// Resolves a link `target` in the file `from` to a path from the root; `None` if it leaves
+/// the repository.
 fn resolve(from: &str, target: &str) -> Option<String> {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn links_to_missing_files_are_found() {
+    fn link_to_a_missing_file_is_reported() {
         for text in [
             "\n[x](missing.md)",
             "\n![x](missing.png)",

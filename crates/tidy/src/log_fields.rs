@@ -1,7 +1,7 @@
 //! Rule: fields of log lines hold values, not Rust's debug text.
 //!
-//! Operators and their tools read the lines. `Some("a")`, `["a", "b"]` and the names of types
-//! are for whoever debugs the program. Write the field with `%`, or as a plain value.
+//! Operators and their tools parse the lines, and `Some("a")`, `["a", "b"]` and type names
+//! are not values. Write the field with `%`, or as a plain value.
 
 use crate::finding::Finding;
 use crate::workspace::TextFile;
@@ -10,7 +10,7 @@ const RULE: &str = "log-fields";
 
 const MACROS: &[&str] = &["error!(", "warn!(", "info!(", "debug!(", "trace!("];
 
-/// Checks one source file of what ships.
+/// Checks one shipped source file.
 #[must_use]
 pub fn check(file: &TextFile) -> Vec<Finding> {
     let is_source = file.path.starts_with("crates/") && file.path.contains("/src/");
@@ -32,7 +32,7 @@ pub fn check(file: &TextFile) -> Vec<Finding> {
     findings
 }
 
-/// Whether a `?` begins a field, in the arguments up to the closing parenthesis.
+/// Returns whether a `?` begins a field in the arguments up to the closing parenthesis.
 fn has_debug_field(arguments: &str) -> bool {
     let mut depth = 1_u32;
     let mut is_text = false;
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn debug_fields_are_found_and_nothing_else() {
+    fn only_fields_in_debug_form_are_reported() {
         for bad in [
             concat!("tracing", "::info!(?change, \"text\");"),
             concat!("tracing", "::warn!(%error, ?change, \"text\");"),

@@ -1,7 +1,7 @@
 //! A Cargo manifest with the line of every entry.
 //!
-//! Shared by the rules that read manifests; it knows where dependencies may be written,
-//! and holds no rule itself.
+//! Shared by the rules that read manifests; it finds dependencies in every table, and holds
+//! no rule itself.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -31,9 +31,9 @@ pub enum DependencyKind {
 pub struct Dependency {
     /// The name as written, which is the package name unless renamed.
     pub name: String,
-    /// Which table it stands in.
+    /// The kind of its table.
     pub kind: DependencyKind,
-    /// Its line.
+    /// The line in the manifest.
     pub line: usize,
     /// Whether its version comes from the workspace.
     pub from_workspace: bool,
@@ -56,32 +56,32 @@ impl<'text> Manifest<'text> {
         }
     }
 
-    /// Path from the root of the repository.
+    /// Returns the path from the root of the repository.
     #[must_use]
     pub fn path(&self) -> &'text str {
         self.path
     }
 
-    /// The string at the end of a chain of keys, with its line.
+    /// Returns the string at a chain of keys, with its line.
     #[must_use]
     pub fn string(&self, keys: &[&str]) -> Option<(&str, usize)> {
         let value = self.value(keys)?;
         Some((value.get_ref().as_str()?, self.line(value)))
     }
 
-    /// True if `workspace = true` stands at the end of the chain of keys.
+    /// Returns whether the table at a chain of keys has `workspace = true`.
     #[must_use]
     pub fn is_inherited(&self, keys: &[&str]) -> bool {
-        self.value(keys).is_some_and(says_workspace)
+        self.value(keys).is_some_and(inherits_workspace)
     }
 
-    /// The line where the chain of keys leads, or 1 if it leads nowhere.
+    /// Returns the line of the value at a chain of keys, or 1 if there is none.
     #[must_use]
     pub fn line_of(&self, keys: &[&str]) -> usize {
         self.value(keys).map_or(1, |value| self.line(value))
     }
 
-    /// The level of one lint of the workspace's lint tables.
+    /// Returns the level of one lint of the workspace's lint tables.
     #[must_use]
     pub fn workspace_lint(&self, tool: &str, lint: &str) -> Option<&str> {
         let keys = ["workspace", "lints", tool, lint];
@@ -91,7 +91,7 @@ impl<'text> Manifest<'text> {
         Some(level.0)
     }
 
-    /// Every dependency of every kind, those for one platform included.
+    /// Returns every dependency of every kind, platform-specific ones included.
     #[must_use]
     pub fn dependencies(&self) -> Vec<Dependency> {
         let mut found = Vec::new();
@@ -117,7 +117,7 @@ impl<'text> Manifest<'text> {
                     name: name.get_ref().to_string(),
                     kind,
                     line: line_at(self.text, name.span().start),
-                    from_workspace: says_workspace(value),
+                    from_workspace: inherits_workspace(value),
                 });
             }
         }
@@ -146,7 +146,7 @@ fn entry<'table, 'text>(
         .find_map(|(name, value)| (name.get_ref() == key).then_some(value))
 }
 
-fn says_workspace(value: &Spanned<DeValue<'_>>) -> bool {
+fn inherits_workspace(value: &Spanned<DeValue<'_>>) -> bool {
     let table = value.get_ref().as_table();
     let workspace = table.and_then(|table| entry(table, "workspace"));
     workspace.and_then(|value| value.get_ref().as_bool()) == Some(true)
@@ -191,7 +191,7 @@ e.workspace = true
     }
 
     #[test]
-    fn a_broken_manifest_is_a_finding_at_its_line() {
+    fn malformed_manifest_is_reported_at_the_line_of_the_error() {
         let finding = Manifest::parse("Cargo.toml", "[package]\nname = \n")
             .err()
             .unwrap();

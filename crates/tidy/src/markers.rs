@@ -1,14 +1,14 @@
 //! Rule: a note about unfinished work names the issue that tracks it.
 //!
-//! A marker without an issue is a promise nobody can find. Write it with a number in
-//! parentheses, as in `(#12)`, directly behind the word, or do the work.
+//! A marker without an issue is not tracked. Write it with a number in parentheses directly
+//! behind the marker, as in `(#12)`, or do the work.
 
 use crate::finding::Finding;
 use crate::workspace::TextFile;
 
 const RULE: &str = "markers";
 
-// Put together from halves, so that this file does not break its own rule.
+// Concatenated from parts, so that this file does not break its own rule.
 const WORDS: &[&str] = &[
     concat!("TO", "DO"),
     concat!("FIX", "ME"),
@@ -17,7 +17,7 @@ const WORDS: &[&str] = &[
 
 const EXTENSIONS: &[&str] = &["rs", "toml", "md", "sh", "proto", "yml", "yaml"];
 
-/// True if the rule reads this file.
+/// Returns whether the rule applies to this file.
 #[must_use]
 pub fn applies_to(path: &str) -> bool {
     let extension = path.rsplit_once('.').map(|(_, extension)| extension);
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn each_word_is_found_in_each_kind_of_file() {
+    fn marker_without_an_issue_is_reported_in_each_kind_of_file() {
         for word in WORDS {
             for path in ["a.rs", "Cargo.toml", "b.md", "c.sh", "d.proto", ".ci/run"] {
                 assert_eq!(
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn an_issue_number_must_be_a_number() {
+    fn marker_with_a_malformed_issue_number_is_reported() {
         let word = WORDS[0];
         assert!(lines("a.rs", &format!("// {word}(#12): later")).is_empty());
         for bad in ["(12)", "(#)", "(#x)", "(me)", " (#12)", "(#12"] {

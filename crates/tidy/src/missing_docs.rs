@@ -1,10 +1,9 @@
-//! Rule: every public item is documented, and nobody opts out.
+//! Rule: every public item is documented, and no crate switches the lint off.
 //!
-//! The compiler does the checking through the workspace's lint table. What it cannot see is
-//! that a crate left the table, or switched the lint off; that is what is checked here.
-//! Two may switch it off: generated code, in a module that holds nothing but includes; and
-//! an enum of errors or warnings whose variants are all documented, because the fields of a
-//! variant are what its message prints.
+//! The compiler checks the items through the workspace's lint table. This rule checks that
+//! each crate uses the table and does not switch the lint off. Two exceptions: generated
+//! code, in a module that holds only includes; and an enum of errors or warnings whose
+//! variants are all documented, because its messages print the fields.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use syn::spanned::Spanned;
@@ -29,7 +28,7 @@ pub fn check_root(root: &Manifest<'_>) -> Vec<Finding> {
             root.path(),
             root.line_of(&["workspace", "lints", "rust", LINT]),
             RULE,
-            format!("[workspace.lints.rust] must say `{LINT} = \"deny\"`"),
+            format!("[workspace.lints.rust] must have `{LINT} = \"deny\"`"),
         )],
     }
 }
@@ -46,7 +45,7 @@ pub fn check_manifest(manifest: &Manifest<'_>) -> Vec<Finding> {
     vec![Finding::new(manifest.path(), line, RULE, message)]
 }
 
-/// Checks that no code that ships switches the lint off.
+/// Checks that no shipped code switches the lint off.
 #[must_use]
 pub fn check_source(file: &RustFile) -> Vec<Finding> {
     if matches!(area(&file.path), Area::Tests | Area::Benches) {
@@ -79,7 +78,7 @@ impl Walk<'_> {
 }
 
 impl Walk<'_> {
-    /// The inside of a macro, where attributes are only tokens.
+    /// Checks the tokens inside a macro, where attributes are not parsed.
     fn walk_tokens(&mut self, tokens: TokenStream) {
         let tokens: Vec<_> = tokens.into_iter().collect();
         for (at, token) in tokens.iter().enumerate() {
@@ -132,7 +131,8 @@ impl<'ast> Visit<'ast> for Walk<'_> {
     }
 }
 
-/// True for an enum named `…Error` or `Warning` that documents itself and every variant.
+/// Returns whether an enum is named `…Error` or `Warning` and documents itself and every
+/// variant.
 fn prints_its_fields(item: &ItemEnum) -> bool {
     let name = item.ident.to_string();
     let documented = |attributes: &[Attribute]| {
@@ -148,8 +148,8 @@ fn prints_its_fields(item: &ItemEnum) -> bool {
             .all(|variant| documented(&variant.attrs))
 }
 
-/// True if `allow(missing_docs)` or a relative stands somewhere in the tokens of an
-/// attribute, be it inside a `cfg_attr`.
+/// Returns whether the tokens of an attribute contain `allow(missing_docs)`, `expect` or
+/// `warn` of it, also inside a `cfg_attr`.
 fn lowers_lint(tokens: TokenStream) -> bool {
     let mut after_level = false;
     for token in tokens {
@@ -167,7 +167,8 @@ fn lowers_lint(tokens: TokenStream) -> bool {
     false
 }
 
-/// True if these tokens go on, after more attributes, with a module of nothing but includes.
+/// Returns whether the tokens continue, after more attributes, with a module that holds only
+/// includes.
 fn is_generated_module(tokens: &[TokenTree]) -> bool {
     let mut rest = tokens;
     while let [TokenTree::Punct(punct), TokenTree::Group(_), after @ ..] = rest
@@ -186,7 +187,7 @@ fn is_generated_module(tokens: &[TokenTree]) -> bool {
     let (head, rest) = rest.split_at(end);
     let is_module = head
         .iter()
-        .any(|token| matches!(token, TokenTree::Ident(word) if word == "mod"));
+        .any(|token| matches!(token, TokenTree::Ident(name) if name == "mod"));
     let Some(TokenTree::Group(body)) = rest.first() else {
         return false;
     };
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_to_switch_the_lint_off_is_found() {
+    fn attribute_that_switches_the_lint_off_is_reported_in_every_form() {
         for text in [
             "#![allow(missing_docs)]\nfn f() {}",
             "#[allow(dead_code, missing_docs)]\npub fn f() {}",
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn only_error_enums_with_documented_variants_may_switch_it_off() {
+    fn error_enum_may_switch_the_lint_off_only_with_documented_variants() {
         let file = "crates/gates/src/a.rs";
         let fine =
             "/// Why.\n#[allow(missing_docs)]\npub enum AError {\n/// One.\nOne { at: u8 } }";
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn generated_modules_and_tests_may_switch_it_off() {
+    fn generated_modules_and_tests_may_switch_the_lint_off() {
         let file = "crates/proto/src/lib.rs";
         assert!(
             lines(
@@ -314,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_must_use_the_lint_table() {
+    fn crate_without_the_workspace_lint_table_is_reported() {
         let check = |text: &str| {
             check_manifest(&Manifest::parse("crates/a/Cargo.toml", text).unwrap()).len()
         };
@@ -325,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn the_workspace_must_deny() {
+    fn workspace_that_does_not_deny_the_lint_is_reported() {
         let check = |text: &str| check_root(&Manifest::parse("Cargo.toml", text).unwrap()).len();
         assert_eq!(
             check("[workspace.lints.rust]\nmissing_docs = \"deny\"\n"),

@@ -1,6 +1,6 @@
-//! Rule: a file that ships starts by saying why it exists.
+//! Rule: a shipped file starts with its purpose.
 //!
-//! The first line is a `//!` comment with words in it. Test files may do without.
+//! The first line is a `//!` comment with text. Test files are exempt.
 
 use crate::finding::Finding;
 use crate::workspace::{Area, area};
@@ -14,8 +14,8 @@ pub fn check(path: &str, text: &str, test_only: bool) -> Vec<Finding> {
         return Vec::new();
     }
     let first = text.lines().find(|line| !line.trim().is_empty());
-    let words = first.and_then(|line| line.strip_prefix("//!"));
-    if words.is_some_and(|words| !words.trim().is_empty()) {
+    let comment = first.and_then(|line| line.strip_prefix("//!"));
+    if comment.is_some_and(|comment| !comment.trim().is_empty()) {
         return Vec::new();
     }
     let message =
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_without_words_at_its_start_is_reported() {
+    fn file_without_a_module_comment_is_reported() {
         for text in [
             "",
             "use std::fmt;\n//! Late.",

@@ -1,9 +1,9 @@
-//! Rule: code that ships does not panic, or says beside the call why it cannot.
+//! Rule: shipped code does not panic, or a comment beside the call gives the reason.
 //!
-//! Clippy denies these calls too, but accepts a bare `#[allow]`. This rule asks for the
+//! Clippy denies these calls too, but accepts a bare `#[allow]`. This rule requires the
 //! reason: a `//` comment directly above the statement or the call, among its attributes,
-//! or at the end of its line, with one of the words "cannot", "never", "always".
-//! Assertions are welcome and not looked at. The inside of macros is searched as tokens.
+//! or at the end of its line, that contains "cannot", "never" or "always". Assertions are
+//! allowed. The inside of macros is searched as tokens.
 
 use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 use syn::spanned::Spanned;
@@ -41,7 +41,7 @@ pub fn check(file: &RustFile) -> Vec<Finding> {
 struct Walk<'file> {
     path: &'file str,
     comments: &'file PlainComments,
-    /// First lines of the statements we are inside of, the innermost last.
+    /// The first lines of the enclosing statements, the innermost last.
     starts: Vec<usize>,
     findings: Vec<Finding>,
 }
@@ -63,7 +63,7 @@ impl Walk<'_> {
         reasons.extend(comments.on(last_line));
         if !reasons.into_iter().any(is_reason) {
             let message = format!(
-                "`{what}` in code that ships: return an error, or say in a `//` comment above why it cannot happen"
+                "`{what}` in shipped code: return an error, or give the reason why it cannot happen in a `//` comment above"
             );
             self.findings
                 .push(Finding::new(self.path, first_line, RULE, message));
@@ -171,7 +171,7 @@ impl<'ast> Visit<'ast> for Walk<'_> {
         visit::visit_expr_method_call(self, call);
     }
 
-    /// `Option::unwrap` handed over as a function.
+    /// Checks `Option::unwrap` passed as a function.
     fn visit_expr_path(&mut self, path: &'ast ExprPath) {
         let names: Vec<_> = path
             .path
@@ -206,7 +206,8 @@ fn first_line(node: &impl Spanned) -> usize {
     node.span().start().line
 }
 
-/// Whether a new statement begins after the token at `index` of a braced token stream.
+/// Returns whether a new statement begins after the token at `index` of a braced token
+/// stream.
 fn ends_statement(tokens: &[TokenTree], index: usize, is_block: bool) -> bool {
     match tokens.get(index) {
         Some(TokenTree::Punct(punct)) => match punct.as_char() {
@@ -249,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_panic_is_found() {
+    fn panic_is_reported_in_every_form() {
         for code in [
             "x.unwrap()",
             "x.expect(\"y\")",
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn the_body_of_a_macro_definition_is_searched() {
+    fn panic_in_a_macro_definition_is_reported() {
         assert_eq!(
             lines("macro_rules! m {\n    ($x:expr) => {\n        $x.unwrap()\n    };\n}"),
             [3]
@@ -277,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn constants_are_searched() {
+    fn panic_in_a_constant_is_reported() {
         assert_eq!(lines("const A: u8 = B.unwrap();"), [1]);
         assert!(
             lines("// B is Some, so this cannot fail to build.\nconst A: u8 = B.unwrap();")
@@ -286,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_beside_the_call_is_enough() {
+    fn call_with_a_reason_beside_it_passes() {
         for code in [
             "    // The map always holds the root.\n    x.unwrap();",
             "    // The map holds the root:\n    // it cannot be removed.\n    x.unwrap();",
@@ -308,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comment_that_is_no_reason_is_not_enough() {
+    fn call_with_a_comment_that_is_no_reason_is_reported() {
         for code in [
             "    // Take the first.\n    x.unwrap();",
             "    // whenever\n    x.unwrap();",
@@ -340,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn look_alikes_pass() {
+    fn similar_names_and_assertions_pass() {
         assert!(
             lines("fn f() { x.unwrap_or(1); x.expecting(2); let todo = 1; a(todo != 2); }")
                 .is_empty()

@@ -1,6 +1,6 @@
-//! Which tests exist, and which requirements they say they prove.
+//! The tests of the workspace, and the requirements that each claims to prove.
 //!
-//! A test names what it proves in its documentation, one line of single identifiers:
+//! A test names its requirements in its documentation, as a list of single identifiers:
 //!
 //! ```text
 //! /// Proves: G11, G12,
@@ -9,8 +9,8 @@
 //! fn the_newest_entry_that_applies_wins() { … }
 //! ```
 //!
-//! Works on tokens and not on the syntax tree, because tests inside `proptest!` and other
-//! macros are only tokens to a parser. Whether the identifiers exist is asked elsewhere.
+//! The search works on tokens and not on the syntax tree, because tests inside `proptest!`
+//! and other macros are not parsed. `requirements` checks whether the identifiers exist.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
@@ -24,26 +24,26 @@ const KEY: &str = "Proves:";
 /// A test function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Test {
-    /// Its name, without modules.
+    /// The name, without modules.
     pub name: String,
-    /// True if `cargo test` passes it over.
+    /// Whether `cargo test` skips it by default.
     pub ignored: bool,
-    /// What it says it proves.
+    /// The requirements it claims to prove.
     pub claims: Vec<Claim>,
 }
 
-/// One requirement that one test names.
+/// A requirement that a test claims to prove.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
     /// The identifier as written.
     pub id: String,
-    /// The file that claims it.
+    /// The file of the claim.
     pub path: String,
-    /// The line that claims it.
+    /// The line of the claim.
     pub line: usize,
 }
 
-/// Finds the tests of one file, and the claims that are not where they belong.
+/// Finds the tests of one file, and the claims that are not directly above a test.
 #[must_use]
 pub fn find(file: &RustFile) -> (Vec<Test>, Vec<Finding>) {
     let mut search = Search {
@@ -81,7 +81,7 @@ struct Search<'file> {
     findings: Vec<Finding>,
 }
 
-/// The attributes gathered in front of an item, as far as this module cares.
+/// The documentation and test attributes in front of an item.
 #[derive(Default)]
 struct Gathered {
     docs: Vec<(usize, String)>,
@@ -113,7 +113,7 @@ impl Search<'_> {
                     ignored: gathered.ignored,
                     claims,
                 }),
-                _ => self.report_homeless(&claims),
+                _ => self.report_misplaced(&claims),
             }
             if let TokenTree::Group(group) = token {
                 self.walk(group.stream());
@@ -121,14 +121,14 @@ impl Search<'_> {
             at += function.map_or(1, |(_, length)| length);
             gathered = Gathered::default();
         }
-        // Documentation with nothing behind it, as `//!` at the end of a file.
+        // Documentation without an item behind it, such as `//!` at the end of a file.
         let claims = self.claims(&gathered.docs);
-        self.report_homeless(&claims);
+        self.report_misplaced(&claims);
     }
 
-    fn report_homeless(&mut self, claims: &[Claim]) {
+    fn report_misplaced(&mut self, claims: &[Claim]) {
         if let Some(claim) = claims.first() {
-            let message = format!("`{KEY}` must stand directly above a test function");
+            let message = format!("`{KEY}` must be directly above a test function");
             self.report(claim.line, message);
         }
     }
@@ -167,7 +167,7 @@ impl Search<'_> {
     }
 }
 
-/// An attribute at this place, and how many tokens it takes.
+/// Returns the attribute at this position, and its number of tokens.
 fn attribute_at(tokens: &[TokenTree], at: usize) -> Option<(&Group, usize)> {
     let is = |offset: usize, wanted: char| matches!(tokens.get(at + offset), Some(TokenTree::Punct(punct)) if punct.as_char() == wanted);
     if !is(0, '#') {
@@ -211,24 +211,24 @@ fn gather(attribute: &Group, gathered: &mut Gathered) {
     gathered.ignored |= name == "ignore";
 }
 
-/// The name of a function whose declaration starts here, and how many tokens lead up to
-/// and include the name.
+/// Returns the name of the function whose declaration starts here, and the number of tokens
+/// up to and including the name.
 fn function_at(tokens: &[TokenTree], at: usize) -> Option<(String, usize)> {
     let mut length = 0;
     loop {
         match tokens.get(at + length)? {
-            TokenTree::Ident(word) if word == "fn" => {
+            TokenTree::Ident(keyword) if keyword == "fn" => {
                 let name = match tokens.get(at + length + 1)? {
                     TokenTree::Ident(name) => name.to_string(),
-                    // In a macro's body the name may be a variable.
+                    // In the body of a macro the name may be a variable.
                     _ => String::from("$name"),
                 };
                 return Some((name, length + 2));
             }
-            TokenTree::Ident(word)
+            TokenTree::Ident(keyword)
                 if ["pub", "async", "const", "unsafe", "extern", "default"]
                     .iter()
-                    .any(|modifier| word == modifier) => {}
+                    .any(|modifier| keyword == modifier) => {}
             TokenTree::Group(group)
                 if length > 0 && group.delimiter() == Delimiter::Parenthesis => {}
             TokenTree::Literal(_) if length > 0 => {}
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_are_read_above_every_kind_of_test() {
+    fn claim_above_every_kind_of_test_is_found() {
         for text in [
             "/// Proves: G1\n#[test]\nfn t() {}",
             "/// Proves: G1\n#[tokio::test(flavor = \"x\")]\nasync fn t() {}",
@@ -279,13 +279,13 @@ mod tests {
     }
 
     #[test]
-    fn a_list_continues_after_a_comma_and_may_follow_prose() {
+    fn claim_list_continues_after_a_comma_and_may_follow_prose() {
         let text = "/// The newest wins.\n///\n/// Proves: G1, S0-A2,\n/// X3\n/// and this is prose\n#[test]\nfn t() {}";
         assert_eq!(claims(text), ids(&[("G1", 3), ("S0-A2", 3), ("X3", 4)]));
     }
 
     #[test]
-    fn a_claim_that_is_not_on_a_test_is_reported() {
+    fn claim_that_is_not_on_a_test_is_reported() {
         for text in [
             "/// Proves: G1\nfn helper() {}",
             "/// Proves: G1\nstruct S;",
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_must_be_whole() {
+    fn empty_or_unfinished_claim_list_is_reported() {
         for text in [
             "/// Proves:\n#[test]\nfn t() {}",
             "/// Proves: G1,\n#[test]\nfn t() {}",
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_ignored_tests_are_known() {
+    fn tests_are_found_with_their_name_and_ignore_attribute() {
         let (tests, _) =
             search("#[test]\n#[ignore = \"slow\"]\nfn a() {}\n#[test] fn b() {} fn c() {}");
         let found: Vec<_> = tests
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_outside_src_and_tests_are_reported() {
+    fn claim_outside_src_and_tests_is_reported() {
         let text = "/// Proves: G1\n#[test]\nfn t() {}";
         let (tests, findings) = find(&RustFile::parse("crates/a/benches/b.rs", text).unwrap());
         assert!(tests.is_empty());

@@ -1,9 +1,9 @@
 //! Rule: pure code has no clock, no randomness, no files, no sockets and no runtime.
 //!
-//! Pure code takes time and randomness as arguments. That is what lets the simulator, the
-//! fuzzers and the models run it, and what lets a log be replayed to the same bytes.
-//! Checked on the syntax tree of what ships, and on the manifest of wholly pure crates.
-//! Test code may do as it likes. Reaching a clock through another crate is not seen here.
+//! Pure code takes time and randomness as arguments. So the simulator, the fuzzers and the
+//! models can run it, and a log replays to the same bytes. The rule checks the syntax tree
+//! of shipped code, and the manifest of wholly pure crates. Test code is exempt. A clock
+//! that is reached through another crate is not detected.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::rust_file::RustFile;
 
 const RULE: &str = "purity";
 
-/// What is pure: `crate` for a whole crate, `crate/src/path` for the files below a path.
+/// The pure places: `crate` for a whole crate, `crate/src/path` for the files below a path.
 pub const PURE: &[&str] = &[
     "consensus/src/core",
     "consensus/src/engine",
@@ -52,10 +52,10 @@ const BANNED_PATHS: &[&[&str]] = &[
     &["std", "time", "UNIX_EPOCH"],
 ];
 
-/// Each also stands for its family: `tokio` for `tokio-util` and so on.
+/// Banned crates with their families: `tokio` also bans `tokio-util` and so on.
 const BANNED_CRATES: &[&str] = &["tokio", "rand", "getrandom", "fastrand"];
 
-/// True if the list of pure places covers this file of a crate.
+/// Returns whether the list of pure places covers this file of a crate.
 #[must_use]
 pub fn is_pure(path: &str, pure: &[&str]) -> bool {
     pure.iter().any(|place| {
@@ -90,7 +90,7 @@ pub fn check_manifest(manifest: &Manifest<'_>, pure: &[&str]) -> Vec<Finding> {
         .collect()
 }
 
-/// Checks the code that ships of a pure file.
+/// Checks the shipped code of a pure file.
 #[must_use]
 pub fn check_source(file: &RustFile) -> Vec<Finding> {
     let mut imports = Imports::default();
@@ -116,7 +116,7 @@ struct Import {
 #[derive(Default)]
 struct Imports {
     all: Vec<Import>,
-    /// What a name brought in by `use` stands for.
+    /// The full path of each name that `use` imports.
     names: BTreeMap<String, Vec<String>>,
 }
 
@@ -204,7 +204,7 @@ impl Walk<'_> {
         }
     }
 
-    /// A path as written in code. One segment alone is a local name, not a crate.
+    /// Checks a path as written in code. A single segment is a local name, not a crate.
     fn check_path(&mut self, written: &[String], line: usize) {
         let Some((first, rest)) = written.split_first() else {
             return;
@@ -225,7 +225,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The inside of a macro is not parsed, so its tokens are searched for paths.
+    /// Searches the tokens inside a macro, which are not parsed, for paths.
     fn check_tokens(&mut self, tokens: TokenStream) {
         let mut segments: Vec<String> = Vec::new();
         let mut line = 0;
@@ -268,7 +268,7 @@ impl<'ast> Visit<'ast> for Walk<'_> {
     }
 
     fn visit_macro(&mut self, invocation: &'ast Macro) {
-        // `std::env!` is the macro that reads a variable at build time, not the module.
+        // `std::env!` is the macro that reads a variable at build time, not the module `env`.
         let segments: Vec<_> = invocation
             .path
             .segments
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn each_banned_name_is_found_by_path_and_by_import() {
+    fn banned_name_is_reported_by_path_and_by_import() {
         for name in [
             "std::fs::read",
             "std::net::TcpStream",
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn import_trees_renames_and_globs_hide_nothing() {
+    fn banned_name_is_reported_in_import_trees_renames_and_globs() {
         assert_eq!(
             lines("use std::{collections::BTreeMap,\n fs,\n time::{Duration,\n Instant}};"),
             [2, 4]
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn macros_and_attributes_hide_nothing() {
+    fn banned_name_is_reported_in_macros_and_attributes() {
         assert_eq!(
             lines("fn f() { println!(\"{:?}\", std::time::SystemTime::now()); }"),
             [1]
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_a_crate_or_a_path_inside_one() {
+    fn pure_place_is_a_crate_or_a_path_inside_one() {
         let pure = ["gates", "mvcc/src/rules"];
         assert!(is_pure("crates/gates/src/lib.rs", &pure));
         assert!(is_pure("crates/mvcc/src/rules/compare.rs", &pure));
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pure_crate_depends_on_no_runtime_except_in_tests() {
+    fn runtime_dependency_of_a_pure_crate_is_reported_except_for_tests() {
         let check = |text: &str, pure: &[&str]| {
             let manifest = Manifest::parse("crates/gates/Cargo.toml", text).unwrap();
             check_manifest(&manifest, pure).len()

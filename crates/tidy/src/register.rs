@@ -1,8 +1,8 @@
-//! The register of requirements, as read from `docs/requirements.md`.
+//! The register of requirements, parsed from `docs/requirements.md`.
 //!
 //! Every table row of that file is one requirement: identifier, one line of text, state.
-//! This module reads rows and checks that none is missing; whether the states are true is
-//! asked in `requirements`.
+//! This module parses the rows and checks that none is missing; `requirements` checks
+//! whether the states are true.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::workspace::TextFile;
 const RULE: &str = "register";
 const REASON_LETTERS_MIN: usize = 20;
 
-/// Where the register lives.
+/// The path of the register.
 pub const PATH: &str = "docs/requirements.md";
 
 /// The families of requirements, each numbered from 1 to the count without a gap.
@@ -29,31 +29,31 @@ pub const FAMILIES: &[(&str, usize)] = &[
     ("K", 39),
 ];
 
-/// How far the proof of a requirement has come.
+/// The state of a requirement's proof.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// At least one test proves it.
     Proven,
-    /// No test yet.
+    /// No test proves it yet.
     Planned,
-    /// Tests prove a part; the register says what is missing.
+    /// Tests prove a part; the register names what is missing.
     PartlyPlanned,
-    /// No test could prove it; the register says why.
+    /// No test can prove it; the register gives the reason.
     NotTestable,
 }
 
-/// One row.
+/// A row of the register.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Requirement {
-    /// Its identifier.
+    /// The identifier.
     pub id: String,
-    /// How far its proof has come.
+    /// The state of its proof.
     pub state: State,
-    /// Line in the register.
+    /// The line in the register.
     pub line: usize,
 }
 
-/// Reads every row; a row that cannot be understood becomes a finding.
+/// Parses every row; a malformed row becomes a finding.
 #[must_use]
 pub fn read(file: &TextFile) -> (Vec<Requirement>, Vec<Finding>) {
     let mut rows = Vec::new();
@@ -68,14 +68,14 @@ pub fn read(file: &TextFile) -> (Vec<Requirement>, Vec<Finding>) {
     (rows, findings)
 }
 
-/// Checks that the rows are exactly the families: nothing missing, unknown or twice.
+/// Checks that the rows are exactly the families: none missing, unknown or repeated.
 #[must_use]
 pub fn check_complete(rows: &[Requirement], families: &[(&str, usize)]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut lines: BTreeMap<&str, usize> = BTreeMap::new();
     for row in rows {
         if let Some(first) = lines.insert(&row.id, row.line) {
-            let message = format!("`{}` already stands in line {first}: keep one", row.id);
+            let message = format!("`{}` is already in line {first}: keep one", row.id);
             findings.push(Finding::new(PATH, row.line, RULE, message));
         }
     }
@@ -97,7 +97,7 @@ pub fn check_complete(rows: &[Requirement], families: &[(&str, usize)]) -> Vec<F
     findings
 }
 
-/// The cells of a table row; `None` for prose, headings of tables and their rulers.
+/// Returns the cells of a table row; `None` for prose, headings of tables and their rulers.
 fn cells(line: &str) -> Option<Vec<String>> {
     let inner = line.trim().strip_prefix('|')?.strip_suffix('|')?;
     let mut cells = vec![String::new()];
@@ -121,7 +121,7 @@ fn requirement(cells: &[String], line: usize) -> Result<Requirement, String> {
     };
     if text.is_empty() {
         return Err(format!(
-            "`{id}` says nothing: write the requirement in one line"
+            "`{id}` has no text: write the requirement in one line"
         ));
     }
     Ok(Requirement {
@@ -132,16 +132,16 @@ fn requirement(cells: &[String], line: usize) -> Result<Requirement, String> {
 }
 
 fn parse_state(text: &str) -> Result<State, String> {
-    let (word, detail) = match text.split_once(':') {
-        Some((word, detail)) => (word.trim(), Some(detail.trim())),
+    let (name, detail) = match text.split_once(':') {
+        Some((name, detail)) => (name.trim(), Some(detail.trim())),
         None => (text, None),
     };
-    match (word, detail) {
+    match (name, detail) {
         ("proven", None) => Ok(State::Proven),
         ("planned", None) => Ok(State::Planned),
         ("planned", Some(missing)) if !missing.is_empty() => Ok(State::PartlyPlanned),
         ("planned", Some(_)) => {
-            Err("say what is missing after `planned:`, or drop the colon".into())
+            Err("write what is missing after `planned:`, or drop the colon".into())
         }
         ("not testable", Some(reason)) if reason.chars().count() >= REASON_LETTERS_MIN => {
             Ok(State::NotTestable)
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_read_with_their_state_and_line() {
+    fn rows_are_parsed_with_their_state_and_line() {
         let (rows, findings) = read_text(
             "# Title\n\n| ID | Requirement | State |\n|----|:---:|---|\n| G1 | a \\| b | proven |\n| G2 | b | planned |\n| G3 | c | planned: the wire part |\n| G4 | d | not testable: it is a matter of taste |\n",
         );
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_says_too_little_is_reported() {
+    fn malformed_row_is_reported() {
         for row in [
             "| G1 | text | done |",
             "| G1 | text | |",
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_repeats_and_strangers_are_reported() {
+    fn missing_repeated_and_unknown_identifiers_are_reported() {
         let families = [("G", 2), ("S0-A", 1)];
         let check = |text: &str| check_complete(&read_text(text).0, &families).len();
         let row = |id: &str| format!("| {id} | text | planned |\n");

@@ -1,8 +1,8 @@
-//! Rule: the register of requirements and the tests tell the same story.
+//! Rule: the register of requirements and the claims of the tests agree.
 //!
-//! A requirement is proven when a test that runs names it, and only then. Ignored tests
-//! run nowhere by default, so they prove nothing. `register` reads one side, `proofs` the
-//! other; here they are laid side by side.
+//! A requirement is proven if and only if a test that runs names it. Ignored tests do not
+//! run by default, so they prove nothing. This module compares the rows of `register` with
+//! the claims of `proofs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,7 +47,7 @@ pub fn check(rows: &[Requirement], tests: &[Test]) -> Vec<Finding> {
     for row in rows {
         if row.state == State::Proven && !proven.contains(row.id.as_str()) {
             let problem = format!(
-                "`{}` is marked proven but no test that runs says `/// Proves: {}`: write the test, or mark it planned",
+                "`{}` is marked proven but no test that runs has `/// Proves: {}`: write the test, or mark it planned",
                 row.id, row.id
             );
             findings.push(Finding::new(PATH, row.line, RULE, problem));
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_proven_needs_a_test_that_runs() {
+    fn proven_requirement_without_a_test_that_runs_is_reported() {
         let rows = [row("G1", State::Proven)];
         assert!(check(&rows, &[test("G1", false)]).is_empty());
         let found = check(&rows, &[]);
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_planned_has_no_test_unless_the_rest_is_named() {
+    fn planned_requirement_with_a_test_is_reported_unless_the_missing_part_is_named() {
         assert!(check(&[row("G1", State::Planned)], &[]).is_empty());
         let found = check(&[row("G1", State::Planned)], &[test("G1", false)]);
         assert_eq!(found.len(), 1);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_testable_has_no_test() {
+    fn not_testable_requirement_with_a_test_is_reported() {
         assert!(check(&[row("G1", State::NotTestable)], &[]).is_empty());
         assert_eq!(
             check(&[row("G1", State::NotTestable)], &[test("G1", false)]).len(),

@@ -1,7 +1,7 @@
-//! One parsed Rust file, with the code that ships told apart from test code.
+//! One parsed Rust file, with the test code removed from its syntax tree.
 //!
-//! The rules about panics, purity and documentation speak of code that ships. Removing
-//! test code once, here, keeps each of those rules a plain walk over a syntax tree.
+//! The rules about panics, purity and documentation apply to shipped code. Because test code
+//! is removed here, each of those rules is a plain walk over a syntax tree.
 
 use proc_macro2::TokenStream;
 use syn::visit_mut::{self, VisitMut};
@@ -17,12 +17,12 @@ pub struct RustFile {
     pub path: String,
     /// Every token, test code included.
     pub tokens: TokenStream,
-    /// The syntax tree without anything that exists only in test builds. Empty if the
-    /// whole file does.
+    /// The syntax tree without the code of test builds; empty for a file that exists only in
+    /// test builds.
     pub shipped: File,
-    /// Plain comments by line.
+    /// The plain comments by line.
     pub comments: PlainComments,
-    /// True if the file is compiled only for tests.
+    /// Whether the file is compiled only for tests.
     pub test_only: bool,
     test_only_modules: Vec<String>,
 }
@@ -64,8 +64,8 @@ impl RustFile {
     }
 }
 
-/// Marks the files that another file includes as `#[cfg(test)] mod name;`, and whatever
-/// lies below them.
+/// Marks the files that another file includes as `#[cfg(test)] mod name;`, and the files
+/// below them.
 pub fn mark_test_only(files: &mut [RustFile]) {
     let modules: Vec<String> = files
         .iter()
@@ -81,7 +81,7 @@ pub fn mark_test_only(files: &mut [RustFile]) {
     }
 }
 
-/// The folder in which the out-of-line modules of the file at `path` live.
+/// Returns the folder of the out-of-line modules of the file at `path`.
 fn module_folder(path: &str) -> String {
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
     let is_root = matches!(name, "lib.rs" | "main.rs" | "mod.rs") || folder.ends_with("/src/bin");
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn test_code_is_set_apart() {
+    fn test_code_is_removed_from_shipped_code() {
         assert_eq!(
             shipped_items("fn a() {} #[cfg(test)] mod tests {} #[test] fn b() {}"),
             1
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_does_not_parse_is_a_finding_at_its_line() {
+    fn file_that_does_not_parse_is_reported_at_the_line_of_the_error() {
         let finding = RustFile::parse("crates/a/src/lib.rs", "fn a() {}\nfn {}\n")
             .err()
             .unwrap();
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_declared_for_tests_mark_their_files() {
+    fn files_of_test_only_modules_are_marked() {
         let parse = |path, text| RustFile::parse(path, text).unwrap();
         let mut files = [
             parse(

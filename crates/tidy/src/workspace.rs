@@ -1,8 +1,8 @@
-//! The files of the repository, read once, and what each path means.
+//! The files of the repository, read once, and the part of a crate that each path is in.
 //!
-//! The only module that touches the disk. It asks git which files are tracked, because a
-//! developer's scratch files are nobody's business; in a source tarball, where git knows
-//! nothing, it walks the tree instead and skips build output.
+//! The only module that reads the disk. It takes the tracked files from git, so that scratch
+//! files of a developer are not checked; in a source tarball without git it walks the tree
+//! and skips build output.
 
 use std::fs;
 use std::io;
@@ -24,7 +24,7 @@ pub struct TextFile {
 }
 
 impl TextFile {
-    /// A file from memory, as the rules' own tests use it.
+    /// Creates a file from memory, for tests of the rules.
     #[must_use]
     pub fn new(path: &str, text: &str) -> Self {
         Self {
@@ -66,14 +66,14 @@ impl Workspace {
         Ok(Self { paths, files })
     }
 
-    /// The content of one file, if it is tracked and text.
+    /// Returns the content of one file, if it is tracked and text.
     #[must_use]
     pub fn text(&self, path: &str) -> Option<&str> {
         let found = self.files.iter().find(|file| file.path == path)?;
         Some(&found.text)
     }
 
-    /// The manifests of the crates, in path order.
+    /// Returns the manifests of the crates, in path order.
     #[must_use]
     pub fn crate_manifests(&self) -> Vec<&TextFile> {
         let is_manifest = |file: &&TextFile| {
@@ -83,7 +83,7 @@ impl Workspace {
         self.files.iter().filter(is_manifest).collect()
     }
 
-    /// Every folder directly inside `crates/`, sorted.
+    /// Returns every folder directly inside `crates/`, sorted.
     #[must_use]
     pub fn crate_folders(&self) -> Vec<String> {
         let mut folders: Vec<_> = self
@@ -96,8 +96,8 @@ impl Workspace {
         folders
     }
 
-    /// Parses every Rust file of every crate. Files that only exist under `#[cfg(test)]`
-    /// are marked so, which takes a second look once all files are known.
+    /// Parses every Rust file of every crate. Files that exist only under `#[cfg(test)]` are
+    /// marked in a second pass, once all files are known.
     #[must_use]
     pub fn rust_files(&self) -> (Vec<RustFile>, Vec<Finding>) {
         let mut parsed = Vec::new();
@@ -116,10 +116,10 @@ impl Workspace {
     }
 }
 
-/// Which part of a crate a path belongs to; the rules differ between them.
+/// The part of a crate that a path belongs to; the rules differ between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Area {
-    /// `crates/<name>/src/`: what ships.
+    /// `crates/<name>/src/`: shipped code.
     Src,
     /// `crates/<name>/tests/`.
     Tests,
@@ -133,7 +133,7 @@ pub enum Area {
     Elsewhere,
 }
 
-/// The part of a crate that `path` lies in.
+/// Returns the part of a crate that `path` is in.
 #[must_use]
 pub fn area(path: &str) -> Area {
     let mut parts = path.split('/');
@@ -150,15 +150,15 @@ pub fn area(path: &str) -> Area {
     }
 }
 
-/// The folder below `crates/` that `path` lies in.
+/// Returns the folder below `crates/` that `path` is in.
 #[must_use]
 pub fn crate_folder(path: &str) -> Option<&str> {
     let (folder, _) = path.strip_prefix("crates/")?.split_once('/')?;
     Some(folder)
 }
 
-/// `None` if git is missing, refuses, or looks at another repository: a tarball unpacked
-/// inside somebody's checkout would otherwise look empty, and every rule would hold.
+/// Returns the tracked files; `None` if git is missing, fails, or lists another repository: a
+/// tarball unpacked inside another checkout would otherwise look empty and pass every rule.
 fn tracked_by_git(root: &Path) -> Option<Vec<String>> {
     let output = Command::new("git")
         .args(["ls-files", "-z"])
@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_path_has_its_area() {
+    fn area_follows_from_the_path() {
         assert_eq!(area("crates/wal/src/lib.rs"), Area::Src);
         assert_eq!(area("crates/wal/src/bin/tool.rs"), Area::Src);
         assert_eq!(area("crates/wal/tests/replay.rs"), Area::Tests);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_folder_is_the_name_below_crates() {
+    fn crate_folder_is_the_folder_below_crates() {
         assert_eq!(crate_folder("crates/wal/src/lib.rs"), Some("wal"));
         assert_eq!(crate_folder("crates/README.md"), None);
         assert_eq!(crate_folder("docs/a.md"), None);

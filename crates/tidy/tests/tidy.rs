@@ -1,9 +1,9 @@
 //! The rules of this repository, run over its own files.
 //!
-//! A failure lists `file:line: [rule] what to do`. The rules themselves, and tests that
-//! they fail when they should, are in `src/`.
+//! A failure lists `file:line: [rule] what to do`. The rules, and tests that they fail when
+//! they should, are in `src/`.
 
-// Clippy's allowance for tests does not reach the helpers of an integration test.
+// Clippy's exception for tests does not apply to the helpers of an integration test.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ use portunus_tidy::{
 fn workspace() -> Workspace {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let workspace = Workspace::load(&root).unwrap();
-    // Over an empty list every rule holds; be sure there is something to check.
+    // Every rule passes on an empty list, so require one known file.
     assert!(
         workspace.text("crates/tidy/src/lib.rs").is_some(),
         "the files of this repository were not found: is this crate tracked by git?"
@@ -107,7 +107,7 @@ fn every_pure_place_exists() {
 }
 
 #[test]
-fn code_that_ships_does_not_panic_without_a_reason() {
+fn shipped_code_does_not_panic_without_a_reason() {
     let files = rust_files(&workspace());
     assert_none(files.iter().flat_map(panics::check).collect());
 }
@@ -125,7 +125,7 @@ fn fields_of_log_lines_hold_values() {
 }
 
 #[test]
-fn nobody_opts_out_of_documentation() {
+fn no_crate_switches_the_documentation_lint_off() {
     let workspace = workspace();
     let (root, crates) = manifests(&workspace);
     let mut findings = missing_docs::check_root(&root);
@@ -139,7 +139,7 @@ fn nobody_opts_out_of_documentation() {
 }
 
 #[test]
-fn every_file_says_why_it_exists() {
+fn every_shipped_file_starts_with_a_module_comment() {
     let workspace = workspace();
     let mut findings = Vec::new();
     for file in &rust_files(&workspace) {
@@ -150,7 +150,7 @@ fn every_file_says_why_it_exists() {
 }
 
 #[test]
-fn the_register_of_requirements_is_complete() {
+fn register_of_requirements_is_complete() {
     let workspace = workspace();
     let text = workspace.text(register::PATH).unwrap();
     let (rows, mut findings) = register::read(&portunus_tidy::TextFile::new(register::PATH, text));
@@ -159,7 +159,7 @@ fn the_register_of_requirements_is_complete() {
 }
 
 #[test]
-fn the_register_and_the_tests_tell_the_same_story() {
+fn register_of_requirements_agrees_with_the_tests() {
     let workspace = workspace();
     let text = workspace.text(register::PATH).unwrap();
     let (rows, _) = register::read(&portunus_tidy::TextFile::new(register::PATH, text));

@@ -1,4 +1,4 @@
-//! What a member checks about itself and others before it takes part.
+//! The checks of a member's own flags and of other members' versions.
 
 use thiserror::Error;
 
@@ -6,16 +6,16 @@ use crate::assignments::Assignments;
 use crate::cluster::{ClusterSpecs, Member, Publication};
 use crate::error::{Classified, ErrorClass};
 use crate::registry::toggled_stage;
-use crate::resolve::{SetError, SetErrors, Warning, judge};
+use crate::resolve::{SetError, SetErrors, Warning, check_value};
 use crate::spec::Versions;
 use crate::stage::Stage;
 use crate::version::MajorMinor;
 
 impl ClusterSpecs {
-    /// Judges a member's own `--cluster-feature-gates` at its server version: what it
-    /// does not know, what does not exist there and what is locked there to another value
-    /// stops the start. What only the (lower) cluster version does not heed is a warning:
-    /// the value is published and counts once the version rises.
+    /// Checks a member's own `--cluster-feature-gates` at its server version: a feature that
+    /// is unknown, does not exist at that version or is locked to another value stops the
+    /// start. A value without effect at the (lower) cluster version is a warning: it is
+    /// published and counts once the version rises.
     pub fn check_flags(
         &self,
         server_version: MajorMinor,
@@ -33,7 +33,7 @@ impl ClusterSpecs {
                 continue;
             };
             let versions = Versions::exactly(server_version);
-            match judge(name, value, versions, feature.at(versions)) {
+            match check_value(name, value, versions, feature.at(versions)) {
                 Err(error) => errors.push(error),
                 Ok(warning) => warnings.extend(warning),
             }
@@ -61,11 +61,10 @@ impl ClusterSpecs {
         }
     }
 
-    /// Compares a member's published version with one's own. While the cluster version is
-    /// undecided both must be the same minor, or two rule sets would be at work before
-    /// the members ever agreed on one. Afterwards only a member below the cluster version
-    /// is refused, and not while a downgrade to its version is under way. Patch
-    /// differences never matter.
+    /// Compares a member's published version with the own version. While the cluster version
+    /// is undecided both must be the same minor, so that all founders decide by the same
+    /// specs. Afterwards only a member below the cluster version is refused, unless a
+    /// downgrade to its version is enabled. Patch versions are not compared.
     pub fn check_member_version(
         &self,
         own_version: MajorMinor,
@@ -95,8 +94,8 @@ impl ClusterSpecs {
         })
     }
 
-    /// Whether a starting member publishes its flags: in a new cluster, or where the
-    /// cluster version already has params. Otherwise an older member could not read it.
+    /// Returns whether a starting member publishes its flags: in a new cluster, or where the
+    /// cluster version already has params. Otherwise an older member could not read them.
     pub fn publishes(&self, cluster_version: Option<MajorMinor>, new_cluster: bool) -> bool {
         match self.decided(cluster_version) {
             None => new_cluster,
@@ -104,14 +103,14 @@ impl ClusterSpecs {
         }
     }
 
-    /// Whether a change of the cluster version makes a member publish again: when it
-    /// rises to where params begin.
+    /// Returns whether a change of the cluster version makes a member publish again: when it
+    /// rises to the first version with params or beyond.
     pub fn publishes_again(&self, before: Option<MajorMinor>, after: MajorMinor) -> bool {
         after >= self.since() && before.is_none_or(|before| before < self.since())
     }
 }
 
-/// Two minor versions where one is required. The process ends with this message.
+/// The error for a member of the wrong minor version. The process ends with this message.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "member {member} runs version {theirs}, but {needed} is needed: {advice}",
@@ -122,13 +121,13 @@ impl ClusterSpecs {
     }
 )]
 pub struct MixedVersions {
-    /// The other member.
+    /// The name or id of the other member.
     pub member: String,
-    /// Its version.
+    /// The version of the other member.
     pub theirs: MajorMinor,
-    /// The version it should have at least.
+    /// The version it must have, at least where the cluster version is decided.
     pub needed: MajorMinor,
-    /// Whether the cluster has not yet decided its version.
+    /// Whether the cluster version is undecided.
     pub new_cluster: bool,
 }
 

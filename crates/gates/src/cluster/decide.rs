@@ -1,4 +1,4 @@
-//! The decision: pure, total, and the same whatever the order of its inputs.
+//! The decision of cluster features: pure, total, independent of the order of its inputs.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,19 @@ use crate::spec::{Spec, Versions};
 use crate::stage::Stage;
 use crate::version::MajorMinor;
 
-/// What was in force before.
+/// The params in force before a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Previous {
     /// No params: below the first version that has them, or never decided.
     Absent,
-    /// What a new cluster starts with; nothing was decided yet.
+    /// The params a new cluster starts with; no decision was made yet.
     Bootstrap(ClusterParams),
-    /// An earlier decision.
+    /// The params of an earlier decision.
     Decided(ClusterParams),
 }
 
 impl Previous {
-    /// The params, wherever they come from.
+    /// Returns the params, decided or not.
     pub fn params(&self) -> Option<&ClusterParams> {
         match self {
             Previous::Absent => None,
@@ -31,31 +31,31 @@ impl Previous {
     }
 }
 
-/// What the leader should do, and why each feature is as it is.
+/// What the leader should propose, and the reason for each feature's value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// What to do.
+    /// What the leader should propose.
     pub outcome: Outcome,
-    /// One entry per known or carried feature, sorted by name. Empty while nothing can
+    /// One entry per known or carried-over feature, sorted by name. Empty while nothing can
     /// be decided.
     pub features: Vec<FeatureDecision>,
 }
 
-/// What to do with a decision.
+/// What the leader should propose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// Decide later; what is in force stays.
+    /// Decide later; the params in force stay.
     Hold(Hold),
-    /// It is in force already; propose nothing.
+    /// The decision is in force already; propose nothing.
     Unchanged,
-    /// Propose these, in one entry with the cluster version.
+    /// Propose these params in one entry with the cluster version.
     Set(ClusterParams),
     /// Propose the version without params: members delete theirs.
     Delete,
 }
 
 impl Outcome {
-    /// The params in force once this outcome is applied.
+    /// Returns the params in force once this outcome is applied.
     pub fn params<'a>(&'a self, previous: &'a Previous) -> Option<&'a ClusterParams> {
         match self {
             Outcome::Hold(_) | Outcome::Unchanged => previous.params(),
@@ -69,29 +69,29 @@ impl Outcome {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Hold {
-    /// The cluster version is not known.
+    /// The cluster version is undecided.
     VersionUndecided,
-    /// For the first decision every started voter must have published.
+    /// These started voters have not published; the first decision needs all of them.
     WaitingFor(Vec<MemberId>),
 }
 
-/// One feature in a decision.
+/// The decision of one feature.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FeatureDecision {
-    /// Which.
+    /// The feature's name.
     pub name: String,
     /// The value; absent where the feature does not exist at the cluster version.
     pub value: Option<bool>,
-    /// Why.
+    /// The reason for the value.
     pub reason: Reason,
-    /// The spec in force; absent for a carried feature nobody here knows.
+    /// The spec in force; absent for a carried-over feature, which the leader does not know.
     pub spec: Option<Spec>,
-    /// What each member said, by member.
+    /// The vote of each member, sorted by member.
     pub votes: Vec<Vote>,
 }
 
 impl FeatureDecision {
-    /// The voters whose abstention keeps a feature off that is off by default.
+    /// Returns the voters whose abstention keeps a feature off that is off by default.
     pub(crate) fn missing(&self) -> Vec<MemberId> {
         match self.spec {
             Some(spec) if !spec.default => {
@@ -102,64 +102,64 @@ impl FeatureDecision {
     }
 }
 
-/// Why a feature got its value.
+/// The reason for a feature's value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
-    /// It does not exist at the cluster version, or no longer.
+    /// The feature does not exist at the cluster version, or no longer.
     Absent,
-    /// The spec fixes it.
+    /// The spec locks the value.
     Lock,
-    /// The default, which nobody's word changed.
+    /// The default, which no vote changed.
     Default,
-    /// These members set it to false, and one is enough, whatever the default.
+    /// These members set it to false; one is enough, whether the default is on or off.
     Veto(Vec<MemberId>),
-    /// Off by default, and every voter that counts said yes.
+    /// Off by default, and every voter that published set it to true.
     Unanimous,
     /// Off by default; some members set it to true, these set nothing.
     NotUnanimous(Vec<MemberId>),
-    /// It would be on, but these that it needs are off.
+    /// The votes would turn it on, but these dependencies are off.
     Dependency(Vec<String>),
     /// These members published no proposal, so no feature is on.
     Foreign(Vec<MemberId>),
-    /// This leader does not know it; the earlier value stays while the version does.
+    /// The leader does not know the feature; its value stays while the version stays.
     CarriedOver,
 }
 
-/// One member's word on one feature.
+/// One member's vote on one feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Vote {
-    /// Who.
+    /// The member that votes.
     pub member: MemberId,
-    /// What.
+    /// The value it votes for, or why its vote is not a value.
     pub ballot: Ballot,
-    /// What a learner would say if it were promoted.
+    /// The ballot of a learner if it were promoted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub if_promoted: Option<Ballot>,
 }
 
-/// A vote.
+/// The value of a vote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ballot {
-    /// Named the feature.
+    /// The member set the feature by name.
     Explicit(bool),
-    /// Set AllAlpha, and the feature is alpha.
+    /// The member set AllAlpha, and the feature is alpha.
     AllAlpha(bool),
-    /// Set AllBeta, and the feature is beta.
+    /// The member set AllBeta, and the feature is beta.
     AllBeta(bool),
-    /// Said nothing: follows the default.
+    /// The member set nothing: a vote for the default.
     Abstained,
-    /// A learner; whatever it said does not count.
+    /// The member is a learner; its flags do not count.
     Learner,
-    /// Has not published; does not count.
+    /// The member has not published; it does not count.
     Unpublished,
-    /// Published no proposal; counts as a veto on all features.
+    /// The member published no proposal; a veto on all features.
     Foreign,
 }
 
 impl Ballot {
-    /// The value it stands for, if it is one.
+    /// Returns the value that the member set, if any.
     pub fn value(self) -> Option<bool> {
         match self {
             Ballot::Explicit(value) | Ballot::AllAlpha(value) | Ballot::AllBeta(value) => {
@@ -170,12 +170,13 @@ impl Ballot {
     }
 }
 
-/// Decides every cluster feature at a cluster version from what the voters published.
+/// Decides every cluster feature at a cluster version from the proposals of the voters.
 ///
-/// A feature that can be switched there is on if every voter that counts wants it, where
-/// saying nothing means wanting the default. So one explicit `false` turns it off for
-/// all, and turning on what is off by default takes every voter. A feature that needs
-/// another goes off with it; that is never an error, because an error would stall the cluster.
+/// An unlocked feature is on if every voter that published votes for it, where an
+/// abstention is a vote for the default. So one explicit `false` turns it off for all, and
+/// turning on a feature that is off by default takes every voter. A feature whose
+/// dependency is off goes off too, without an error, because an error would stall the
+/// cluster.
 ///
 /// ```
 /// use portunus_gates::cluster::*;
@@ -188,7 +189,7 @@ impl Ballot {
 ///     MajorMinor::literal("3.7"),
 ///     MajorMinor::literal("3.0"),
 /// );
-/// let says = |id, shiny| Member {
+/// let voter = |id, shiny| Member {
 ///     id: MemberId(id),
 ///     name: format!("m{id}"),
 ///     voter: true,
@@ -199,9 +200,9 @@ impl Ballot {
 ///     }),
 /// };
 /// let at = Some(MajorMinor::literal("3.7"));
-/// let all = decide(&specs, at, &[says(1, true), says(2, true)], &Previous::Absent);
+/// let all = decide(&specs, at, &[voter(1, true), voter(2, true)], &Previous::Absent);
 /// assert_eq!(all.features[0].value, Some(true));
-/// let veto = decide(&specs, at, &[says(1, true), says(2, false)], &Previous::Absent);
+/// let veto = decide(&specs, at, &[voter(1, true), voter(2, false)], &Previous::Absent);
 /// assert_eq!(veto.features[0].reason, Reason::Veto(vec![MemberId(2)]));
 /// # Ok::<(), portunus_gates::RegisterError>(())
 /// ```
@@ -233,7 +234,7 @@ pub fn decide(
         let wanted = members.iter().filter(|m| wanted(m));
         wanted.map(|m| m.id).collect()
     };
-    // Learners as well: they apply the log, and one that is no Portunus could not obey.
+    // Including learners: they apply the log, and a foreign one does not apply the params.
     let foreign = those(|m| m.publication == Publication::Foreign);
     if foreign.is_empty() && !matches!(previous, Previous::Decided(_)) {
         let waiting = those(|m| m.voter && m.started && m.publication == Publication::Nothing);
@@ -265,7 +266,7 @@ pub fn decide(
             .collect(),
     };
     let outcome = match previous {
-        // Until every member proposes for the first time, the mechanism leaves no trace.
+        // Before the first decision, nothing is written while a member is foreign.
         Previous::Absent if !foreign.is_empty() => Outcome::Unchanged,
         Previous::Decided(current) if *current == params => Outcome::Unchanged,
         _ => Outcome::Set(params),
@@ -273,10 +274,10 @@ pub fn decide(
     Decision { outcome, features }
 }
 
-/// What a leader proposes about params at a cluster version: [`decide`], except that a leader
-/// which itself publishes no proposal never makes the first decision. That one would be
-/// all-off, and all-off without earlier params leaves no trace; while a cluster is founded
-/// the leader may not have published its attributes yet, so the members alone do not show it.
+/// Returns what a leader proposes at a cluster version: the outcome of [`decide`], except
+/// that a leader which itself publishes no proposal never makes the first decision. Such a
+/// leader is a foreign member, but while a cluster is founded it may not have published its
+/// attributes yet, so the members do not show it.
 pub fn leader_outcome(
     specs: &ClusterSpecs,
     cluster_version: MajorMinor,
@@ -290,7 +291,7 @@ pub fn leader_outcome(
     decide(specs, Some(cluster_version), members, previous).outcome
 }
 
-/// Every feature on its own, by position in the registry.
+/// Decides every feature without regard to dependencies, by position in the registry.
 fn count(registry: &Registry, version: MajorMinor, members: &[&Member]) -> Vec<FeatureDecision> {
     let versions = Versions::exactly(version);
     let mut features: Vec<FeatureDecision> = registry
@@ -322,8 +323,8 @@ fn count(registry: &Registry, version: MajorMinor, members: &[&Member]) -> Vec<F
     features
 }
 
-/// Adds one member's ballot to every feature. Flags and names are both sorted, so one
-/// walk along the two lists does it.
+/// Adds one member's vote to every feature. Flags and names are both sorted, so one pass
+/// over the two lists is enough.
 fn collect_votes(registry: &Registry, member: &Member, features: &mut [FeatureDecision]) {
     let blanket = match &member.publication {
         Publication::Foreign => Some(Ballot::Foreign),
@@ -338,10 +339,10 @@ fn collect_votes(registry: &Registry, member: &Member, features: &mut [FeatureDe
         _ => &empty,
     };
     let (all_alpha, all_beta) = (flags.get(ALL_ALPHA), flags.get(ALL_BETA));
-    let mut said = flags.iter().peekable();
+    let mut sorted_flags = flags.iter().peekable();
     for (name, &index) in registry.positions() {
-        while said.next_if(|(other, _)| *other < name).is_some() {}
-        let explicit = said
+        while sorted_flags.next_if(|(other, _)| *other < name).is_some() {}
+        let explicit = sorted_flags
             .next_if(|(other, _)| *other == name)
             .map(|(_, &value)| value);
         let feature = &mut features[index];
@@ -363,8 +364,8 @@ fn collect_votes(registry: &Registry, member: &Member, features: &mut [FeatureDe
     }
 }
 
-/// On if every vote that counts is for it; an abstention is a vote for the default. One
-/// `false` is a veto whatever the default is.
+/// Counts votes: on if every vote that counts is for it, where an abstention is a vote for
+/// the default. One `false` is a veto whether the default is on or off.
 fn tally(default: bool, votes: &[Vote]) -> (bool, Reason) {
     let vetoes = voters(votes, |ballot| ballot.value() == Some(false));
     if !vetoes.is_empty() {
@@ -382,7 +383,7 @@ fn tally(default: bool, votes: &[Vote]) -> (bool, Reason) {
     }
 }
 
-/// The members with such a ballot, in the order of the votes.
+/// Returns the members with a wanted ballot, in the order of the votes.
 fn voters(votes: &[Vote], wanted: impl Fn(Ballot) -> bool) -> Vec<MemberId> {
     let votes = votes.iter().filter(|vote| wanted(vote.ballot));
     let mut ids: Vec<MemberId> = votes.map(|vote| vote.member).collect();
@@ -390,7 +391,7 @@ fn voters(votes: &[Vote], wanted: impl Fn(Ballot) -> bool) -> Vec<MemberId> {
     ids
 }
 
-/// What needs something that is off goes off, in one pass, because needs come first.
+/// Turns off features with a dependency that is off, in one pass in dependency order.
 fn turn_off_dependents(registry: &Registry, features: &mut [FeatureDecision]) {
     for &index in registry.dependency_order() {
         if features[index].value != Some(true) {
@@ -409,8 +410,8 @@ fn turn_off_dependents(registry: &Registry, features: &mut [FeatureDecision]) {
     }
 }
 
-/// Keys this leader does not know keep their value while the version stays: an older
-/// member may still look them up.
+/// Adds the features of the previous params that this leader does not know. They keep their
+/// value while the version stays, because an older member may still read them.
 fn carry_over(
     registry: &Registry,
     version: MajorMinor,

@@ -1,4 +1,4 @@
-//! How far a downgrade has come.
+//! The progress of a downgrade.
 //!
 //! ```text
 //!  None ──enable──▶ Requested ──version lowered──▶ Lowered ──restart──▶ Restarting
@@ -6,50 +6,50 @@
 //!   └───────────────────┴─────────────────────────────┴──── Complete ◀──────┘
 //! ```
 //! From `Lowered` on a member may be restarted with the target version. The leader ends a
-//! complete downgrade by itself.
+//! complete downgrade without an operator.
 
 use std::fmt;
 
 use crate::version::MajorMinor;
 
-/// The state of a downgrade, with what it waits for.
+/// The state of a downgrade, with the members it waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DowngradeState {
     /// No downgrade is in progress.
     None,
     /// The cluster version is still above the target.
     Requested {
-        /// The version to go to.
+        /// The target version.
         target: MajorMinor,
         /// The cluster version.
         cluster: MajorMinor,
-        /// Members that do not answer; the version is not lowered without them.
+        /// Members that do not answer version requests; until they do, the version stays.
         silent: Vec<String>,
     },
     /// The cluster version is the target; no member has been restarted yet.
     Lowered {
-        /// The version to go to.
+        /// The target version.
         target: MajorMinor,
         /// Members to restart.
         to_restart: Vec<String>,
     },
     /// Some members have been restarted with the target.
     Restarting {
-        /// The version to go to.
+        /// The target version.
         target: MajorMinor,
         /// Members to restart, those that do not answer included.
         to_restart: Vec<String>,
     },
     /// Every member runs the target.
     Complete {
-        /// The version that was gone to.
+        /// The target version.
         target: MajorMinor,
     },
 }
 
 impl DowngradeState {
-    /// From the cluster version, the target of a downgrade that is enabled, and each member's
-    /// name with the version it answered.
+    /// Returns the state from the cluster version, the target of an enabled downgrade, and
+    /// each member's name with the version in its answer.
     pub fn new(
         cluster: Option<MajorMinor>,
         target: Option<MajorMinor>,
@@ -77,7 +77,7 @@ impl DowngradeState {
         }
     }
 
-    /// One word for programs.
+    /// Returns the name of the state for programs.
     pub fn text(&self) -> &'static str {
         match self {
             DowngradeState::None => "none",
@@ -89,7 +89,7 @@ impl DowngradeState {
     }
 }
 
-/// One line for people, with the next step.
+/// Formats the state and the next step in one line.
 impl fmt::Display for DowngradeState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn state_follows_the_cluster_version_and_the_members() {
+    fn downgrade_state_follows_the_cluster_version_and_the_members() {
         let version = |text: &str| text.parse::<MajorMinor>().unwrap();
         let named = |versions: [&str; 3]| {
             let members = versions.into_iter().enumerate();

@@ -1,4 +1,4 @@
-//! Why a cluster feature is as it is: every member's vote, who blocks, what to do next.
+//! Explanations of cluster features: each member's vote, the members that block, next steps.
 
 use crate::cluster::{
     Ballot, ClusterParams, ClusterSpecs, Decision, FeatureDecision, Hold, Member, MemberId,
@@ -8,10 +8,10 @@ use crate::registry::{Registered, UnknownFeature};
 use crate::resolve::Source;
 use crate::spec::Versions;
 use crate::stage::Stage;
-use crate::status::{Explanation, Related, Said, Status, absence, version_ways};
+use crate::status::{Explanation, Related, Setting, Status, absence, version_ways};
 use crate::version::MajorMinor;
 
-/// Values in force, with the log index that set them.
+/// The params in force, with the log index that set them.
 #[derive(Debug, Clone, Copy)]
 pub struct InForce<'a> {
     /// The params; absent below the first version that has them.
@@ -23,7 +23,7 @@ pub struct InForce<'a> {
 }
 
 impl ClusterSpecs {
-    /// One row per feature that exists at the cluster version, sorted by name.
+    /// Returns one row per feature that exists at the cluster version, sorted by name.
     pub fn statuses(
         &self,
         in_force: InForce<'_>,
@@ -38,8 +38,8 @@ impl ClusterSpecs {
             .collect()
     }
 
-    /// Why a feature is as it is. `decision` is what [`decide`](super::decide) says about
-    /// the present members; it explains the value, while `in_force` is the value.
+    /// Explains the value of a feature. `decision` is the result of [`decide`](super::decide)
+    /// for the present members and gives the reason, while `in_force` gives the value.
     pub fn explain(
         &self,
         name: &str,
@@ -78,7 +78,7 @@ impl ClusterSpecs {
             spec_entry: selected.entry,
             history: feature.specs.clone(),
             versions,
-            said: decided.map_or_else(Vec::new, |decided| said(decided, members)),
+            settings: decided.map_or_else(Vec::new, |decided| settings(decided, members)),
             needs: feature
                 .depends_on
                 .iter()
@@ -214,7 +214,7 @@ fn names(ids: &[MemberId], members: &[Member]) -> String {
     ids.iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
-fn said(decided: &FeatureDecision, members: &[Member]) -> Vec<Said> {
+fn settings(decided: &FeatureDecision, members: &[Member]) -> Vec<Setting> {
     let locked = decided
         .spec
         .is_some_and(|spec| spec.locked || !spec.stage.exists());
@@ -227,7 +227,7 @@ fn said(decided: &FeatureDecision, members: &[Member]) -> Vec<Said> {
                 Ballot::AllBeta(_) => " through AllBeta",
                 _ => "",
             };
-            Some(Said {
+            Some(Setting {
                 by: format!("member {}{via}", names(&[vote.member], members)),
                 value: vote.ballot.value()?,
                 counts: !locked,

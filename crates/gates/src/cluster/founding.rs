@@ -1,5 +1,5 @@
-//! The rule by which the founders of a new cluster find out that they share one minor version
-//! before one of them publishes anything or serves a client.
+//! The rule by which the founders of a new cluster verify that they share one minor version
+//! before one of them publishes attributes or serves a client.
 //!
 //! ```text
 //!             quorum of the own version            quorum is ready
@@ -11,11 +11,12 @@
 //!                          └───────────────────────────────────────────┘
 //! ```
 //!
-//! `Ready` is a promise: such a founder stops only when no quorum of its version can come about
-//! any more. So a founder that serves has a quorum behind it that goes on as well, and either
-//! all founders of a version go on or none does. Each founder asks the others what they are,
-//! calls [`next_founding_phase`] with the answers, and shows the others what it has become. A
-//! founder that stops keeps answering until the others have seen it, or for a bounded time.
+//! A founder that is `Ready` stops only when no quorum of its version is possible any more. So
+//! a founder that serves belongs to a quorum whose founders serve as well, and either all
+//! founders of a version serve or none does. Each founder requests version and phase of the
+//! others, calls [`next_founding_phase`] with the answers, and answers the others with its new
+//! phase. A founder that stops keeps answering until the others have seen it, or for a bounded
+//! time.
 
 use std::str::FromStr;
 
@@ -24,16 +25,16 @@ use thiserror::Error;
 use crate::error::{Classified, ErrorClass};
 use crate::version::MajorMinor;
 
-/// How far a founder has come.
+/// The phase of a founder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FoundingPhase {
-    /// It asks the others for their versions.
+    /// The founder requests the versions of the others.
     Checking,
-    /// It saw a quorum of its own version.
+    /// The founder saw a quorum of its own version.
     Ready,
-    /// It publishes its attributes and then serves clients.
+    /// The founder publishes its attributes and then serves clients.
     Serving,
-    /// It saw another version and is about to end.
+    /// The founder saw another version and is about to end.
     Stopping,
 }
 
@@ -45,7 +46,7 @@ impl FoundingPhase {
         FoundingPhase::Stopping,
     ];
 
-    /// The name by which founders tell each other.
+    /// Returns the name that founders exchange.
     pub fn text(self) -> &'static str {
         match self {
             FoundingPhase::Checking => "checking",
@@ -56,7 +57,7 @@ impl FoundingPhase {
     }
 }
 
-/// A text that names no phase.
+/// The error for a text that names no phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("no phase of founding has this name")]
 pub struct UnknownPhase;
@@ -72,23 +73,23 @@ impl FromStr for FoundingPhase {
     }
 }
 
-/// What another founder answered.
+/// The answer of another founder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FounderAnswer {
-    /// Nothing.
+    /// The founder did not answer.
     Silent,
-    /// It takes no part in deciding cluster features, so etcd's rule is enough for it.
+    /// The founder takes no part in deciding cluster features, so only etcd's rule applies.
     Exempt,
-    /// It takes part.
+    /// The founder takes part in deciding cluster features.
     Participant {
-        /// The version it behaves as.
+        /// The version it emulates.
         version: MajorMinor,
-        /// How far it has come.
+        /// Its phase.
         phase: FoundingPhase,
     },
 }
 
-/// The phase of a founder after it has asked all the others; `others` has one answer for each.
+/// Returns the next phase of a founder; `others` has one answer for each other founder.
 pub fn next_founding_phase(
     version: MajorMinor,
     phase: FoundingPhase,
@@ -125,7 +126,7 @@ pub fn next_founding_phase(
     }
 }
 
-/// Founders of different minor versions. The process ends with this message.
+/// The error for founders of different minor versions. The process ends with this message.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum MixedFounders {
     /// No founder serves yet.
@@ -145,15 +146,15 @@ pub enum MixedFounders {
     OthersServe {
         /// This member's version.
         own: MajorMinor,
-        /// The version of those that serve.
+        /// The version of the founders that serve.
         theirs: MajorMinor,
-        /// The names of those that serve.
+        /// The names of the founders that serve.
         serving: Vec<String>,
     },
 }
 
 impl MixedFounders {
-    /// What a founder that stops has to say, from the last answers of the others.
+    /// Creates the error of a founder that stops from the last answers of the others.
     pub fn new(own: (&str, MajorMinor), others: &[(String, FounderAnswer)]) -> MixedFounders {
         let (own_name, own_version) = own;
         let participants = others.iter().filter_map(|(name, answer)| match answer {

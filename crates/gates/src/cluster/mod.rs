@@ -1,4 +1,4 @@
-//! Features decided by all members together.
+//! Features that are decided for all members through the log.
 //!
 //! ```text
 //!  member's flags ──raft──▶ Member.publication ─┐
@@ -7,10 +7,10 @@
 //!                                                                  ClusterView ◀──────┘ (every member)
 //! ```
 //!
-//! There is no live gate object: there are specs, published flags, and the pure function
+//! There is no mutable gate object: there are specs, published flags, and the pure function
 //! [`decide`]. Only the leader calls it, so its rules may change between releases; its
-//! result travels in the same log entry as the cluster version, and from that entry on
-//! every member reads the same values. Nothing here sends, stores or waits.
+//! result is in the same log entry as the cluster version, and from that entry on every
+//! member reads the same values. This module does no I/O and does not wait.
 
 mod admission;
 mod decide;
@@ -38,7 +38,7 @@ pub use founding::*;
 pub use params::*;
 pub use view::*;
 
-/// A cluster's features and the two versions that bound the mechanism.
+/// A cluster's features, the first version with params and the undecided version.
 #[derive(Debug, Clone)]
 pub struct ClusterSpecs {
     registry: Arc<Registry>,
@@ -47,8 +47,8 @@ pub struct ClusterSpecs {
 }
 
 impl ClusterSpecs {
-    /// `since` is the first cluster version that has params at all; `undecided` the one
-    /// that stands for "not known yet" (etcd says 3.0 before the members agree).
+    /// Creates specs. `since` is the first cluster version that has params; `undecided` is
+    /// the version that stands for "not decided yet" (3.0 in etcd).
     pub fn new(registry: Arc<Registry>, since: MajorMinor, undecided: MajorMinor) -> ClusterSpecs {
         ClusterSpecs {
             registry,
@@ -57,28 +57,28 @@ impl ClusterSpecs {
         }
     }
 
-    /// The features.
+    /// Returns the features.
     pub fn registry(&self) -> &Arc<Registry> {
         &self.registry
     }
 
-    /// The first cluster version that has params.
+    /// Returns the first cluster version that has params.
     pub fn since(&self) -> MajorMinor {
         self.since
     }
 
-    /// Whether a cluster version is one that the members agreed on.
+    /// Returns whether a cluster version is decided.
     pub fn is_decided(&self, version: Option<MajorMinor>) -> bool {
         self.decided(version).is_some()
     }
 
-    /// The cluster version, if it is really decided.
+    /// Returns the cluster version if it is above the undecided one.
     pub(crate) fn decided(&self, version: Option<MajorMinor>) -> Option<MajorMinor> {
         version.filter(|&version| version > self.undecided)
     }
 }
 
-/// A member of the cluster.
+/// The id of a member.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
@@ -91,23 +91,23 @@ impl std::fmt::Display for MemberId {
     }
 }
 
-/// What is known of a member.
+/// A member as the cluster knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// Its id.
+    /// The member's id.
     pub id: MemberId,
-    /// Its name, for messages.
+    /// The member's name, for messages.
     pub name: String,
-    /// Whether it votes. A learner obeys but does not count.
+    /// Whether it is a voter. The decision applies to learners, but they have no vote.
     pub voter: bool,
     /// Whether it ever started.
     pub started: bool,
-    /// What it published.
+    /// The flags it published, if any.
     pub publication: Publication,
 }
 
 impl Member {
-    /// The name, or the id where there is none.
+    /// Returns the name, or the id where there is none.
     pub fn shown(&self) -> String {
         if self.name.is_empty() {
             self.id.to_string()
@@ -117,24 +117,24 @@ impl Member {
     }
 }
 
-/// What a member published about itself.
+/// The state of a member's published attributes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Publication {
-    /// Nothing so far. It is not counted.
+    /// The member has not published yet; it has no vote.
     Nothing,
-    /// Attributes without a proposal: a member with the mechanism off, or one that does not
+    /// Attributes without a proposal: ClusterFeatureGate is off on the member, or it does not
     /// know cluster features. While there is such a member, voter or learner, no feature is on.
     Foreign,
-    /// Its version and its raw flags.
+    /// The member's version and raw flags.
     Proposal(Proposal),
 }
 
-/// A member's own word: never resolved, so that a later version can still tell what
-/// was said from what was a default.
+/// A member's version and raw flags, never resolved, so that a later decision can still
+/// distinguish set values from defaults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proposal {
-    /// Its server version.
+    /// The member's server version.
     pub version: MajorMinor,
-    /// Its flags as given, unknown names and toggles included.
+    /// The member's flags as given, unknown names and toggles included.
     pub flags: BTreeMap<String, bool>,
 }

@@ -1,4 +1,4 @@
-//! The values all members share.
+//! The cluster params: the feature values that all members share.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +12,17 @@ use crate::spec::Versions;
 use crate::stage::Stage;
 use crate::version::MajorMinor;
 
-/// The values in force from one log index on, and the version they were decided at.
+/// The feature values in force from one log index on, and the version they were decided at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterParams {
-    /// The cluster version. Written as `major.minor`; `3.7.0` is accepted on reading.
+    /// The cluster version. Encoded as `major.minor`; decoding accepts `3.7.0`.
     pub version: MajorMinor,
-    /// By name. Further cluster-wide parameters may join them here.
+    /// The feature values by name.
     pub features: BTreeMap<String, bool>,
 }
 
 impl ClusterParams {
-    /// The value of a name, as a member with this registry sees it: what was decided;
+    /// Returns the value of a feature on a member with this registry: the decided value;
     /// else, for a feature that is locked at that version, its locked default (a newer
     /// leader may no longer know it); else off.
     pub fn enabled(&self, registry: &Registry, name: &str) -> bool {
@@ -37,7 +37,7 @@ impl ClusterParams {
 }
 
 impl ClusterParams {
-    /// The same features at a version, all of them off.
+    /// Returns the same features at a version, all of them off.
     fn all_off(&self, version: MajorMinor) -> ClusterParams {
         let names = self.features.keys();
         ClusterParams {
@@ -48,9 +48,9 @@ impl ClusterParams {
 }
 
 impl ClusterSpecs {
-    /// What a brand-new cluster starts with before anything was decided: defaults at the
-    /// server's version, with everything alpha or beta off, because a patch release may
-    /// flip those defaults. Absent for versions that have no params.
+    /// Returns the params a new cluster starts with before the first decision: defaults at
+    /// the server's version, with alpha and beta features off, because a patch release may
+    /// change those defaults. Absent for versions that have no params.
     pub fn bootstrap(&self, server_version: MajorMinor) -> Option<ClusterParams> {
         if server_version < self.since() {
             return None;
@@ -76,8 +76,8 @@ impl ClusterSpecs {
         })
     }
 
-    /// Stored params brought down to an older version offline: features that do not
-    /// exist there are dropped; below the first version with params all of it goes.
+    /// Returns stored params for an offline downgrade: features that do not exist at the
+    /// target are dropped; below the first version with params there are none.
     pub fn pruned(&self, params: &ClusterParams, target: MajorMinor) -> Option<ClusterParams> {
         if target < self.since() {
             return None;
@@ -98,7 +98,7 @@ impl ClusterSpecs {
         })
     }
 
-    /// What a version request does to the `stored` params when it is applied.
+    /// Returns what applying a version request does to the `stored` params.
     ///
     /// A request without params that changes the version comes from a leader that does not know
     /// cluster features, or from one that had not applied the first decision yet. The values
@@ -124,23 +124,23 @@ impl ClusterSpecs {
     }
 }
 
-/// What happens to the stored params.
+/// The effect of a version request on the stored params.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AppliedParams {
-    /// They go: the version has none.
+    /// Delete the params: the version has none.
     Delete,
-    /// They stay: the request has none, and the version is theirs.
+    /// Keep the params: the request has none, and the version is theirs or none are stored.
     Keep,
-    /// These from now on.
+    /// Replace the params by these.
     Replace(ClusterParams),
 }
 
-/// Why params in the log are refused.
+/// Why params in a log entry are refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 #[allow(missing_docs)] // the fields are the ones the messages print
 pub enum ParamsError {
-    /// The two versions of one request differ.
+    /// The version of the params is not the cluster version of the request.
     #[error(
         "cluster params for version {params} came with cluster version {version}: the sender is broken, the entry has no effect"
     )]

@@ -1,19 +1,19 @@
-//! What the cluster version should be, from the members' versions.
+//! The choice of the next cluster version from the members' versions.
 //!
 //! The minimum includes learners, although their flags do not count: a learner that is
-//! too old can hold back the version, not a feature.
+//! too old keeps the version down, but vetoes no feature.
 
 use crate::cluster::ClusterSpecs;
 use crate::version::MajorMinor;
 
 impl ClusterSpecs {
-    /// The version the leader should propose, or nothing.
+    /// Returns the version the leader should propose, if any.
     ///
-    /// `members` are the server versions of all members, learners included; one that
-    /// could not be asked is `None`, and then nothing changes. An undecided cluster takes
-    /// the lowest. A decided one follows the lowest upwards within its major. A downgrade
-    /// goes to its target, one minor down, when every member runs at most one minor above
-    /// it; cancelling lets the version rise again.
+    /// `members` are the server versions of all members, learners included; an unknown
+    /// version is `None`, and then nothing is proposed. An undecided cluster version becomes
+    /// the lowest member version. A decided one rises to the lowest within its major. A
+    /// downgrade lowers it to its target, one minor down, while the lowest member version is
+    /// at most one minor above the target; after a cancelled downgrade it can rise again.
     pub fn next_cluster_version(
         &self,
         current: Option<MajorMinor>,

@@ -1,4 +1,4 @@
-//! Reading the cluster's values: by handle in the apply path, by name elsewhere.
+//! Reads of the cluster's values: by handle in the apply path, by name elsewhere.
 
 use std::marker::PhantomData;
 
@@ -12,7 +12,7 @@ use crate::gate::{Features, GateSet};
 use crate::registry::{Registry, UnknownFeature};
 use crate::version::MajorMinor;
 
-/// The cluster's values at one log index, checked by handle: one array access. Make one
+/// The cluster's values at one log index, checked by handle with one array access. Make one
 /// whenever params change and share it; inside apply use the one bound to the entry.
 #[derive(Debug, Clone)]
 pub struct ClusterView<Set: FeatureSet> {
@@ -22,21 +22,21 @@ pub struct ClusterView<Set: FeatureSet> {
 }
 
 impl<Set: FeatureSet> ClusterView<Set> {
-    /// Whether a feature is on. Without params none is.
+    /// Returns whether a feature is on. Without params none is.
     #[inline]
     pub fn enabled<F: MemberOf<Set>>(&self, _feature: F) -> bool {
         self.bits.get(F::INDEX)
     }
 
-    /// The version the values were decided at; absent without params. Code that changed
-    /// how a feature works keeps both ways and chooses by this.
+    /// Returns the version at which the values were decided; absent without params. Where a
+    /// feature works differently since a version, its code chooses by this version.
     pub fn version(&self) -> Option<MajorMinor> {
         self.version
     }
 }
 
 impl<Set: FeatureSet> Features<Set> {
-    /// The cluster's values for these features.
+    /// Returns the cluster's values for these features.
     pub fn view(&self, params: Option<&ClusterParams>) -> ClusterView<Set> {
         let features = self.registry().features();
         ClusterView {
@@ -54,8 +54,8 @@ impl<Set: FeatureSet> Features<Set> {
     }
 }
 
-/// The value of a name of either level: the cluster's if it is a cluster feature, else
-/// this server's.
+/// Returns the value of a feature of either level: the cluster's value of a cluster
+/// feature, else this server's value.
 pub fn enabled_at_either_level(
     server: &GateSet,
     cluster: &Registry,
@@ -86,11 +86,11 @@ pub fn require<'a>(
     }
 }
 
-/// A request needs features that are off.
+/// The error for a request that needs features which are off.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("the request requires cluster features that are off: {}; see `gate explain` for why", features.join(", "))]
 pub struct NotEnabled {
-    /// Which.
+    /// The features that are off.
     pub features: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! A picture of all members, and what a change makes of it.
+//! The state of all members, and its state after a change.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::version::MajorMinor;
 
 use super::settled;
 
-/// All members with what is in force.
+/// All members with the versions and params in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fleet {
     /// The cluster version, once decided.
@@ -20,19 +20,19 @@ pub struct Fleet {
     pub downgrade_target: Option<MajorMinor>,
     /// The params in force.
     pub previous: Previous,
-    /// The members.
+    /// All members, voters and learners.
     pub members: Vec<FleetMember>,
-    /// Features of which data exists; those that are reversible until used count it.
+    /// The features that have written data; it makes those reversible until used one-way.
     pub used: BTreeSet<String>,
 }
 
-/// A member with what it was started with.
+/// A member with the version and flags of its process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FleetMember {
-    /// What the cluster knows of it. One that published no flags only because the cluster
-    /// version has no place for them yet is not foreign here: it has published nothing.
+    /// The member as the cluster knows it. If it published no flags only because the
+    /// cluster version has no params yet, its publication is nothing, not foreign.
     pub member: Member,
-    /// The version it behaves as.
+    /// The version it emulates.
     pub server_version: MajorMinor,
     /// The minimum compatibility version that its flags set, if they do.
     pub min_compat: Option<MajorMinor>,
@@ -53,7 +53,7 @@ impl FleetMember {
     }
 }
 
-/// Something an operator might do.
+/// A change that an operator can make.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// Restart every member at a later version with the same flags.
@@ -62,11 +62,11 @@ pub enum Change {
     Downgrade(MajorMinor),
     /// Cancel a downgrade that is enabled.
     CancelDowngrade,
-    /// Restart one member; what is not given stays.
+    /// Restart one member; absent values stay as they are.
     Restart {
-        /// Which.
+        /// The member to restart.
         member: MemberId,
-        /// The version to behave as.
+        /// The version to emulate.
         version: Option<MajorMinor>,
         /// The minimum compatibility version.
         min_compat: Option<MajorMinor>,
@@ -84,7 +84,7 @@ pub enum Change {
 }
 
 impl Fleet {
-    /// The fleet once the change is done and everything it triggers has been decided.
+    /// Returns the fleet after the change and all decisions it triggers.
     pub fn after(&self, cluster: &ClusterSpecs, change: &Change) -> Result<Fleet, ChangeError> {
         let mut next = self.clone();
         match change {
@@ -113,7 +113,7 @@ impl Fleet {
                 for member in &mut next.members {
                     member.server_version = *target;
                 }
-                // It ends by itself.
+                // The leader ends a complete downgrade without an operator.
                 next.downgrade_target = None;
             }
             Change::CancelDowngrade => {
@@ -175,16 +175,16 @@ impl Fleet {
             .ok_or(ChangeError::NoSuchMember(id))
     }
 
-    /// The fleet once everything that is under way has been decided.
+    /// Returns the fleet after all pending decisions.
     pub(super) fn settled(mut self, cluster: &ClusterSpecs) -> Fleet {
         self.settle(cluster);
         self
     }
 
-    /// Lets the members publish and the leader decide, until nothing changes any more.
+    /// Applies what members publish and the leader decides, until nothing changes.
     fn settle(&mut self, cluster: &ClusterSpecs) {
         self.publish(cluster);
-        // Who never started cannot be asked, and holds back the version.
+        // The version of a member that never started is unknown, so the version stays.
         let version = |it: &FleetMember| it.member.started.then_some(it.server_version);
         let versions: Vec<Option<MajorMinor>> = self.members.iter().map(version).collect();
         let target = self.downgrade_target;
@@ -196,7 +196,8 @@ impl Fleet {
         self.previous = settled(cluster, self);
     }
 
-    /// What each started member publishes at the cluster version; foreign ones stay foreign.
+    /// Sets what each started member publishes at the cluster version; foreign members stay
+    /// foreign.
     fn publish(&mut self, cluster: &ClusterSpecs) {
         let publishes = cluster.publishes(self.cluster_version, self.previous == Previous::Absent);
         for member in &mut self.members {
@@ -215,36 +216,36 @@ impl Fleet {
     }
 }
 
-/// Why a change makes no sense for this fleet.
+/// Why a change cannot be made to this fleet.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 #[allow(missing_docs)] // the fields are the ones the messages print
 pub enum ChangeError {
-    /// No such member.
+    /// The fleet has no such member.
     #[error("there is no member {0}: see `member list`")]
     NoSuchMember(MemberId),
-    /// The id is taken.
+    /// The fleet already has a member with this id.
     #[error("member {0} is already there")]
     MemberExists(MemberId),
-    /// Only a learner can be promoted.
+    /// The member to promote is a voter.
     #[error("member {0} votes already: only a learner can be promoted")]
     NotALearner(MemberId),
-    /// An upgrade that goes down.
+    /// The target of an upgrade is below the cluster version.
     #[error("{target} is below the cluster version {current}: that is a downgrade")]
     NotUp {
         target: MajorMinor,
         current: MajorMinor,
     },
-    /// A downgrade goes exactly one minor down.
+    /// The target of a downgrade is not exactly one minor down.
     #[error("a downgrade goes one minor down, from {current} to {}, not to {target}", current.minus_minors(1))]
     NotOneDown {
         target: MajorMinor,
         current: MajorMinor,
     },
-    /// Nothing to cancel.
+    /// No downgrade is enabled that could be cancelled.
     #[error("no downgrade is enabled: there is nothing to cancel")]
     NoDowngrade,
-    /// Nothing to downgrade from.
+    /// The cluster version is undecided, so there is none to downgrade from.
     #[error("the cluster version is not decided yet: wait until all members have started")]
     VersionUndecided,
 }

@@ -1,9 +1,8 @@
-//! What would happen: the same rules that decide, asked about something that has not
-//! been done yet.
+//! Plans: the effect of a change on every gate, computed before the change is made.
 //!
-//! [`plan`] applies a [`Change`] to a picture of the fleet and compares. The values after
-//! come from [`decide`] and from the resolution that a starting
-//! server uses; there is no second set of rules, so the plan is what will happen.
+//! [`plan`] applies a [`Change`] to a [`Fleet`] and compares the gates before and after.
+//! The values after come from [`decide`] and from the resolution that a starting server
+//! uses; there is no second set of rules, so a plan cannot differ from the outcome.
 
 mod drop_flags;
 mod fleet;
@@ -27,7 +26,7 @@ pub use drop_flags::{FlagToDrop, plan_dropping_flags};
 pub use fleet::{Change, ChangeError, Fleet, FleetMember};
 pub use writes::WriteRow;
 
-/// What a change would do.
+/// The effect of a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Plan {
     /// One row per feature and, for server features, per member; sorted by level, name
@@ -37,19 +36,19 @@ pub struct Plan {
     pub writes: Vec<WriteRow>,
     /// The flags that the rows take as dropped; only [`plan_dropping_flags`] finds any.
     pub flags_to_drop: Vec<FlagToDrop>,
-    /// What stands in the way besides single features.
+    /// Reasons against the change that concern no single feature.
     pub obstacles: Vec<String>,
-    /// The cluster version afterwards.
+    /// The cluster version after the change.
     pub cluster_version: Option<MajorMinor>,
 }
 
 impl Plan {
-    /// Whether anything stands in the way. Flags to drop do not.
+    /// Returns whether an obstacle or a row blocks the change. Flags to drop do not.
     pub fn is_blocked(&self) -> bool {
         !self.obstacles.is_empty() || self.rows.iter().any(|row| row.block.is_some())
     }
 
-    /// The rows whose value changes or that block.
+    /// Iterates over the rows whose value changes or that block.
     pub fn notable(&self) -> impl Iterator<Item = &PlanRow> {
         self.rows
             .iter()
@@ -63,28 +62,28 @@ impl Plan {
     }
 }
 
-/// One feature, before and after.
+/// One feature before and after the change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PlanRow {
-    /// Which feature.
+    /// The feature's name.
     pub feature: String,
-    /// Who decides it.
+    /// The level that decides its value.
     pub level: Level,
-    /// Whose: a server feature's member, or the member whose flag blocks.
+    /// The member of a server feature, or the member whose flag blocks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub member: Option<MemberId>,
-    /// The value now; absent where the feature or the member does not exist.
+    /// The value before; absent where the feature or the member does not exist.
     pub before: Option<bool>,
-    /// The value then; absent where it would not exist, or the member would not start.
+    /// The value after; absent where the feature would not exist or the member not start.
     pub after: Option<bool>,
-    /// Why it will be so.
+    /// The reason for the value after.
     pub why: String,
-    /// Whether and how it stands in the way.
+    /// How the feature blocks the change, if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block: Option<Block>,
 }
 
-/// How a feature stands in the way of a change.
+/// How a feature blocks a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Block {
@@ -94,13 +93,13 @@ pub enum Block {
     Removed,
     /// The flag's value is not the one it is locked to: the member would not start.
     Locked,
-    /// Something it needs goes off.
+    /// A dependency of the feature goes off.
     DependencyLost,
-    /// It goes off, but cannot be turned off any more.
+    /// The change turns the feature off, but it cannot be turned off any more.
     OneWay,
 }
 
-/// Says what a change would do, for server and cluster features alike. Members keep the flags
+/// Computes the effect of a change on server and cluster features. Members keep the flags
 /// that the change does not set; one that a member cannot start with blocks.
 pub fn plan(server: &Registry, cluster: &ClusterSpecs, fleet: &Fleet, change: &Change) -> Plan {
     compare(server, cluster, fleet, fleet.after(cluster, change))
@@ -147,7 +146,8 @@ fn compare(
     }
 }
 
-/// One row per server feature of one member, and one per flag it could not start with.
+/// Returns one row per server feature of one member, and one per flag that would stop its
+/// start.
 fn server_rows(
     registry: &Registry,
     fleet: &Fleet,
@@ -191,7 +191,7 @@ fn server_rows(
     rows
 }
 
-/// Rows for cluster flags that a member could not start with.
+/// Returns one row per cluster flag that would stop the start of a member.
 fn cluster_flag_rows(cluster: &ClusterSpecs, after: &Fleet, member: &FleetMember) -> Vec<PlanRow> {
     let mut rows = Vec::new();
     let checked = cluster.check_flags(
@@ -211,7 +211,7 @@ fn cluster_flag_rows(cluster: &ClusterSpecs, after: &Fleet, member: &FleetMember
     rows
 }
 
-/// Turns the error of a start into a blocking row.
+/// Marks the row of the feature that an error names as blocking, or adds one.
 fn block_row(
     rows: &mut Vec<PlanRow>,
     level: Level,
@@ -221,7 +221,7 @@ fn block_row(
 ) {
     let (name, block) = match error {
         SetError::Unknown(unknown) => {
-            // The error shows the name quoted; the flags have it plain.
+            // The error holds the name in quotes; the flags hold it as given.
             let plain = flags.iter().map(|(name, ..)| name);
             let found = plain
                 .into_iter()
@@ -252,7 +252,7 @@ fn block_row(
     }
 }
 
-/// One row per cluster feature.
+/// Returns one row per cluster feature.
 fn cluster_rows(cluster: &ClusterSpecs, fleet: &Fleet, after: &Fleet) -> Vec<PlanRow> {
     let registry = cluster.registry();
     let members: Vec<Member> = after
@@ -260,7 +260,7 @@ fn cluster_rows(cluster: &ClusterSpecs, fleet: &Fleet, after: &Fleet) -> Vec<Pla
         .iter()
         .map(|member| member.member.clone())
         .collect();
-    // `after` already holds what this decided; asked again it explains it.
+    // `after` already holds the result; decide again for the reasons.
     let decision = decide(cluster, after.cluster_version, &members, &after.previous);
     registry
         .sorted()
@@ -306,7 +306,7 @@ fn why(
     )
 }
 
-/// The value of a cluster feature; absent where it does not exist.
+/// Returns the value of a cluster feature; absent where it does not exist.
 fn value(cluster: &ClusterSpecs, fleet: &Fleet, feature: &Registered) -> Option<bool> {
     let version = fleet.cluster_version.unwrap_or(MajorMinor::ZERO);
     if !feature.at(Versions::exactly(version)).spec.stage.exists() {
@@ -330,7 +330,7 @@ fn one_way(
     (one_way && before == Some(true) && after != Some(true)).then_some(Block::OneWay)
 }
 
-/// Versions that could not live together.
+/// Returns the obstacles from member versions that the cluster does not allow.
 fn version_obstacles(cluster: &ClusterSpecs, before: &Fleet, after: &Fleet) -> Vec<String> {
     let mut obstacles = Vec::new();
     if cluster
@@ -340,7 +340,7 @@ fn version_obstacles(cluster: &ClusterSpecs, before: &Fleet, after: &Fleet) -> V
         obstacles.extend(mixed_founders(before, after).map(|error| error.to_string()));
     }
     for member in &after.members {
-        // Whether it publishes anything or not, it would not start.
+        // Such a member would not start, whether or not it publishes a proposal.
         if let Some(needed) = cluster.decided(after.cluster_version)
             && member.member.started
             && member.server_version < needed
@@ -353,7 +353,7 @@ fn version_obstacles(cluster: &ClusterSpecs, before: &Fleet, after: &Fleet) -> V
             };
             obstacles.push(error.to_string());
         }
-        // A member without others is ahead of none.
+        // The only member of a cluster may skip minors.
         if let Some(current) = cluster.decided(before.cluster_version)
             && after.members.len() > 1
             && (member.server_version.major() != current.major()
@@ -370,12 +370,13 @@ fn version_obstacles(cluster: &ClusterSpecs, before: &Fleet, after: &Fleet) -> V
     obstacles
 }
 
-/// While a new cluster waits for somebody to start, those who have must not change their
-/// version one by one: each would be told from the others.
+/// Returns the obstacle where founders that have published would differ in version. While a
+/// new cluster waits for a member to start, restarting the others one by one with another
+/// version makes them refuse each other.
 fn mixed_founders(before: &Fleet, after: &Fleet) -> Option<MixedVersions> {
-    let spoke = |it: &&FleetMember| matches!(it.member.publication, Publication::Proposal(_));
+    let published = |it: &&FleetMember| matches!(it.member.publication, Publication::Proposal(_));
     let founders = || {
-        before.members.iter().filter(spoke).filter_map(|now| {
+        before.members.iter().filter(published).filter_map(|now| {
             let mut then = after.members.iter();
             Some((now, then.find(|then| then.member.id == now.member.id)?))
         })
@@ -395,7 +396,7 @@ fn mixed_founders(before: &Fleet, after: &Fleet) -> Option<MixedVersions> {
     })
 }
 
-/// The decision about a fleet as it is, with the params it leads to.
+/// Returns the params in force after the pending decision about a fleet.
 pub(crate) fn settled(cluster: &ClusterSpecs, fleet: &Fleet) -> crate::cluster::Previous {
     use crate::cluster::Previous;
     let members: Vec<Member> = fleet

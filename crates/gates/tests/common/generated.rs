@@ -1,4 +1,4 @@
-//! Registries and flags of every legal kind.
+//! Generators of legal registries, and of flags.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub fn spec() -> impl Strategy<Value = Spec> {
         })
 }
 
-/// A legal history: random entries, of which those that fit are kept.
+/// Generates a legal history: random entries, without those that break a rule.
 pub fn history() -> impl Strategy<Value = Vec<Spec>> {
     vec(spec(), 1..6).prop_map(|mut candidates| {
         candidates.sort_by_key(|spec| spec.version);
@@ -58,7 +58,7 @@ pub fn history() -> impl Strategy<Value = Vec<Spec>> {
     })
 }
 
-/// A legal registry: dependencies that break a rule are left out.
+/// Generates a legal registry: dependencies that break a rule are left out.
 pub fn registry(level: Level) -> impl Strategy<Value = Arc<Registry>> {
     let reversible = select(vec![
         Reversibility::Free,

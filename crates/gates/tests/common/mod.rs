@@ -1,4 +1,4 @@
-//! Short words for registries, members and flags.
+//! Short constructors of registries, members and flags.
 #![allow(dead_code)] // each test file uses its own part
 
 pub mod generated;
