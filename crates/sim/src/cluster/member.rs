@@ -1,10 +1,10 @@
-//! One simulated member: the core, its real log, and the simplest driver that keeps the
+//! One simulated member: the core, its real log, and the simplest driver that follows the
 //! rules of [`portunus_consensus::core`].
 //!
-//! It mirrors the driver of the server: readies become jobs, jobs that gather become one
-//! batch, a commit index alone waits for the next write, a snapshot goes to the log before it
-//! is installed. Who decides when a batch is written, when it counts as written and when an
-//! entry is applied is the world around it.
+//! It mirrors the driver of the server: readies become jobs, queued jobs become one batch, a
+//! commit index alone waits for the next write, a snapshot is logged before it is installed.
+//! `World` decides when a batch is written, when it counts as written and when an entry is
+//! applied.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;
@@ -27,39 +27,39 @@ use prost::Message as _;
 
 use super::disk::SimDisk;
 use super::gates::{Start, params_of, version_of};
+use super::invariants::Invariants;
 use super::planted::PlantedBug;
 use super::scenario::Scenario;
 use super::shadow::Shadow;
 use super::state::Image;
 use super::violation::Violation;
-use super::witness::Witness;
 
-/// How a member came to be.
+/// How a member joined the cluster.
 pub(super) enum Origin {
     Founder { name: String },
     Joiner { identity: Identity },
 }
 
-/// A machine: what survives, and what runs on it, if it runs.
+/// A member: its durable state, and its process if it runs.
 pub(super) struct Member {
     pub(super) id: u64,
     pub(super) origin: Origin,
     pub(super) disk: SimDisk,
-    /// The state machine's own storage, always whole.
+    /// The durable state of the state machine; written atomically.
     pub(super) backend: Image,
-    /// Snapshots that were received and not installed.
+    /// Received snapshots that are not installed yet.
     pub(super) incoming: BTreeMap<u64, Image>,
     pub(super) shadow: Shadow,
     pub(super) running: Option<Running>,
-    /// Counts starts; what was meant for an earlier one is void.
+    /// The number of starts; events for an earlier one are ignored.
     pub(super) incarnation: u64,
     pub(super) tick_interval: u64,
-    /// Removed from the cluster and shut down.
-    pub(super) is_gone: bool,
-    /// With what it is started.
+    /// The member was removed from the cluster and shut down.
+    pub(super) is_shut_down: bool,
+    /// The version and flags of its next start.
     pub(super) start: Start,
-    /// It stopped because the cluster version is above its own.
-    pub(super) is_outgrown: bool,
+    /// The member stopped because the cluster version is above its own.
+    pub(super) is_version_too_low: bool,
 }
 
 struct Job {
@@ -67,7 +67,7 @@ struct Job {
     snapshot: Option<SnapshotMetadata>,
     hard_state: Option<HardState>,
     entries: Vec<Entry>,
-    /// Term of the entry before them, if the log has it.
+    /// The term of the entry before `entries`, if the log has it.
     previous_term: Option<u64>,
     messages: Vec<Message>,
 }
@@ -77,12 +77,12 @@ enum ToApply {
     Snapshot(SnapshotMetadata),
 }
 
-/// A member that runs.
+/// A running member.
 pub(super) struct Running {
     pub(super) core: Core,
     wal: Wal,
     jobs: VecDeque<Job>,
-    /// Being written, or written and not yet reported.
+    /// Jobs that are written or being written, and not reported to the core yet.
     in_flight: Option<VecDeque<Job>>,
     unwritten_commit: Option<HardState>,
     snapshot_index: u64,
@@ -91,19 +91,19 @@ pub(super) struct Running {
     seen_commit: u64,
     conf_change_applying: bool,
     campaigned: bool,
-    /// Proposals of clients of this member.
+    /// Unacknowledged proposals of this member's clients.
     pub(super) waiting: BTreeSet<u64>,
     pub(super) outbox: Vec<Message>,
-    /// For a planted bug: of all that has arrived to be applied.
+    /// For a planted bug: the newest params of all committed entries, applied or not.
     newest_params: Option<ClusterParams>,
 }
 
-/// What all members of a run have in common.
+/// State shared by all members of a run.
 pub(super) struct Surroundings<'a> {
     pub(super) scenario: &'a Scenario,
     pub(super) founders: &'a [InitialMember],
     pub(super) bug: Option<PlantedBug>,
-    pub(super) witness: &'a mut Witness,
+    pub(super) invariants: &'a mut Invariants,
     pub(super) specs: &'a ClusterSpecs,
 }
 
@@ -133,9 +133,9 @@ impl Member {
             running: None,
             incarnation: 0,
             tick_interval: super::scenario::TICK,
-            is_gone: false,
+            is_shut_down: false,
             start: Start::first(),
-            is_outgrown: false,
+            is_version_too_low: false,
         }
     }
 
@@ -143,14 +143,14 @@ impl Member {
         LogDir::on(Arc::new(self.disk.clone()), Path::new(DIR))
     }
 
-    /// Starts it as a server would: install what was received and is in the log, restart
-    /// from log and backend, or begin for the first time. Errors while the power is off are
-    /// no violations; the caller looks.
+    /// Starts the member as the server does: installs a received snapshot that is in the log,
+    /// then restarts from log and backend, or starts for the first time. The caller ignores
+    /// errors that a power loss causes.
     pub(super) fn start(&mut self, around: &mut Surroundings<'_>) -> Result<(), Violation> {
         let id = self.id;
         self.incarnation += 1;
         if around.bug == Some(PlantedBug::NeverSyncs) {
-            self.disk.lie();
+            self.disk.ignore_syncs();
         }
         self.install_pending();
         let options = WalOptions {
@@ -180,7 +180,7 @@ impl Member {
         let checked = self.shadow.check(&initial);
         checked.map_err(|what| Violation::LostSynced { id, what })?;
         let base_term = Some(initial.base_term);
-        around.witness.in_log(id, &initial.entries, base_term)?;
+        around.invariants.in_log(id, &initial.entries, base_term)?;
 
         let snapshot_index = initial.base_index;
         let config = CoreConfig {
@@ -228,7 +228,7 @@ impl Member {
         }
     }
 
-    /// A crash may have come between taking a snapshot and installing it.
+    /// Installs a snapshot that is in the log and was not installed before a crash.
     fn install_pending(&mut self) {
         let snapshots = valid_snapshots(self.dir()).unwrap_or_default();
         let newest = snapshots
@@ -243,7 +243,7 @@ impl Member {
         self.incoming.clear();
     }
 
-    /// The state machine's storage catches up.
+    /// Makes the state of the state machine durable.
     pub(super) fn commit_backend(&mut self, bug: Option<PlantedBug>) {
         let Some(running) = &self.running else { return };
         if bug == Some(PlantedBug::PositionBeforeContent) {
@@ -256,7 +256,7 @@ impl Member {
         }
     }
 
-    /// Writes what gathered. True if there was something.
+    /// Writes the queued jobs. Returns true if there were any.
     pub(super) fn write(&mut self, around: &mut Surroundings<'_>) -> Result<bool, Violation> {
         let id = self.id;
         let Some(running) = &mut self.running else {
@@ -277,7 +277,7 @@ impl Member {
             .map(|job| (job.entries.clone(), job.previous_term))
             .collect();
         if bug == Some(PlantedBug::AcknowledgesBeforeWriting) {
-            // Written only after everybody has been told.
+            // Written only after the core and the peers were notified.
             let copy = batch.iter().map(Job::without_messages).collect();
             let messages = running.finish(batch);
             running.outbox.extend(messages);
@@ -288,13 +288,13 @@ impl Member {
         }
         write(running, &mut self.shadow, &batch)?;
         for (entries, previous_term) in &durable {
-            around.witness.in_log(id, entries, *previous_term)?;
+            around.invariants.in_log(id, entries, *previous_term)?;
         }
         running.in_flight = Some(batch);
         Ok(true)
     }
 
-    /// The batch counts as written.
+    /// Reports the written batch to the core.
     pub(super) fn finish_write(&mut self, around: &mut Surroundings<'_>) -> Result<(), Violation> {
         if let Some(running) = &mut self.running
             && let Some(batch) = running.in_flight.take()
@@ -306,7 +306,7 @@ impl Member {
         Ok(())
     }
 
-    /// Applies what is next. True if there was something.
+    /// Applies the next entry or snapshot. Returns true if there was one.
     pub(super) fn apply_next(&mut self, around: &mut Surroundings<'_>) -> Result<bool, Violation> {
         let id = self.id;
         let Some(running) = &mut self.running else {
@@ -316,9 +316,9 @@ impl Member {
             && let Some(version) = version_of(entry)
             && version > self.start.version
         {
-            // As the server does; whoever runs it starts it with what it needs.
+            // The server stops here, too; its operator restarts it with the required version.
             self.start.version = version;
-            self.is_outgrown = true;
+            self.is_version_too_low = true;
             return Ok(false);
         }
         match running.to_apply.pop_front() {
@@ -340,7 +340,7 @@ impl Member {
                         self.backend = image;
                     }
                     self.incoming.retain(|received, _| *received > index);
-                    around.witness.applies(id, &running.image)?;
+                    around.invariants.applies(id, &running.image)?;
                     let raft = running.core.conf_state();
                     if raft != running.image.conf_state {
                         return Err(Violation::RaftMembersDiffer {
@@ -359,7 +359,7 @@ impl Member {
         Ok(true)
     }
 
-    /// Lets go of the log up to what the backend has. True if it did.
+    /// Compacts the log up to the durable applied index. Returns true if it did.
     pub(super) fn compact(&mut self, around: &mut Surroundings<'_>) -> Result<bool, Violation> {
         let id = self.id;
         let Some(running) = &mut self.running else {
@@ -393,7 +393,7 @@ impl Member {
         self.shadow
             .synced(running.wal.hard_state(), running.wal.last_index());
         if running.wal.release_to(index).is_err() {
-            // Only the power can fail here, and then the next call finds out.
+            // Fails only by a power loss, which the next call detects.
             return Ok(true);
         }
         let keep = around.scenario.catch_up_entries;
@@ -401,7 +401,7 @@ impl Member {
         Ok(true)
     }
 
-    /// Does something to the core, then what the core wants.
+    /// Calls the core, then processes its readies.
     pub(super) fn act<R>(
         &mut self,
         around: &mut Surroundings<'_>,
@@ -416,17 +416,17 @@ impl Member {
         Ok(Some(result))
     }
 
-    /// A read at this member; bypassed by a planted bug.
+    /// Starts a read at this member; a planted bug answers it directly.
     pub(super) fn read(
         &mut self,
         context: u64,
         around: &mut Surroundings<'_>,
     ) -> Result<(), Violation> {
-        around.witness.begins_read(context);
+        around.invariants.begins_read(context);
         if around.bug == Some(PlantedBug::AnswersReadsAlone) {
             let commit = self.running.as_ref().map(|it| it.core.hard_state().commit);
             return around
-                .witness
+                .invariants
                 .answers(self.id, context, commit.unwrap_or(u64::MAX));
         }
         self.act(around, |core| core.read_index(context)).map(drop)
@@ -459,7 +459,7 @@ impl Running {
         !self.to_apply.is_empty()
     }
 
-    /// Feeds the core and does what it wants, until it wants nothing.
+    /// Reports applied entries to the core and processes its readies until there are none.
     fn turn(&mut self, shadow: &Shadow, around: &mut Surroundings<'_>) -> Result<(), Violation> {
         let id = self.core.id();
         loop {
@@ -474,7 +474,7 @@ impl Running {
             let mut progressed = false;
             while let Some(ready) = self.core.ready() {
                 progressed = true;
-                self.carry_out(ready, shadow, around)?;
+                self.process_ready(ready, shadow, around)?;
             }
             if !progressed {
                 break;
@@ -484,7 +484,7 @@ impl Running {
         if state.commit > self.seen_commit {
             let known = self.seen_commit + 1..=state.commit;
             around
-                .witness
+                .invariants
                 .commits(id, known, state.term, |index| self.core.term_of(index))?;
             self.seen_commit = state.commit;
         }
@@ -502,7 +502,7 @@ impl Running {
         }
     }
 
-    fn carry_out(
+    fn process_ready(
         &mut self,
         ready: Ready,
         shadow: &Shadow,
@@ -513,12 +513,12 @@ impl Running {
             && leadership.role == Role::Leader
         {
             let core = &self.core;
-            // Compacted entries were committed and applied here.
+            // Compacted entries were committed and applied on this member.
             let starts_after = (0..=core.applied_index())
                 .rev()
                 .find(|index| core.term_of(*index).is_none())
                 .unwrap_or(0);
-            around.witness.leads(
+            around.invariants.leads(
                 id,
                 leadership.term,
                 |index| core.term_of(index),
@@ -526,7 +526,7 @@ impl Running {
             )?;
         }
         for read in &ready.reads {
-            around.witness.answers(id, read.context, read.index)?;
+            around.invariants.answers(id, read.context, read.index)?;
         }
         self.send(ready.messages, shadow, around)?;
         let newest = ready.committed.iter().rev().find_map(params_of);
@@ -562,7 +562,7 @@ impl Running {
         Ok(())
     }
 
-    /// Nothing goes out that the disk could still forget.
+    /// Sends messages; checks that the state they depend on is durable.
     fn send(
         &mut self,
         messages: Vec<Message>,
@@ -574,17 +574,17 @@ impl Running {
             let id = message.from;
             if message.r#type() == MessageType::MsgApp {
                 let previous = Some(message.log_term);
-                around.witness.in_log(id, &message.entries, previous)?;
+                around.invariants.in_log(id, &message.entries, previous)?;
             }
             match message.r#type() {
                 MessageType::MsgVote => {
                     around
-                        .witness
+                        .invariants
                         .votes(message.from, message.term, message.from)?;
                 }
                 MessageType::MsgVoteResp if !message.reject => {
                     around
-                        .witness
+                        .invariants
                         .votes(message.from, message.term, message.to)?;
                 }
                 _ => {}
@@ -594,7 +594,7 @@ impl Running {
         Ok(())
     }
 
-    /// The jobs are on disk. What may be sent now is for the caller.
+    /// Reports jobs as persisted. Returns the messages that may be sent now.
     fn finish(&mut self, mut jobs: VecDeque<Job>) -> Vec<Message> {
         for snapshot in jobs.iter_mut().filter_map(|job| job.snapshot.take()) {
             self.snapshot_index = snapshot.index;
@@ -658,10 +658,10 @@ impl Running {
         let mut conf_state = self.image.conf_state.clone();
         if entry.r#type() == EntryType::EntryConfChange {
             let change = ConfChange::decode(entry.data.clone()).unwrap_or_default();
-            let change = self.image.judge(&change);
+            let change = self.image.resolve_conf_change(&change);
             let is_skipped =
                 around.bug == Some(PlantedBug::SkipsConfChange) && (index ^ id).is_multiple_of(3);
-            // As the handle does: the engine is turned before and after.
+            // The server's handle also runs a turn of the engine before and after.
             self.turn(shadow, around)?;
             if !is_skipped {
                 let changed = self.core.apply_conf_change(&change);
@@ -676,17 +676,17 @@ impl Running {
             instead = None;
         }
         self.image.apply(entry, conf_state, around.specs, instead);
-        around.witness.applies(id, &self.image)?;
+        around.invariants.applies(id, &self.image)?;
         if let Some(proposal) = proposal_of(entry)
             && self.waiting.remove(&proposal)
         {
-            around.witness.acknowledges(proposal, index);
+            around.invariants.acknowledges(proposal, index);
         }
         Ok(())
     }
 }
 
-/// The client's number at the start of an entry.
+/// Returns the proposal number at the start of an entry.
 fn proposal_of(entry: &Entry) -> Option<u64> {
     if entry.r#type() != EntryType::EntryNormal {
         return None;
@@ -707,13 +707,13 @@ fn check_durable(message: &Message, shadow: &Shadow) -> Result<(), Violation> {
     .filter(|candidate| {
         durable.term < message.term || durable.term == message.term && durable.vote != *candidate
     })
-    .map(|candidate| format!("its vote for {candidate:x} in term {}", message.term))
+    .map(|candidate| format!("vote for {candidate:x} in term {}", message.term))
     .or_else(|| {
         let is_unwritten = message.r#type() == MessageType::MsgAppResp
             && !message.reject
             && message.term == durable.term
             && message.index > shadow.last_index;
-        is_unwritten.then(|| format!("that it has entry {}", message.index))
+        is_unwritten.then(|| format!("entry {}", message.index))
     });
     match what {
         Some(what) => Err(Violation::SentBeforeDurable {
