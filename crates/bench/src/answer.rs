@@ -1,10 +1,9 @@
-//! Looking into answers without decoding them.
+//! Reads single fields of answers without decoding the messages.
 //!
-//! A load checks every answer, but needs only a number or two of it. Walking over the
-//! fields of a message costs a fraction of building it, and the difference would be charged
-//! to the cores that the server works on.
+//! A load checks every answer but needs only one or two fields. Iterating over the fields of
+//! a message costs a fraction of decoding it, and the client shares the cores with the server.
 
-/// A field of a message: its number, and what it holds.
+/// The value of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value<'a> {
     /// An integer or a boolean.
@@ -13,20 +12,20 @@ pub enum Value<'a> {
     Bytes(&'a [u8]),
 }
 
-/// The fields of an encoded message, in order. Ends early at anything it does not know.
+/// The fields of an encoded message, in order. Ends early at an unknown wire type.
 #[derive(Debug, Clone, Copy)]
 pub struct Fields<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Fields<'a> {
-    /// Of this message.
+    /// Iterates over the fields of a message.
     #[must_use]
     pub fn of(message: &'a [u8]) -> Fields<'a> {
         Fields { rest: message }
     }
 
-    /// The first integer with this number, which is 0 when left out.
+    /// Returns the first integer with this field number, or 0 if it is absent.
     #[must_use]
     pub fn number(mut self, field: u32) -> i64 {
         let found = self.find_map(|found| match found {
@@ -36,7 +35,7 @@ impl<'a> Fields<'a> {
         found.unwrap_or(0).cast_signed()
     }
 
-    /// Every message, text or bytes with this number.
+    /// Returns every message, text or bytes with this field number.
     pub fn all(self, field: u32) -> impl Iterator<Item = &'a [u8]> {
         self.filter_map(move |found| match found {
             (number, Value::Bytes(bytes)) if number == field => Some(bytes),
@@ -44,7 +43,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// The first message with this number, or an empty one.
+    /// Returns the first message with this field number, or an empty one.
     #[must_use]
     pub fn message(self, field: u32) -> Fields<'a> {
         Fields::of(self.all(field).next().unwrap_or_default())
@@ -83,15 +82,15 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// Field numbers of etcd's answers, as far as loads look at them.
+/// Field numbers in etcd's answers.
 pub mod field {
-    /// In every answer.
+    /// In every answer: the header.
     pub const HEADER: u32 = 1;
     /// In the header: the revision of the store.
     pub const HEADER_REVISION: u32 = 3;
     /// In an answer to a range: each key found.
     pub const RANGE_KVS: u32 = 2;
-    /// In a key-value: where it was changed last.
+    /// In a key-value: the revision of its last change.
     pub const KV_MOD_REVISION: u32 = 3;
     /// In a key-value: its value.
     pub const KV_VALUE: u32 = 5;
@@ -99,11 +98,11 @@ pub mod field {
     pub const TXN_SUCCEEDED: u32 = 2;
     /// In an answer to a transaction: one answer per operation.
     pub const TXN_RESPONSES: u32 = 3;
-    /// In such an answer: that of a range.
+    /// In the answer to an operation: the answer to a range.
     pub const OP_RANGE: u32 = 1;
-    /// In an answer about a lease: which.
+    /// In an answer about a lease: its id.
     pub const LEASE_ID: u32 = 2;
-    /// In an answer about a lease: seconds left.
+    /// In an answer about a lease: its remaining seconds.
     pub const LEASE_TTL: u32 = 3;
     /// In an answer to a watch: it was created.
     pub const WATCH_CREATED: u32 = 3;
@@ -144,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_tells_its_revision_and_what_it_found() {
+    fn fields_of_a_transaction_answer_are_read() {
         let range = RangeResponse {
             header: header(),
             kvs: vec![pair(), pair()],
@@ -171,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn watches_and_leases_tell_what_loads_ask() {
+    fn fields_of_watch_and_lease_answers_are_read() {
         let watch = WatchResponse {
             header: header(),
             created: true,
@@ -201,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_ends_the_walk() {
+    fn truncated_message_ends_the_iteration() {
         let bytes = header().unwrap_or_default().encode_to_vec();
         for end in 0..bytes.len() {
             assert!(Fields::of(&bytes[..end]).count() <= 2);

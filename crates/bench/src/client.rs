@@ -1,4 +1,4 @@
-//! Connections, keys and values of the load, alike for every server.
+//! Connections, keys and values of the load.
 
 use std::time::Duration;
 
@@ -14,20 +14,20 @@ use tokio::task::JoinSet;
 use crate::answer::{Fields, field};
 use crate::wire::{Connection, Event, MESSAGE_BYTES_MAX, Method, WireError};
 
-/// Bytes of every value where nothing else is said.
+/// Default size of a value.
 pub const VALUE_BYTES: usize = 256;
 
 /// Puts in one transaction while filling a store; below etcd's default limit of 128.
 pub const PUTS_PER_FILL: usize = 100;
 
-/// What a put needs besides its value, at most.
+/// The largest size of a put besides its value.
 const PUT_OVERHEAD_BYTES: usize = 64;
 
-/// Connections that fill a store, and transactions under way on each.
+/// Connections that fill a store, and concurrent transactions on each.
 const FILLING_CONNECTIONS: usize = 4;
 const FILLS_UNDER_WAY: usize = 8;
 
-/// A server that takes a connection answers this, or is not ready yet.
+/// The time limit for an answer; a server that is not ready may accept connections.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// A store that could not be filled.
@@ -38,12 +38,12 @@ pub enum FillError {
     /// The connection broke.
     #[error("the store could not be filled")]
     Wire(#[from] WireError),
-    /// The server would not take the keys.
+    /// The server refused transactions.
     #[error("{refused} transactions that fill the store were refused")]
     Refused { refused: u64 },
 }
 
-/// Opens so many connections, to one address after the other.
+/// Opens `count` connections, to the addresses in turn.
 pub async fn connect(addresses: &[String], count: usize) -> Result<Vec<Connection>, WireError> {
     let mut connections = Vec::with_capacity(count);
     for address in addresses.iter().cycle().take(count.max(1)) {
@@ -52,7 +52,7 @@ pub async fn connect(addresses: &[String], count: usize) -> Result<Vec<Connectio
     Ok(connections)
 }
 
-/// Whether a linearizable read is answered, which takes a leader.
+/// Returns whether a linearizable read is answered, which requires a leader.
 pub async fn is_answering(address: &str) -> bool {
     let read = RangeRequest {
         key: key(0),
@@ -61,7 +61,7 @@ pub async fn is_answering(address: &str) -> bool {
     ask(address, Method::Range, &read).await.is_some()
 }
 
-/// Whether a member has this key by now, whatever the others have.
+/// Returns whether this member has applied the put of a key.
 pub async fn holds_key(address: &str, number: usize) -> bool {
     let read = RangeRequest {
         key: key(number),
@@ -73,13 +73,13 @@ pub async fn holds_key(address: &str, number: usize) -> bool {
     answer.is_some_and(|answer| Fields::of(&answer).all(field::RANGE_KVS).count() == 1)
 }
 
-/// What a member says about itself, if it answers.
+/// Returns the status of a member, if it answers.
 pub async fn status(address: &str) -> Option<StatusResponse> {
     let answer = ask(address, Method::Status, &StatusRequest {}).await?;
     StatusResponse::decode(answer).ok()
 }
 
-/// How many members a member counts in its cluster, as far as it has heard.
+/// Returns the number of members in a member's own list.
 pub async fn member_count(address: &str) -> Option<usize> {
     let own_view = MemberListRequest {
         linearizable: false,
@@ -89,8 +89,8 @@ pub async fn member_count(address: &str) -> Option<usize> {
     Some(answer.members.len())
 }
 
-/// The answer to one question on a connection of its own; nothing if it was refused or took
-/// too long. For what is not measured.
+/// Sends one request on a new connection; returns `None` if it was refused or timed out. For
+/// requests that are not measured.
 pub async fn ask(address: &str, method: Method, request: &impl Message) -> Option<Bytes> {
     let message = request.encode_to_vec();
     let answer = async {
@@ -101,8 +101,7 @@ pub async fn ask(address: &str, method: Method, request: &impl Message) -> Optio
     answer.ok()?.ok()?
 }
 
-/// Writes keys 0 to `keys`, so that reads find something. Many transactions are under way
-/// at a time, because a million keys are many.
+/// Writes keys 0 to `keys`, with many concurrent transactions.
 pub async fn fill(address: &str, keys: usize, value_bytes: usize) -> Result<(), FillError> {
     let mut fillers = JoinSet::new();
     for (number, connection) in connect(&[address.to_owned()], FILLING_CONNECTIONS)
@@ -159,7 +158,7 @@ async fn fill_share(
     }
 }
 
-/// One transaction that puts all of these.
+/// Returns a transaction that puts these keys.
 #[must_use]
 pub fn puts_of(numbers: std::ops::Range<usize>, value_bytes: usize) -> TxnRequest {
     let puts = numbers.map(|number| RequestOp {
@@ -175,20 +174,20 @@ pub fn puts_of(numbers: std::ops::Range<usize>, value_bytes: usize) -> TxnReques
     }
 }
 
-/// All keys begin with this.
+/// The prefix of all keys.
 pub const PREFIX: &[u8] = b"/registry/bench/";
-/// The first key behind all keys with the prefix.
+/// The end of the range of all keys with the prefix.
 pub const PREFIX_END: &[u8] = b"/registry/bench0";
 
 const KEY_DIGITS: usize = 10;
 
-/// The key with this number. Their order is that of the numbers.
+/// Returns the key with this number. Keys are ordered as their numbers.
 #[must_use]
 pub fn key(number: usize) -> Bytes {
     let mut text = [b'0'; PREFIX.len() + KEY_DIGITS];
     text[..PREFIX.len()].copy_from_slice(PREFIX);
     let mut rest = number;
-    // By hand: formatting would be a visible part of the cost of a request.
+    // Without `format!`, which would be a measurable part of a request.
     for digit in text[PREFIX.len()..].iter_mut().rev() {
         *digit = b'0' + (rest % 10) as u8;
         rest /= 10;
@@ -196,14 +195,14 @@ pub fn key(number: usize) -> Bytes {
     Bytes::copy_from_slice(&text)
 }
 
-/// A value of this length, up to 32 KiB.
+/// Returns a value of this length, up to 32 KiB.
 #[must_use]
 pub fn value(bytes: usize) -> Bytes {
     static LONGEST: [u8; 32_768] = [b'v'; 32_768];
     Bytes::from_static(&LONGEST[..bytes.min(LONGEST.len())])
 }
 
-/// A put of the key with this number.
+/// Returns a put of the key with this number.
 #[must_use]
 pub fn put_of(number: usize) -> PutRequest {
     PutRequest {
@@ -213,23 +212,23 @@ pub fn put_of(number: usize) -> PutRequest {
     }
 }
 
-/// Numbers without visible order, the same for every run: an xorshift generator.
+/// Pseudo-random numbers, the same in every run: an xorshift generator.
 #[derive(Debug, Clone)]
 pub struct Numbers {
     state: u64,
 }
 
 impl Numbers {
-    /// A sequence of its own for each client.
+    /// Returns a different sequence for each client.
     #[must_use]
     pub fn of_client(client: usize) -> Numbers {
-        // Odd times anything but zero is not zero, the one state that would stay as it is.
+        // Never 0, from which xorshift does not leave: an odd factor times a non-zero number.
         Numbers {
             state: (client as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15),
         }
     }
 
-    /// The next one below `bound`.
+    /// Returns the next number below `bound`.
     pub fn below(&mut self, bound: usize) -> usize {
         self.state ^= self.state << 13;
         self.state ^= self.state >> 7;
@@ -252,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fill_fits_into_one_message() {
+    fn fill_transaction_fits_into_one_message() {
         for value_bytes in [VALUE_BYTES, 1024, 4096, 32_768] {
             let puts = PUTS_PER_FILL.min(MESSAGE_BYTES_MAX / (value_bytes + PUT_OVERHEAD_BYTES));
             assert!(puts_of(0..puts, value_bytes).encoded_len() <= MESSAGE_BYTES_MAX);
@@ -260,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_stay_below_the_bound_and_reach_all_of_it() {
+    fn numbers_cover_the_range_below_the_bound() {
         let mut numbers = Numbers::of_client(3);
         let mut seen = [false; 16];
         for _ in 0..1000 {
@@ -270,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_do_not_walk_in_step() {
+    fn clients_have_different_sequences() {
         let (mut one, mut other) = (Numbers::of_client(0), Numbers::of_client(1));
         let differing = (0..100).filter(|_| one.below(10_000) != other.below(10_000));
         assert!(differing.count() > 90);

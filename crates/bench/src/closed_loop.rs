@@ -1,8 +1,8 @@
-//! Clients that each have one request under way, and send the next when it is answered.
+//! A closed loop: each client has one request in flight and sends the next after its answer.
 //!
-//! One task per connection plays all clients of that connection: answers that came together
-//! are looked at together, and the requests they lead to leave together. So a request costs
-//! this process neither a task nor a wake-up.
+//! One task per connection runs all clients of that connection: answers received together are
+//! handled together, and their next requests are sent together. So a request costs this
+//! process neither a task nor a wake-up.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,32 +14,31 @@ use crate::usage::UsageError;
 use crate::window::{Pace, Seen, Spent, Window, micros};
 use crate::wire::{Connection, Event, Method, StreamId};
 
-/// After a failure a connection waits, or a server that refuses everything would be
-/// measured as a fast one.
+/// The pause of a connection after a failure, so that a server that refuses every request is
+/// not measured as a fast one.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(20);
 
-/// What an answer means.
+/// The meaning of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answered {
-    /// The operation is done, and counts.
+    /// The operation is complete and counts.
     Done,
-    /// One more request belongs to the operation.
+    /// The operation needs one more request.
     HalfWay,
-    /// It was only to prepare others.
+    /// The request only prepared others.
     Prepared,
 }
 
-/// A client.
+/// A client of a closed loop.
 pub trait Requester: Send + 'static {
-    /// Writes the next request into `message`, which is empty, and says what is called.
+    /// Writes the next request into `message`, which is empty, and returns its method.
     fn next(&mut self, message: &mut Vec<u8>) -> Method;
 
-    /// Looks at the answer to it, and says what is wrong with it if anything is.
+    /// Checks the answer to the request; returns an error text if it is wrong.
     fn answered(&mut self, answer: &[u8]) -> Result<Answered, String>;
 }
 
-/// Lets every client send one request after the other until the window is over. Clients
-/// share the connections evenly.
+/// Runs the clients until the window is over. Clients share the connections evenly.
 pub async fn closed_loop<R: Requester>(
     connections: Vec<Connection>,
     clients: Vec<R>,
@@ -47,25 +46,25 @@ pub async fn closed_loop<R: Requester>(
     server_process_ids: &[u32],
 ) -> Result<(Seen, Spent), UsageError> {
     let window = Arc::new(Window::default());
-    let mut shares: Vec<Vec<Seat<R>>> = connections.iter().map(|_| Vec::new()).collect();
+    let mut shares: Vec<Vec<ClientSlot<R>>> = connections.iter().map(|_| Vec::new()).collect();
     for (number, client) in clients.into_iter().enumerate() {
         let share = number % shares.len();
-        shares[share].push(Seat::of(client));
+        shares[share].push(ClientSlot::of(client));
     }
     let mut tasks = JoinSet::new();
-    for (connection, seats) in connections.into_iter().zip(shares) {
-        let mut table = Table {
+    for (connection, slots) in connections.into_iter().zip(shares) {
+        let mut task = ConnectionTask {
             connection,
-            seats,
+            slots,
             window: Arc::clone(&window),
             message: Vec::new(),
             seen: Seen::default(),
         };
         tasks.spawn(async move {
-            if let Err(error) = table.run().await {
-                table.seen.failed(error);
+            if let Err(error) = task.run().await {
+                task.seen.failed(error);
             }
-            table.seen
+            task.seen
         });
     }
     let spent = window.pass(pace, server_process_ids).await;
@@ -76,22 +75,22 @@ pub async fn closed_loop<R: Requester>(
     Ok((all, spent?))
 }
 
-/// A client and where it stands.
-struct Seat<R> {
+/// A client and its current request.
+struct ClientSlot<R> {
     client: R,
-    /// The call that is under way.
+    /// The stream of the current request.
     stream: StreamId,
-    /// A call that takes many messages, once it is open.
+    /// The open streaming call, if any.
     open_call: Option<(Method, StreamId)>,
-    /// Kept until the call ends.
+    /// The message received before the end of the call.
     answer: Option<Bytes>,
     started: Instant,
     began_inside: bool,
 }
 
-impl<R: Requester> Seat<R> {
-    fn of(client: R) -> Seat<R> {
-        Seat {
+impl<R: Requester> ClientSlot<R> {
+    fn of(client: R) -> ClientSlot<R> {
+        ClientSlot {
             client,
             stream: 0,
             open_call: None,
@@ -123,18 +122,18 @@ impl<R: Requester> Seat<R> {
 }
 
 /// All clients of one connection.
-struct Table<R> {
+struct ConnectionTask<R> {
     connection: Connection,
-    seats: Vec<Seat<R>>,
+    slots: Vec<ClientSlot<R>>,
     window: Arc<Window>,
     message: Vec<u8>,
     seen: Seen,
 }
 
-impl<R: Requester> Table<R> {
+impl<R: Requester> ConnectionTask<R> {
     async fn run(&mut self) -> Result<(), crate::wire::WireError> {
-        for seat in &mut self.seats {
-            seat.send(&mut self.connection, &mut self.message);
+        for slot in &mut self.slots {
+            slot.send(&mut self.connection, &mut self.message);
         }
         let window = Arc::clone(&self.window);
         let mut over = std::pin::pin!(window.until_over());
@@ -159,40 +158,40 @@ impl<R: Requester> Table<R> {
         let is_inside = self.window.is_measuring();
         while let Some(event) = self.connection.next_event() {
             let (Event::Message(stream, _) | Event::End(stream)) = event;
-            // A handful of clients share a connection, so this is as fast as any index.
-            let Some(seat) = self.seats.iter_mut().find(|seat| seat.stream == stream) else {
+            // Few clients share a connection, so a linear search is fast.
+            let Some(slot) = self.slots.iter_mut().find(|slot| slot.stream == stream) else {
                 continue;
             };
             let answer = match event {
-                Event::Message(_, message) if seat.is_on_open_call() => Some(message),
+                Event::Message(_, message) if slot.is_on_open_call() => Some(message),
                 Event::Message(_, message) => {
-                    seat.answer = Some(message);
+                    slot.answer = Some(message);
                     continue;
                 }
                 Event::End(_) => {
-                    if seat.is_on_open_call() {
-                        seat.open_call = None;
+                    if slot.is_on_open_call() {
+                        slot.open_call = None;
                     }
-                    seat.answer.take()
+                    slot.answer.take()
                 }
             };
             let answered = match answer {
-                Some(answer) => seat.client.answered(&answer),
+                Some(answer) => slot.client.answered(&answer),
                 None => Err("the call ended without an answer".to_owned()),
             };
             match answered {
-                Ok(Answered::Done) if seat.began_inside && is_inside => {
-                    let latency = now.saturating_duration_since(seat.started);
+                Ok(Answered::Done) if slot.began_inside && is_inside => {
+                    let latency = now.saturating_duration_since(slot.started);
                     self.seen.latencies_us.push(micros(latency));
                 }
                 Ok(_) => {}
                 Err(ref reason) => self.seen.failed(reason),
             }
             if answered != Ok(Answered::HalfWay) {
-                seat.started = now;
-                seat.began_inside = is_inside;
+                slot.started = now;
+                slot.began_inside = is_inside;
             }
-            seat.send(&mut self.connection, &mut self.message);
+            slot.send(&mut self.connection, &mut self.message);
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Servers that are one store: a single member, or several.
+//! A cluster of one or several servers.
 //!
-//! Workloads get one that was started for them. Everything about who leads is asked over the
-//! wire, so it works alike for both servers.
+//! Each group of workloads gets a new cluster. The leader is determined over the API, in the
+//! same way for both servers.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::client;
 use crate::server::{Ending, Founding, Place, Program, Server, ServerError};
 use crate::wire::Method;
 
-/// Members that do not agree on a leader by then never will.
+/// The time limit for members to agree on a leader or a member list.
 const AGREEMENT_TIME_MAX: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -21,31 +21,31 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 pub struct Cluster {
     program: Program,
     flags: &'static [&'static str],
-    /// In the order in which they were started.
+    /// The members, in the order of their start.
     pub servers: Vec<Server>,
 }
 
-/// A cluster that does not do what clusters do.
+/// Why a cluster cannot be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 #[allow(missing_docs)] // the fields are the ones the messages print
 pub enum ClusterError {
-    /// One of its members.
+    /// A member failed.
     #[error("a member failed")]
     Server(#[from] ServerError),
-    /// Nobody leads, or opinions differ.
+    /// The members did not agree on a leader.
     #[error("the members of {label} did not agree on a leader within {seconds} s")]
     NoLeader { label: String, seconds: u64 },
-    /// No new member wanted.
+    /// The cluster refused a new member.
     #[error("{label} refused a new member: is the cluster healthy?")]
     MemberRefused { label: String },
-    /// Added, but not everywhere.
-    #[error("not all members of {label} had heard of the new member within {seconds} s")]
+    /// Some members have not applied the addition of the new member.
+    #[error("not all members of {label} listed the new member within {seconds} s")]
     MemberUnknown { label: String, seconds: u64 },
 }
 
 impl Cluster {
-    /// Starts so many members, empty, and waits until each of them answers.
+    /// Starts members without data and waits until each of them answers.
     pub async fn start(
         program: &Program,
         members: usize,
@@ -53,9 +53,10 @@ impl Cluster {
     ) -> Result<Cluster, ClusterError> {
         let places = (0..members).map(|number| Place::new(&name(number)));
         let places = places.collect::<Result<Vec<Place>, ServerError>>()?;
-        let introductions: Vec<String> = places.iter().map(Place::introduction).collect();
+        let initial_cluster: Vec<String> =
+            places.iter().map(Place::initial_cluster_entry).collect();
         let founding = Founding {
-            initial_cluster: introductions.join(","),
+            initial_cluster: initial_cluster.join(","),
             is_joining: false,
             flags,
         };
@@ -69,30 +70,30 @@ impl Cluster {
             cluster.servers.push(server);
         }
         for server in &mut cluster.servers {
-            server.wait_until_it_answers().await?;
+            server.wait_until_answering().await?;
         }
         Ok(cluster)
     }
 
-    /// The only member, or the first of several.
+    /// Returns the first member.
     pub fn first(&mut self) -> &mut Server {
-        // Started with at least one, and none is ever taken out.
+        // A cluster has at least one member, and none is removed.
         &mut self.servers[0]
     }
 
-    /// Where clients connect.
+    /// Returns the client addresses of all members.
     #[must_use]
     pub fn addresses(&self) -> Vec<String> {
         self.servers.iter().map(Server::address).collect()
     }
 
-    /// For the meters.
+    /// Returns the process ids of all members.
     #[must_use]
     pub fn process_ids(&self) -> Vec<u32> {
         self.servers.iter().map(Server::process_id).collect()
     }
 
-    /// Where the leader is in [`Cluster::servers`], and its term, once all agree on it.
+    /// Returns the position of the leader in [`Cluster::servers`] and its term, once all agree.
     pub async fn leader(&self) -> Result<(usize, u64), ClusterError> {
         let deadline = Instant::now() + AGREEMENT_TIME_MAX;
         while Instant::now() < deadline {
@@ -111,8 +112,8 @@ impl Cluster {
         })
     }
 
-    /// Adds a learner to the cluster and launches it; returns where it is in
-    /// [`Cluster::servers`]. Does not wait for it.
+    /// Adds a learner and starts its process; returns its position in [`Cluster::servers`].
+    /// Does not wait until it answers.
     pub async fn add_learner(&mut self) -> Result<usize, ClusterError> {
         let number = self.servers.len();
         let place = Place::new(&name(number))?;
@@ -121,16 +122,19 @@ impl Cluster {
             is_learner: true,
         };
         let (leader, _) = self.leader().await?;
-        let asked = self.servers[leader].address();
-        let added = client::ask(&asked, Method::MemberAdd, &request).await;
+        let address = self.servers[leader].address();
+        let added = client::ask(&address, Method::MemberAdd, &request).await;
         added.ok_or_else(|| ClusterError::MemberRefused {
             label: self.program.label.clone(),
         })?;
         self.wait_until_all_count(number + 1).await?;
         let present = self.servers.iter().map(|server| server.place());
-        let introductions: Vec<String> = present.chain([&place]).map(Place::introduction).collect();
+        let initial_cluster: Vec<String> = present
+            .chain([&place])
+            .map(Place::initial_cluster_entry)
+            .collect();
         let founding = Founding {
-            initial_cluster: introductions.join(","),
+            initial_cluster: initial_cluster.join(","),
             is_joining: true,
             flags: self.flags,
         };
@@ -139,8 +143,8 @@ impl Cluster {
         Ok(number)
     }
 
-    /// A new member asks any of the others who belongs to the cluster, and ends at once if that
-    /// one has not heard of it yet.
+    /// Waits until all members list this many members. A new member reads the member list of
+    /// any other one and exits if it is not in that list.
     async fn wait_until_all_count(&self, members: usize) -> Result<(), ClusterError> {
         let deadline = Instant::now() + AGREEMENT_TIME_MAX;
         for server in &self.servers {
@@ -157,8 +161,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Ends all members. A single one is asked, as it was always measured; of several, each
-    /// would try to hand its leadership to others that are about to go, too.
+    /// Stops all members: a single one with SIGTERM, several with SIGKILL, because each would
+    /// try to transfer its leadership to members that are stopping, too.
     pub async fn stop(mut self) -> Result<(), ClusterError> {
         let ending = match self.servers.len() {
             1 => Ending::Asked,
@@ -175,7 +179,7 @@ fn name(number: usize) -> String {
     format!("m{number}")
 }
 
-/// The place of the leader and its term, if all members answer and name the same one.
+/// Returns the position of the leader and its term, if all members report the same.
 fn agreed_leader(statuses: &[Option<StatusResponse>]) -> Option<(usize, u64)> {
     let first = statuses.first()?.as_ref()?;
     let view = (first.leader, first.raft_term);
@@ -209,13 +213,13 @@ mod tests {
     }
 
     #[test]
-    fn the_leader_is_the_one_that_all_name() {
+    fn leader_is_agreed_when_all_members_report_it() {
         let all = [status(7, 9, 2), status(8, 9, 2), status(9, 9, 2)];
         assert_eq!(agreed_leader(&all), Some((2, 2)));
     }
 
     #[test]
-    fn there_is_no_leader_while_one_is_silent_or_of_another_opinion() {
+    fn no_leader_is_agreed_while_a_member_is_silent_or_differs() {
         assert_eq!(agreed_leader(&[]), None);
         assert_eq!(agreed_leader(&[status(7, 7, 2), None]), None);
         assert_eq!(agreed_leader(&[status(7, 7, 2), status(8, 7, 1)]), None);

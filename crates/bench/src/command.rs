@@ -1,4 +1,4 @@
-//! The command line: what to compare, how long, and where to put the figures.
+//! The command line.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::report::Report;
 use crate::server::{Program, ServerError};
 use crate::workload::{self, Scale, Workload, WorkloadError};
 
-/// Puts the same load on Portunus and on etcd, one after the other, and prints ratios.
+/// Runs the same load on Portunus and on etcd, one after the other, and prints ratios.
 #[derive(Debug, Parser)]
 #[command(name = "compare", version)]
 pub struct Command {
@@ -26,70 +26,70 @@ pub struct Command {
     /// The Portunus binary; without it, the one beside this program
     #[arg(long, value_name = "PATH")]
     portunus: Option<PathBuf>,
-    /// Members of each cluster: 1 or 3, each with workloads of its own
+    /// Members of each cluster: 1 or 3, each with its own workloads
     #[arg(long, default_value_t = 1, value_parser = members)]
     members: usize,
-    /// How often to run everything
+    /// Number of rounds of all workloads
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// How long to measure each workload on each server
+    /// Measured seconds of each workload on each server
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
-    /// Workloads to run, such as put,get-serializable; all without it
+    /// Workloads to run, such as put,get-serializable; by default all
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     only: Vec<String>,
     /// Also write every sample of every round to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// What to print
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Table)]
     write_out: Format,
-    /// All that matters in ten minutes: short measurements, and the big store only once
+    /// Run in about ten minutes: short measurements, and the big store only once
     #[arg(long)]
     quick: bool,
-    /// Run everything once and very shortly, only to see that it works
+    /// Run everything once and very shortly, only to check that it works
     #[arg(long, conflicts_with = "quick")]
     smoke: bool,
 }
 
-/// How results are printed.
+/// The output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// For people
+    /// Tables
     Table,
     /// One JSON object per line and workload
     Json,
 }
 
-/// Measured time of each workload when there is little time.
+/// Measured time of each workload with `--quick`.
 const QUICK_MILLISECONDS: u64 = 2500;
 
-/// Why there is no comparison.
+/// Why the comparison failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 #[allow(missing_docs)] // the fields are the ones the messages print
 pub enum CommandError {
-    /// No Portunus.
+    /// The Portunus binary does not run.
     #[error(
         "there is no Portunus binary at {path}: build it with `cargo build --release -p portunus-server`, or give --portunus"
     )]
     NoPortunus { path: String, source: ServerError },
-    /// A word that names no workload.
-    #[error("no workload is called `{word}`: choose from {known}")]
-    UnknownWorkload { word: String, known: String },
-    /// It broke on the way.
+    /// A name that matches no workload.
+    #[error("no workload is called `{name}`: choose from {known}")]
+    UnknownWorkload { name: String, known: String },
+    /// A workload failed.
     #[error("the comparison could not be finished")]
     Run(#[from] WorkloadError),
-    /// Some requests failed, so the figures are not to be trusted.
-    #[error("{count} requests failed: the figures above are not to be trusted")]
+    /// Some requests failed, so the figures are not valid.
+    #[error("{count} requests failed: the figures above are not valid")]
     RequestsFailed { count: u64 },
-    /// The figures could not be kept.
+    /// Writing the figures failed.
     #[error("the figures could not be written to {path}")]
     Write { path: String, source: io::Error },
 }
 
 impl Command {
-    /// Runs what was asked for and prints tables to stdout.
+    /// Runs the comparison and prints the figures to stdout.
     pub async fn run(self) -> Result<(), CommandError> {
         let plan = self.plan()?;
         let machine = Machine::here();
@@ -130,7 +130,7 @@ impl Command {
             1 => workload::ONE_MEMBER,
             _ => workload::THREE_MEMBERS,
         };
-        let workloads = workloads_meant(&self.only, known)?;
+        let workloads = select_workloads(&self.only, known)?;
         let own_path = self.portunus.clone().unwrap_or_else(beside_this_program);
         let portunus = Program::at(&own_path, "portunus").map_err(|source| {
             let path = own_path.display().to_string();
@@ -159,7 +159,7 @@ impl Command {
         })
     }
 
-    /// The etcd to compare with, or a loud word that there is none.
+    /// Returns the etcd to compare with, or prints a notice that there is none.
     fn peer_program(&self) -> Option<Program> {
         let path = match &self.peer {
             Some(path) => Ok(path.clone()),
@@ -173,7 +173,7 @@ impl Command {
         };
         eprintln!("!!");
         eprintln!("!! NO ETCD TO COMPARE WITH: {why}.");
-        eprintln!("!! Only Portunus is measured; bare figures say more about this machine.");
+        eprintln!("!! Only Portunus is measured; its figures alone depend mostly on this machine.");
         eprintln!(
             "!! Run {} to get it, or give --peer.",
             portunus_peers::SCRIPT
@@ -196,20 +196,20 @@ fn members(text: &str) -> Result<usize, String> {
     }
 }
 
-fn workloads_meant(words: &[String], all: &[Workload]) -> Result<Vec<Workload>, CommandError> {
-    for word in words {
-        if !all.iter().any(|load| load.is_meant_by(word)) {
+fn select_workloads(names: &[String], all: &[Workload]) -> Result<Vec<Workload>, CommandError> {
+    for name in names {
+        if !all.iter().any(|load| load.matches_name(name)) {
             let known: Vec<&str> = all.iter().map(|load| load.name).collect();
             return Err(CommandError::UnknownWorkload {
-                word: word.clone(),
+                name: name.clone(),
                 known: known.join(", "),
             });
         }
     }
-    let is_meant =
-        |load: &Workload| words.is_empty() || words.iter().any(|word| load.is_meant_by(word));
-    // Whole groups: one that goes on with a server needs those before it.
-    let groups = workload::groups(all).filter(|group| group.iter().any(is_meant));
+    let is_selected =
+        |load: &Workload| names.is_empty() || names.iter().any(|name| load.matches_name(name));
+    // Complete groups: a continuation needs the workloads before it.
+    let groups = workload::groups(all).filter(|group| group.iter().any(is_selected));
     Ok(groups.flatten().copied().collect())
 }
 
@@ -229,16 +229,16 @@ mod tests {
     use crate::workload::{ONE_MEMBER, THREE_MEMBERS};
 
     #[test]
-    fn without_words_everything_runs_in_order() {
+    fn all_workloads_run_in_order_without_names() {
         for all in [ONE_MEMBER, THREE_MEMBERS] {
-            assert_eq!(workloads_meant(&[], all).unwrap().len(), all.len());
+            assert_eq!(select_workloads(&[], all).unwrap().len(), all.len());
         }
     }
 
     #[test]
-    fn a_workload_brings_those_it_goes_on_from() {
+    fn selected_continuation_includes_the_workloads_before_it() {
         let meant =
-            workloads_meant(&["big-asked".to_owned(), "get".to_owned()], ONE_MEMBER).unwrap();
+            select_workloads(&["big-asked".to_owned(), "get".to_owned()], ONE_MEMBER).unwrap();
         let names: Vec<&str> = meant.iter().map(|workload| workload.name).collect();
         let expected = [
             "get",
@@ -251,8 +251,8 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_word_is_refused_with_the_known_ones() {
-        let error = workloads_meant(&["puts".to_owned()], ONE_MEMBER)
+    fn unknown_workload_name_is_refused_with_the_known_names() {
+        let error = select_workloads(&["puts".to_owned()], ONE_MEMBER)
             .unwrap_err()
             .to_string();
         assert!(

@@ -1,7 +1,7 @@
-//! Rounds: every workload on every server or cluster, each time on a fresh one.
+//! Rounds: every group of workloads on every server, each time on a new cluster.
 //!
-//! Within a round both servers meet the same workload right after each other, and who is
-//! first alternates; so what the machine does meanwhile hits both about alike.
+//! Within a round a workload runs on both servers one directly after the other, in alternating
+//! order, so that other load of the machine affects both equally.
 
 use crate::cluster::Cluster;
 use crate::machine::Machine;
@@ -9,26 +9,26 @@ use crate::report::{Measure, Outcome, Report, Sample, ServerSamples};
 use crate::server::Program;
 use crate::workload::{Scale, Workload, WorkloadError, groups};
 
-/// What to run.
+/// The plan of a comparison.
 #[derive(Debug)]
 pub struct Plan {
-    /// etcd first, if it is there; Portunus last.
+    /// The servers: etcd first, if available; Portunus last.
     pub programs: Vec<Program>,
-    /// Of each cluster.
+    /// Members of each cluster.
     pub members: usize,
-    /// In this order.
+    /// The workloads, in order.
     pub workloads: Vec<Workload>,
-    /// How often.
+    /// Number of rounds.
     pub rounds: usize,
-    /// How much.
+    /// Sizes and durations of the workloads.
     pub scale: Scale,
-    /// Whether workloads that take long run in the first round only.
+    /// Whether long workloads run in the first round only.
     pub is_quick: bool,
-    /// Whether the figures mean nothing.
+    /// Whether this is a smoke run, whose figures are meaningless.
     pub is_smoke: bool,
 }
 
-/// Runs everything, with a line on stderr for each measurement.
+/// Runs the plan; prints a line to stderr for each measurement.
 pub async fn run(plan: &Plan, machine: Machine) -> Result<Report, WorkloadError> {
     let mut outcomes: Vec<Outcome> = plan
         .workloads

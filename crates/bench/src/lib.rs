@@ -1,16 +1,16 @@
-//! The same load on Portunus and on etcd, in one run, so that only ratios need believing.
+//! Runs the same load on Portunus and on etcd in one run and reports ratios.
 //!
 //! ```text
 //!  command ──▶ compare ──▶ for each round, workload and server:
-//!                            cluster   start it, fresh    (server: one process)
-//!                            workload  fill it, load it   (client: keys; wire: gRPC, cheaply;
+//!                            cluster   start a new one    (server: one process)
+//!                            workload  fill it, load it   (client: keys; wire: cheap gRPC;
 //!                                                          closed_loop: many clients; answer)
-//!                            window    when to count      (usage: CPU and memory of a process)
-//!                            report    samples ──▶ tables (lines: JSON; machine: where it ran)
+//!                            window    measured time      (usage: CPU and memory of a process)
+//!                            report    samples ──▶ tables (lines: JSON; machine: its hardware)
 //! ```
 //!
-//! Called by the `compare` binary. It never looks into a server: everything is measured
-//! from outside, over the wire and from `/proc`, and alike for both.
+//! Called by the `compare` binary. Both servers are measured in the same way from outside:
+//! over the network and from `/proc`.
 
 pub mod answer;
 pub mod client;

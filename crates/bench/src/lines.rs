@@ -1,81 +1,81 @@
-//! One line of JSON per workload, for programs that follow ratios over time.
+//! One line of JSON per workload, for programs that track ratios over time.
 
 use serde::Serialize;
 
 use crate::report::{Measure, Outcome, Sample, ServerSamples, median, ratios};
 
-/// A workload in a line. Ratios are Portunus' figure over etcd's, the middle one of all
-/// rounds; they are left out where there is no etcd or no such figure.
+/// The figures of a workload. Ratios are Portunus' figure divided by etcd's, the median of all
+/// rounds; absent without etcd or without the figure.
 #[derive(Debug, Serialize)]
 pub struct Line {
-    /// Its name.
+    /// Name of the workload.
     pub op: &'static str,
-    /// Of them each has one request under way.
+    /// Number of clients, each with one request in flight.
     pub clients: usize,
-    /// What is counted, per second.
+    /// The counted unit, per second.
     pub unit: String,
-    /// Operations per second; of what is a duration, such as a restart, one over its seconds.
+    /// Operations per second of Portunus; for a duration, such as a restart, its reciprocal.
     pub portunus: Option<f64>,
-    /// The same of etcd.
+    /// Operations per second of etcd.
     pub etcd: Option<f64>,
-    /// Of operations per second: above 1, Portunus is faster.
+    /// Ratio of operations per second: above 1, Portunus is faster.
     pub ratio: Option<f64>,
-    /// Its least over all rounds.
+    /// Smallest ratio of all rounds.
     pub ratio_min: Option<f64>,
-    /// Its largest over all rounds.
+    /// Largest ratio of all rounds.
     pub ratio_max: Option<f64>,
-    /// Of CPU time per operation: below 1, Portunus is cheaper.
+    /// Ratio of CPU time per operation: below 1, Portunus is cheaper.
     pub cpu_ratio: Option<f64>,
-    /// Of resident memory at the end.
+    /// Ratio of resident memory at the end.
     pub rss_ratio: Option<f64>,
-    /// Of the most that was resident.
+    /// Ratio of peak resident memory.
     pub peak_rss_ratio: Option<f64>,
-    /// Of the latency of half of the operations; of a restart, of its time.
+    /// Ratio of the median latency; for a restart, of its time.
     pub p50_ratio: Option<f64>,
-    /// Of the latency of all but one in a hundred.
+    /// Ratio of the 99th percentile of latency.
     pub p99_ratio: Option<f64>,
-    /// Of bytes written to the disk per operation.
+    /// Ratio of bytes written to the disk per operation.
     pub write_bytes_ratio: Option<f64>,
-    /// Where a duration is measured, of the middle one: below 1, Portunus is faster.
+    /// For durations, ratio of the median: below 1, Portunus is faster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_ratio: Option<f64>,
-    /// The same of the longest.
+    /// For durations, ratio of the longest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worst_time_ratio: Option<f64>,
-    /// Portunus' own figures.
+    /// Portunus' figures.
     pub portunus_detail: Detail,
-    /// etcd's.
+    /// etcd's figures.
     pub etcd_detail: Option<Detail>,
-    /// Requests that failed. With any, nothing here is to be trusted.
+    /// Failed requests. If there are any, the figures are not valid.
     pub failures: u64,
 }
 
-/// One server's figures, the middle ones of all rounds.
+/// The figures of one server, each the median of all rounds.
 #[derive(Debug, Serialize)]
 pub struct Detail {
     /// Name and version.
     pub server: String,
-    /// Half of the operations were faster; of a restart, its time.
+    /// Median latency; for a restart, its time.
     pub p50_us: Option<f64>,
-    /// All but one in a hundred were faster.
+    /// 99th percentile of latency.
     pub p99_us: Option<f64>,
-    /// CPU time of the server for one operation.
+    /// CPU time of the server per operation.
     pub cpu_us: Option<f64>,
-    /// CPU time of the client for one operation.
+    /// CPU time of the client per operation.
     pub client_cpu_us: Option<f64>,
     /// Resident memory at the end.
     pub rss_bytes: Option<f64>,
-    /// The most that was resident.
+    /// Peak resident memory.
     pub peak_rss_bytes: Option<f64>,
-    /// Written to the disk for one operation.
+    /// Bytes written to the disk per operation.
     pub write_bytes: Option<f64>,
-    /// Where a duration is measured, the longest of all rounds.
+    /// For durations, the longest of all rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worst_us: Option<f64>,
-    /// By how much the memory of the sender of a snapshot grew at most.
+    /// The largest growth of the memory of a snapshot's sender.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sender_extra_rss_bytes: Option<f64>,
-    /// The most that was resident of its receiver.
+    /// Peak resident memory of a snapshot's receiver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receiver_peak_rss_bytes: Option<f64>,
 }
@@ -95,7 +95,7 @@ const SENDER_EXTRA: Figure = |sample| Some(sample.transfer?.sender_extra_bytes a
 const RECEIVER_PEAK: Figure = |sample| Some(sample.transfer?.receiver_peak_bytes as f64);
 
 impl Line {
-    /// Of all rounds of a workload; nothing if none has run.
+    /// Computes the figures of all rounds; `None` if no server was measured.
     #[must_use]
     pub fn of(outcome: &Outcome) -> Option<Line> {
         let (portunus, peer) = match outcome.servers.as_slice() {
@@ -155,7 +155,7 @@ impl Detail {
     }
 }
 
-/// The longest time of all rounds.
+/// Returns the longest time of all rounds.
 fn worst_of(server: &ServerSamples) -> Option<f64> {
     let worst = server.samples.iter().filter_map(WORST);
     worst.reduce(f64::max)
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_the_ratio_of_rounds_with_its_spread() {
+    fn line_has_the_median_ratio_and_its_spread() {
         let peer = samples("etcd 3", vec![sample(10.0, 8.0), sample(20.0, 8.0)]);
         let own = samples("portunus 0", vec![sample(20.0, 4.0), sample(60.0, 4.0)]);
         let line = Line::of(&outcome(vec![peer, own])).unwrap();
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn only_durations_have_ratios_of_time() {
+    fn only_durations_have_time_ratios() {
         let worse = Sample {
             worst_us: Some(80),
             ..sample(10.0, 8.0)
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn without_etcd_there_is_no_ratio() {
+    fn line_without_etcd_has_no_ratio() {
         let own = samples("portunus 0", vec![sample(20.0, 4.0)]);
         let line = Line::of(&outcome(vec![own])).unwrap();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! What the figures were measured on, said before any of them.
+//! The machine on which the figures were measured.
 
 use std::fmt;
 use std::fs;
@@ -10,34 +10,34 @@ use serde::Serialize;
 
 use crate::window::micros;
 
-/// Writes and syncs that the latency of the disk is taken from.
+/// Number of writes with sync for the latency of the disk.
 const SYNCS: usize = 200;
-/// About what one put adds to a log.
+/// About the bytes that one put adds to a log.
 const SYNC_BYTES: usize = 512;
-/// On a slow disk fewer have to do.
+/// The time limit for the syncs on a slow disk.
 const SYNC_TIME_MAX: Duration = Duration::from_secs(3);
 
-/// A machine, as far as it matters here.
+/// The properties of a machine that affect the figures.
 #[derive(Debug, Clone, Serialize)]
 pub struct Machine {
     /// Cores that servers and clients share.
     pub cores: usize,
-    /// What the CPU calls itself.
+    /// Model name of the CPU.
     pub cpu: String,
-    /// All there is.
+    /// Total memory.
     pub memory_bytes: u64,
-    /// Its version.
+    /// Version of the kernel.
     pub kernel: String,
-    /// Of the directory that data is written to.
+    /// File system of the data directories.
     pub filesystem: String,
-    /// Half of the syncs of a small write were faster.
+    /// Median latency of a small write with fdatasync.
     pub fdatasync_p50_us: Option<u32>,
-    /// All but one in a hundred were faster.
+    /// 99th percentile of the same latency.
     pub fdatasync_p99_us: Option<u32>,
 }
 
 impl Machine {
-    /// This one. Takes some seconds at most, because it tries the disk.
+    /// Describes this machine. Measures the disk, which takes up to 3 seconds.
     #[must_use]
     pub fn here() -> Machine {
         let data = std::env::temp_dir();
@@ -92,7 +92,7 @@ fn sync_latencies_us(folder: &Path) -> io::Result<Vec<u32>> {
     Ok(latencies_us)
 }
 
-/// The value in the first line `name : value`.
+/// Returns the value of the first line `name : value`.
 fn value_of(text: &str, name: &str) -> Option<String> {
     text.lines().find_map(|line| {
         let (found, value) = line.split_once(':')?;
@@ -100,15 +100,15 @@ fn value_of(text: &str, name: &str) -> Option<String> {
     })
 }
 
-/// The kind of the innermost file system that holds the path.
+/// Returns the type of the innermost file system that contains the path.
 fn filesystem_of(path: &Path, mounts: &str) -> Option<String> {
     let mounts = mounts.lines().filter_map(|line| {
-        let mut words = line.split(' ').skip(1);
-        Some((words.next()?, words.next()?))
+        let mut fields = line.split(' ').skip(1);
+        Some((fields.next()?, fields.next()?))
     });
     mounts
         .filter(|(place, _)| path.starts_with(place))
-        // The last of equals: it was mounted over the others.
+        // Of equal mount points the last one, which was mounted over the others.
         .max_by_key(|(place, _)| place.len())
         .map(|(_, kind)| kind.to_owned())
 }
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_innermost_file_system_counts() {
+    fn innermost_file_system_is_chosen() {
         let mounts = "/dev/a / ext4 rw 0 0\ntmpfs /tmp tmpfs rw 0 0\n/dev/b /tmpx xfs rw 0 0\n";
         let kind = |path: &str| filesystem_of(Path::new(path), mounts);
         assert_eq!(kind("/tmp/x").as_deref(), Some("tmpfs"));
@@ -128,14 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn values_are_found_by_their_whole_name() {
+    fn value_is_found_by_its_full_name() {
         let text = "model\t\t: 85\nmodel name\t: Fast One\n";
         assert_eq!(value_of(text, "model name").as_deref(), Some("Fast One"));
         assert_eq!(value_of(text, "name"), None);
     }
 
     #[test]
-    fn this_machine_can_be_described() {
+    fn machine_is_described() {
         let machine = Machine::here();
         assert!(machine.cores > 0 && machine.memory_bytes > 0);
         let text = machine.to_string();

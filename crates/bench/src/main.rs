@@ -8,7 +8,7 @@ use portunus_bench::command::Command;
 use tokio::signal::unix::{SignalKind, signal};
 
 fn main() -> ExitCode {
-    // One thread: the server needs the other cores, and threads would only wake each other.
+    // One thread: the server needs the other cores, and more threads cost wake-ups.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -21,16 +21,16 @@ fn main() -> ExitCode {
     };
     let command = Command::parse();
     let outcome = runtime.block_on(async {
-        // An end from outside drops what runs, and servers end with their values.
+        // A signal drops the running command, which stops its servers.
         tokio::select! {
             outcome = command.run() => Some(outcome),
-            () = told_to_end() => None,
+            () = termination_signal() => None,
         }
     });
     match outcome {
         Some(Ok(())) => ExitCode::SUCCESS,
         None => {
-            eprintln!("compare: told to end; all servers are stopped");
+            eprintln!("compare: terminated by a signal; all servers are stopped");
             ExitCode::FAILURE
         }
         Some(Err(error)) => {
@@ -46,13 +46,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// Ends with SIGINT or SIGTERM.
-async fn told_to_end() {
+/// Returns at SIGINT or SIGTERM.
+async fn termination_signal() {
     let signals = signal(SignalKind::interrupt()).and_then(|interrupt| {
         let terminate = signal(SignalKind::terminate())?;
         Ok((interrupt, terminate))
     });
-    // Without them this process ends as any other does.
+    // Without handlers the signals end the process.
     let Ok((mut interrupt, mut terminate)) = signals else {
         return std::future::pending().await;
     };

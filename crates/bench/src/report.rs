@@ -1,8 +1,8 @@
-//! Samples, and what people and programs read of them.
+//! Samples and the tables of their figures.
 //!
-//! A figure alone says as much about the machine as about the server. So the report shows
-//! the ratio of both servers in each round, where they ran right after each other, and of
-//! those the middle one and the extremes.
+//! A figure alone depends on the machine as much as on the server. So the report shows the
+//! ratio of both servers per round, in which they ran one directly after the other: the median
+//! and the extremes.
 
 use serde::Serialize;
 
@@ -10,63 +10,63 @@ use crate::machine::Machine;
 use crate::usage::Memory;
 use crate::window::{Seen, Spent};
 
-/// What a workload is about, and so what its table shows.
+/// The measured quantity of a workload, which determines its table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Measure {
     /// Operations per second: more is better.
     Rate,
-    /// How long something takes: less is better.
+    /// A duration: less is better.
     Duration,
 }
 
-/// What it took to send everything to a new member.
+/// The memory used to send a snapshot to a new member.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Transfer {
-    /// Memory of the sender before.
+    /// Resident memory of the sender before.
     pub sender_resident_before_bytes: u64,
-    /// How much more it had at its peak.
+    /// Growth of the sender's memory up to its peak.
     pub sender_extra_bytes: u64,
-    /// The most memory that the receiver ever had.
+    /// Peak resident memory of the receiver.
     pub receiver_peak_bytes: u64,
-    /// What it had when all was over.
+    /// Resident memory of the receiver at the end.
     pub receiver_resident_bytes: u64,
 }
 
 /// One workload on one server in one round.
 #[derive(Debug, Clone, Serialize)]
 pub struct Sample {
-    /// What was done in the window.
+    /// Operations in the window.
     pub operations: u64,
     /// Operations per second.
     pub per_second: f64,
-    /// Half of the operations were faster.
+    /// Median latency.
     pub p50_us: Option<u32>,
-    /// All but one in a hundred were faster.
+    /// 99th percentile of latency.
     pub p99_us: Option<u32>,
-    /// The slowest one.
+    /// Largest latency.
     pub worst_us: Option<u32>,
-    /// CPU time of the server, or of all members, for one operation, user and system.
+    /// CPU time, user and system, of the server or of all members, per operation.
     pub server_cpu_us_per_operation: Option<f64>,
-    /// The same for the client, which shares the cores.
+    /// CPU time of the client, which shares the cores, per operation.
     pub client_cpu_us_per_operation: Option<f64>,
-    /// Memory of the server afterwards.
+    /// Resident memory of the server at the end.
     pub resident_bytes: u64,
-    /// The most memory it ever had.
+    /// Peak resident memory of the server.
     pub peak_resident_bytes: u64,
-    /// What the disk wrote for one operation, if anything.
+    /// Bytes written to the disk per operation.
     pub written_bytes_per_operation: Option<f64>,
-    /// Requests that failed.
+    /// Failed requests.
     pub failures: u64,
-    /// The first of them.
+    /// The error text of the first failure.
     pub first_failure: Option<String>,
-    /// Of a new member only.
+    /// Only for a new member.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transfer: Option<Transfer>,
 }
 
 impl Sample {
-    /// From what clients saw and what it cost.
+    /// Computes a sample from the results and the used resources.
     #[must_use]
     pub fn of(seen: Seen, spent: Spent, memory: Memory) -> Sample {
         let mut latencies_us = seen.latencies_us;
@@ -94,7 +94,7 @@ impl Sample {
     }
 }
 
-/// The nearest-rank percentile of sorted values.
+/// Returns the nearest-rank percentile of sorted values.
 pub(crate) fn percentile(sorted: &[u32], percent: usize) -> Option<u32> {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted.get(rank.checked_sub(1)?).copied()
@@ -103,43 +103,43 @@ pub(crate) fn percentile(sorted: &[u32], percent: usize) -> Option<u32> {
 /// All rounds of one workload.
 #[derive(Debug, Serialize)]
 pub struct Outcome {
-    /// Its name.
+    /// Name of the workload.
     pub workload: &'static str,
-    /// For people.
+    /// Description of the workload.
     pub title: &'static str,
-    /// What is counted.
+    /// The counted unit.
     pub unit: &'static str,
-    /// How many ask at a time.
+    /// Number of clients.
     pub clients: usize,
-    /// What it is about.
+    /// The measured quantity.
     pub measure: Measure,
-    /// One per server, etcd first.
+    /// The samples per server, etcd first.
     pub servers: Vec<ServerSamples>,
 }
 
-/// One server's part of it.
+/// The samples of one server.
 #[derive(Debug, Serialize)]
 pub struct ServerSamples {
     /// Name and version.
     pub server: String,
-    /// One per round.
+    /// The samples per round.
     pub samples: Vec<Sample>,
 }
 
-/// Everything, for programs.
+/// All samples, for `--json`.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// Where it ran.
+    /// The machine of the run.
     pub machine: Machine,
-    /// Of each cluster.
+    /// Members of each cluster.
     pub members: usize,
-    /// How often everything ran.
+    /// Number of rounds.
     pub rounds: usize,
     /// Seconds of each measurement.
     pub measured_seconds: f64,
-    /// True if the figures mean nothing.
+    /// Whether this was a smoke run, whose figures are meaningless.
     pub is_smoke: bool,
-    /// In the order in which they ran.
+    /// The workloads, in order.
     pub outcomes: Vec<Outcome>,
 }
 
@@ -275,7 +275,7 @@ fn show_micros(micros: f64) -> String {
     }
 }
 
-/// The middle one, or the mean of the two in the middle.
+/// Returns the median: the middle value, or the mean of the two middle values.
 pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let upper = *values.get(values.len() / 2)?;
@@ -287,12 +287,12 @@ pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
 }
 
 impl Outcome {
-    /// The table of this workload.
+    /// Formats the table of this workload.
     #[must_use]
     pub fn table(&self) -> String {
         let samples = || self.servers.iter().flat_map(|server| &server.samples);
         let mut columns = columns(self.unit, self.measure);
-        // Not every duration has a sender and a receiver.
+        // Only some durations have a sender and a receiver.
         if self.measure == Measure::Duration {
             columns.retain(|column| samples().any(|sample| (column.of)(sample).is_some()));
         }
@@ -347,7 +347,7 @@ impl Outcome {
     }
 }
 
-/// Round by round, because those two ran right after each other.
+/// Returns the ratio of both servers per round.
 pub(crate) fn ratios(
     peer: &ServerSamples,
     portunus: &ServerSamples,
@@ -361,7 +361,7 @@ pub(crate) fn ratios(
         .collect()
 }
 
-/// First column to the left, all others to the right.
+/// Aligns the first column to the left, all others to the right.
 fn aligned(rows: &[Vec<String>]) -> String {
     let column_count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..column_count)
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_is_computed_from_what_was_seen_and_spent() {
+    fn sample_is_computed_from_results_and_usage() {
         let sample = sample((1..=200).rev().collect(), 4);
         assert_eq!(sample.operations, 200);
         assert_eq!(sample.per_second, 100.0);
@@ -421,14 +421,14 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_of_nothing_claims_nothing() {
+    fn sample_without_operations_has_no_latencies() {
         let sample = sample(Vec::new(), 4);
         assert_eq!((sample.p50_us, sample.p99_us), (None, None));
         assert_eq!(sample.server_cpu_us_per_operation, None);
     }
 
     #[test]
-    fn percentiles_are_by_nearest_rank() {
+    fn percentiles_use_the_nearest_rank() {
         assert_eq!(percentile(&[7], 50), Some(7));
         assert_eq!(percentile(&[7], 99), Some(7));
         assert_eq!(percentile(&[1, 2], 50), Some(1));
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_ignores_extremes() {
+    fn median_ignores_extremes() {
         assert_eq!(median(vec![9.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(vec![4.0, 2.0]), Some(3.0));
         assert_eq!(median(Vec::new()), None);
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_has_both_servers_and_the_ratio_of_each_round() {
+    fn table_has_both_servers_and_their_ratio() {
         let peer = vec![sample(vec![1000; 100], 10), sample(vec![4000; 100], 10)];
         let own = vec![sample(vec![500; 200], 10), sample(vec![1000; 200], 10)];
         let table = outcome(&[("etcd 3", peer), ("portunus 0", own)]).table();
@@ -474,7 +474,7 @@ reads
     }
 
     #[test]
-    fn a_table_of_durations_shows_times_and_what_the_memory_of_both_ends_did() {
+    fn table_of_durations_shows_times_and_transfer_memory() {
         let sending = |latencies_us, sender_extra_bytes| Sample {
             transfer: Some(Transfer {
                 sender_resident_before_bytes: 100 << 20,
@@ -503,13 +503,13 @@ reads
     }
 
     #[test]
-    fn a_table_of_one_server_has_no_ratio() {
+    fn table_of_one_server_has_no_ratio() {
         let table = outcome(&[("portunus 0", vec![sample(vec![1], 1)])]).table();
         assert!(!table.contains("portunus / etcd"), "{table}");
     }
 
     #[test]
-    fn failed_requests_are_shouted_about() {
+    fn failed_requests_are_reported_in_the_table() {
         let mut failing = sample(vec![1], 1);
         failing.failures = 3;
         failing.first_failure = Some("Unavailable: gone".to_owned());

@@ -1,8 +1,7 @@
 //! One server process, Portunus or etcd, started with the same flags.
 //!
-//! A member of a [`Cluster`](crate::cluster::Cluster), with a fresh data directory on free
-//! loopback ports. It never outlives its value: what is not stopped is killed, and its data
-//! goes with it.
+//! A member of a [`Cluster`](crate::cluster::Cluster), with a new data directory and free
+//! loopback ports. Dropping the value kills the process and deletes its data.
 
 use std::fs::{self, File};
 use std::io;
@@ -18,40 +17,40 @@ use thiserror::Error;
 
 use crate::client;
 
-/// A server that does not answer by then is reported as broken.
+/// The time limit for a start.
 const START_TIME_MAX: Duration = Duration::from_secs(60);
-/// A server that does not stop by then is killed.
+/// The time limit for a stop; then the server is killed.
 const STOP_TIME_MAX: Duration = Duration::from_secs(20);
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Lines of a server's log that an error shows.
+/// Log lines in an error.
 const LOG_LINES_SHOWN: usize = 5;
 
-/// etcd's defaults, given to both so that they are the same.
+/// etcd's defaults, set for both servers.
 const HEARTBEAT_MS: &str = "100";
 const ELECTION_MS: &str = "1000";
-/// No load comes near it.
+/// Larger than the data of any workload.
 const QUOTA_BYTES: &str = "8589934592";
 
-/// Which binary, and what it calls itself.
+/// A server binary and its version.
 #[derive(Debug, Clone)]
 pub struct Program {
-    /// Where it is.
+    /// The path of the binary.
     pub path: PathBuf,
-    /// Name and version, for people.
+    /// Name and version.
     pub label: String,
 }
 
-/// How a process is told to end.
+/// How a process is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// SIGTERM: it may tidy up.
+    /// SIGTERM: a graceful stop.
     Asked,
     /// SIGKILL: as in a crash.
     Killed,
 }
 
-/// Where a member lives.
+/// The data directory and ports of a member.
 #[derive(Debug)]
 pub struct Place {
     name: String,
@@ -60,14 +59,14 @@ pub struct Place {
     peer_port: u16,
 }
 
-/// What a member is told about its cluster.
+/// The cluster flags of a member.
 #[derive(Debug, Clone)]
 pub struct Founding {
-    /// All members, as `--initial-cluster` wants them.
+    /// The value of `--initial-cluster`.
     pub initial_cluster: String,
-    /// Whether the others run already.
+    /// Whether the member joins a running cluster.
     pub is_joining: bool,
-    /// Flags beside those that every member gets.
+    /// Additional flags.
     pub flags: &'static [&'static str],
 }
 
@@ -80,38 +79,38 @@ pub struct Server {
     founding: Founding,
 }
 
-/// A server that cannot be measured.
+/// A server that failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 #[allow(missing_docs)] // the fields are the ones the messages print
 pub enum ServerError {
-    /// No binary there, or it does not run.
+    /// The binary is missing or does not run.
     #[error("{path} cannot be started: give the path of a binary that runs here")]
     Start { path: String, source: io::Error },
-    /// No directory or port for it.
+    /// No temporary directory or free port.
     #[error("no temporary directory or free port: check TMPDIR and its free space")]
     Prepare(#[source] io::Error),
-    /// It ended by itself.
+    /// The process ended before it answered.
     #[error("{label} ended with {status} before it answered; its last lines:\n{log}")]
     Ended {
         label: String,
         status: String,
         log: String,
     },
-    /// It runs, but does not answer.
+    /// The process runs but does not answer.
     #[error("{label} did not answer within {seconds} s; its last lines:\n{log}")]
     Silent {
         label: String,
         seconds: u64,
         log: String,
     },
-    /// It could not be ended.
+    /// Stopping the process failed.
     #[error("{label} could not be stopped")]
     Stop { label: String, source: io::Error },
 }
 
 impl Program {
-    /// Asks the binary for its version.
+    /// Runs the binary with `--version` for its label.
     pub fn at(path: &Path, name: &str) -> Result<Program, ServerError> {
         let output = Command::new(path)
             .arg("--version")
@@ -128,17 +127,17 @@ impl Program {
     }
 }
 
-/// The first word that looks like a version.
+/// Returns the first part of the text that looks like a version.
 fn version_in(text: &str) -> String {
     text.split_whitespace()
-        .map(|word| word.trim_matches(|letter: char| !letter.is_ascii_alphanumeric()))
-        .find(|word| word.starts_with(|letter: char| letter.is_ascii_digit()) && word.contains('.'))
+        .map(|part| part.trim_matches(|letter: char| !letter.is_ascii_alphanumeric()))
+        .find(|part| part.starts_with(|letter: char| letter.is_ascii_digit()) && part.contains('.'))
         .unwrap_or("of unknown version")
         .to_owned()
 }
 
 impl Place {
-    /// An empty directory and two ports that were free a moment ago.
+    /// Creates an empty directory and chooses two free ports.
     pub fn new(name: &str) -> Result<Place, ServerError> {
         Ok(Place {
             name: name.to_owned(),
@@ -148,21 +147,21 @@ impl Place {
         })
     }
 
-    /// Where other members reach it.
+    /// Returns the peer URL.
     #[must_use]
     pub fn peer_url(&self) -> String {
         url(self.peer_port)
     }
 
-    /// Its part of `--initial-cluster`.
+    /// Returns the member's entry in `--initial-cluster`.
     #[must_use]
-    pub fn introduction(&self) -> String {
+    pub fn initial_cluster_entry(&self) -> String {
         format!("{}={}", self.name, self.peer_url())
     }
 }
 
 impl Server {
-    /// Starts it, and does not wait for anything.
+    /// Starts the process without waiting.
     pub fn launch(
         program: &Program,
         place: Place,
@@ -176,45 +175,45 @@ impl Server {
         })
     }
 
-    /// Ends it and starts it again on the same data. Returns how long it took from the
+    /// Stops the process and starts it again with the same data. Returns the time from the
     /// start of the new process to its first answer to a linearizable read.
     pub async fn restart(&mut self, ending: Ending) -> Result<Duration, ServerError> {
         self.end(ending).await?;
         self.start_again().await
     }
 
-    /// Starts one that has ended, on its data, and returns how long it took to its first
-    /// answer to a linearizable read; by then it has caught up with the others.
+    /// Starts a stopped server with its data. Returns the time to its first answer to a
+    /// linearizable read; by then it has caught up with the other members.
     pub async fn start_again(&mut self) -> Result<Duration, ServerError> {
         let started = Instant::now();
         self.process = spawn(&self.program, &self.place, &self.founding)?;
-        self.wait_until_it_answers().await?;
+        self.wait_until_answering().await?;
         Ok(started.elapsed())
     }
 
-    /// For the meters.
+    /// Returns the process id.
     #[must_use]
     pub fn process_id(&self) -> u32 {
         self.process.id()
     }
 
-    /// Where clients connect, as `host:port`.
+    /// Returns the client address as `host:port`.
     #[must_use]
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.place.client_port)
     }
 
-    /// Where other members reach it, and its part of `--initial-cluster`.
+    /// Returns the data directory and ports.
     #[must_use]
     pub fn place(&self) -> &Place {
         &self.place
     }
 
-    /// Waits until it answers a linearizable read, which takes a leader.
-    pub async fn wait_until_it_answers(&mut self) -> Result<(), ServerError> {
+    /// Waits until the server answers a linearizable read, which requires a leader.
+    pub async fn wait_until_answering(&mut self) -> Result<(), ServerError> {
         let deadline = Instant::now() + START_TIME_MAX;
         loop {
-            self.check_it_runs()?;
+            self.check_running()?;
             if client::is_answering(&self.address()).await {
                 return Ok(());
             }
@@ -225,8 +224,8 @@ impl Server {
         }
     }
 
-    /// An error if the process has ended.
-    pub fn check_it_runs(&mut self) -> Result<(), ServerError> {
+    /// Returns an error if the process has ended.
+    pub fn check_running(&mut self) -> Result<(), ServerError> {
         match self.process.try_wait() {
             Ok(Some(status)) => Err(ServerError::Ended {
                 label: self.program.label.clone(),
@@ -237,7 +236,7 @@ impl Server {
         }
     }
 
-    /// The error of one that was waited for in vain.
+    /// Returns the error for a server that did not answer within a time limit.
     #[must_use]
     pub fn silent(&self, waited: Duration) -> ServerError {
         ServerError::Silent {
@@ -247,7 +246,7 @@ impl Server {
         }
     }
 
-    /// Ends it; returns when there is no such process any more.
+    /// Stops the process and waits for its end.
     pub async fn end(&mut self, ending: Ending) -> Result<(), ServerError> {
         let failed = |source: io::Error| ServerError::Stop {
             label: self.program.label.clone(),
@@ -284,7 +283,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already; nothing can be done about any other failure here.
+        // Fails if the process has ended already; other errors cannot be handled here.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -342,31 +341,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_found_in_what_either_server_prints() {
+    fn version_is_parsed_from_the_output_of_both_servers() {
         assert_eq!(version_in("etcd Version: 3.7.1\nGit SHA: 123.4\n"), "3.7.1");
         assert_eq!(version_in("portunus 0.1.0 (etcd 3.8)\n"), "0.1.0");
         assert_eq!(version_in("what?"), "of unknown version");
     }
 
     #[tokio::test]
-    async fn a_server_that_ends_at_once_is_reported_with_its_status() {
+    async fn server_that_exits_at_once_is_reported_with_its_status() {
         let program = Program {
             path: "/bin/false".into(),
             label: "false".to_owned(),
         };
         let place = Place::new("m0").unwrap();
         let founding = Founding {
-            initial_cluster: place.introduction(),
+            initial_cluster: place.initial_cluster_entry(),
             is_joining: false,
             flags: &[],
         };
         let mut server = Server::launch(&program, place, founding).unwrap();
-        let error = server.wait_until_it_answers().await.unwrap_err();
+        let error = server.wait_until_answering().await.unwrap_err();
         assert!(error.to_string().contains("exit status: 1"), "{error}");
     }
 
     #[test]
-    fn no_two_places_share_a_port_or_a_directory() {
+    fn places_have_distinct_ports_and_directories() {
         let (one, other) = (Place::new("m0").unwrap(), Place::new("m1").unwrap());
         let ports = [
             one.client_port,
@@ -380,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_binary_that_is_not_there_is_named() {
+    fn missing_binary_is_named_in_the_error() {
         let error = Program::at(Path::new("/nowhere/etcd"), "etcd").unwrap_err();
         assert!(error.to_string().contains("/nowhere/etcd"), "{error}");
     }

@@ -1,7 +1,7 @@
-//! What a process has used, from `/proc`. Linux only.
+//! CPU, memory and disk usage of a process, from `/proc`. Linux only.
 //!
-//! CPU time is the honest measure on a machine that client and server share: requests per
-//! second also depend on how much the client leaves over.
+//! Client and server share the machine, so requests per second also depend on the CPU time of
+//! the client; CPU time of the server does not.
 
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
@@ -11,23 +11,25 @@ use nix::sys::stat;
 use nix::unistd::{SysconfVar, sysconf};
 use thiserror::Error;
 
-/// What `/proc` does not say.
+/// Usage that cannot be read.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 #[allow(missing_docs)] // the fields are the ones the messages print
 pub enum UsageError {
-    /// The process has ended, most likely.
+    /// Reading failed, most likely because the process has ended.
     #[error("cannot read {path}: did the server end?")]
     Read { path: String, source: io::Error },
-    /// A kernel that does not let its meters be reset.
-    #[error("cannot reset the peak of memory with {path}: is this Linux, and the process ours?")]
-    ForgetPeak { path: String, source: io::Error },
-    /// A kernel that writes it differently.
+    /// Resetting the peak failed.
+    #[error(
+        "cannot reset the peak of memory with {path}: is this Linux, and does the process belong to this user?"
+    )]
+    ResetPeak { path: String, source: io::Error },
+    /// The file has another format.
     #[error("{path} has no {what}")]
     Format { path: String, what: &'static str },
 }
 
-/// CPU time of all threads, user and system, in steps of the kernel's tick (10 ms).
+/// Returns the CPU time of all threads, user and system, in kernel ticks (10 ms).
 pub fn cpu_time(process_id: u32) -> Result<Duration, UsageError> {
     let path = format!("/proc/{process_id}/stat");
     let text = read(&path)?;
@@ -44,7 +46,7 @@ pub fn cpu_time(process_id: u32) -> Result<Duration, UsageError> {
     Ok(Duration::from_micros(ticks * 1_000_000 / ticks_per_second))
 }
 
-/// CPU time of several processes together.
+/// Returns the CPU time of several processes together.
 pub fn cpu_time_of_all(process_ids: &[u32]) -> Result<Duration, UsageError> {
     process_ids.iter().copied().map(cpu_time).sum()
 }
@@ -52,13 +54,13 @@ pub fn cpu_time_of_all(process_ids: &[u32]) -> Result<Duration, UsageError> {
 /// Memory of a process, or of several together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// Resident now.
+    /// Currently resident memory.
     pub resident_bytes: u64,
-    /// The most that was ever resident.
+    /// Peak resident memory.
     pub peak_bytes: u64,
 }
 
-/// Memory that is and was resident.
+/// Returns current and peak resident memory.
 pub fn memory(process_id: u32) -> Result<Memory, UsageError> {
     let path = format!("/proc/{process_id}/status");
     let text = read(&path)?;
@@ -76,8 +78,8 @@ pub fn memory(process_id: u32) -> Result<Memory, UsageError> {
     })
 }
 
-/// Memory of several processes together; the sum of their peaks, which need not have been at
-/// the same time.
+/// Returns the memory of several processes. Their peaks, which may have been at different
+/// times, are added.
 pub fn memory_of_all(process_ids: &[u32]) -> Result<Memory, UsageError> {
     let mut all = Memory::default();
     for process_id in process_ids {
@@ -88,21 +90,21 @@ pub fn memory_of_all(process_ids: &[u32]) -> Result<Memory, UsageError> {
     Ok(all)
 }
 
-/// Makes the peak of a process what is resident now, so that the next peak can be seen.
-pub fn forget_peak(process_id: u32) -> Result<(), UsageError> {
+/// Resets the peak of a process to its current resident memory.
+pub fn reset_peak(process_id: u32) -> Result<(), UsageError> {
     let path = format!("/proc/{process_id}/clear_refs");
-    fs::write(&path, FORGET_PEAK).map_err(|source| UsageError::ForgetPeak { path, source })
+    fs::write(&path, RESET_PEAK).map_err(|source| UsageError::ResetPeak { path, source })
 }
 
-/// What the kernel wants to be told for that; see proc(5).
-const FORGET_PEAK: &str = "5";
+/// The command for `clear_refs` that resets the peak; see proc(5).
+const RESET_PEAK: &str = "5";
 
-/// What was written so far to the disk that servers keep their data on, by its own count.
+/// Returns the bytes written so far to the disk with the data directories, from the statistics
+/// of the block device; `None` if the directory is on no block device.
 ///
-/// Of everybody: the kernel's counts by process mislead. `write_bytes` charges a whole folio,
-/// up to a megabyte, for every byte changed in it, and misses what the file system writes for
-/// the process; `wchar` counts what goes to sockets, depending on the system call. Nothing if
-/// the directory is on no block device.
+/// It counts all processes, because the kernel's counters per process are misleading:
+/// `write_bytes` charges a whole folio, up to a megabyte, for every byte changed in it, and
+/// misses writes of the file system; `wchar` includes sockets, depending on the system call.
 #[must_use]
 pub fn disk_written_bytes() -> Option<u64> {
     let device = fs::metadata(std::env::temp_dir()).ok()?.dev();
@@ -111,7 +113,7 @@ pub fn disk_written_bytes() -> Option<u64> {
     sectors_written(&text).map(|sectors| sectors * SECTOR_BYTES)
 }
 
-/// In the kernel's counts, whatever the device says.
+/// The unit of the kernel's statistics, independent of the device.
 const SECTOR_BYTES: u64 = 512;
 
 fn sectors_written(stat: &str) -> Option<u64> {
@@ -125,7 +127,7 @@ fn read(path: &str) -> Result<String, UsageError> {
     })
 }
 
-/// Fields 14 and 15. Counted from behind the command's name, which may hold anything.
+/// Adds fields 14 and 15, counted from the end of the command's name, which may contain `)`.
 fn cpu_ticks(stat: &str) -> Option<u64> {
     let (_, after_name) = stat.rsplit_once(')')?;
     let mut fields = after_name.split_ascii_whitespace().skip(11);
@@ -134,7 +136,7 @@ fn cpu_ticks(stat: &str) -> Option<u64> {
     Some(user + system)
 }
 
-/// A line such as `VmRSS:    2048 kB`.
+/// Parses a line such as `VmRSS:    2048 kB`.
 fn kib_in(status: &str, name: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim().strip_suffix("kB")?.trim().parse().ok()
@@ -145,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpu_ticks_are_found_behind_any_name() {
+    fn cpu_ticks_are_parsed_after_any_command_name() {
         let plain = "7 (etcd) S 1 7 7 0 -1 4194560 10 0 0 0 120 34 0 0 20 0 9 0 5 1 2";
         assert_eq!(cpu_ticks(plain), Some(154));
         let nasty = "7 (a) b (c) S 1 7 7 0 -1 4194560 10 0 0 0 120 34 0 0 20 0 9 0 5 1 2";
@@ -154,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_in_kib() {
+    fn memory_is_parsed_in_kib() {
         let status = "VmHWM:\t 9000 kB\nVmRSS:\t   2048 kB\n";
         assert_eq!(kib_in(status, "VmRSS:"), Some(2048));
         assert_eq!(kib_in(status, "VmHWM:"), Some(9000));
@@ -162,26 +164,26 @@ mod tests {
     }
 
     #[test]
-    fn sectors_written_are_the_seventh_figure() {
+    fn sectors_written_are_the_seventh_field() {
         let stat = " 2846224 85083 82853954 4762865 4080957 454192 933079008 2322160 0 866364\n";
         assert_eq!(sectors_written(stat), Some(933_079_008));
         assert_eq!(sectors_written("1 2 3"), None);
     }
 
     #[test]
-    fn a_peak_that_was_forgotten_is_at_most_what_came_later() {
+    fn peak_after_a_reset_excludes_released_memory() {
         let own = std::process::id();
         let large = vec![1_u8; 64 << 20];
         std::hint::black_box(&large);
         let high = memory(own).unwrap();
         assert!(high.peak_bytes >= 64 << 20);
         drop(large);
-        forget_peak(own).unwrap();
+        reset_peak(own).unwrap();
         assert!(memory(own).unwrap().peak_bytes < high.peak_bytes);
     }
 
     #[test]
-    fn several_processes_are_added_up() {
+    fn usage_of_several_processes_is_added() {
         let own = std::process::id();
         assert!(memory_of_all(&[own, own]).unwrap().resident_bytes > 0);
         assert_eq!(memory_of_all(&[]).unwrap(), Memory::default());
@@ -190,11 +192,11 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_works_uses_more() {
+    fn cpu_time_of_a_busy_process_increases() {
         let own = std::process::id();
         let before = cpu_time(own).unwrap();
         let mut sum = 0_u64;
-        // Spins until a tick was charged; ends because spinning is charged.
+        // Spins until the kernel has charged a tick.
         while cpu_time(own).unwrap() == before {
             sum = (0..1000).fold(sum, |sum, step| std::hint::black_box(sum ^ step));
         }

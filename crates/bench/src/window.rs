@@ -1,7 +1,7 @@
-//! The stretch of time that counts.
+//! The time window of a measurement.
 //!
 //! Clients run before and after it, so that neither connecting nor stopping is measured.
-//! A request counts if it began and ended inside.
+//! A request counts if it began and ended inside the window.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -15,20 +15,20 @@ const WARMING_UP: u8 = 0;
 const MEASURING: u8 = 1;
 const OVER: u8 = 2;
 
-/// How long to warm up and to measure.
+/// The durations of warm-up and measurement.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
-    /// Runs, but does not count.
+    /// Time before the window, which does not count.
     pub warm_up: Duration,
-    /// Counts.
+    /// Length of the window.
     pub measured: Duration,
 }
 
-/// Whether it counts now. Shared by all clients.
+/// The state of the window, shared by all clients.
 #[derive(Debug)]
 pub struct Window {
     phase: AtomicU8,
-    /// Told when it is over.
+    /// Notified when the window is over.
     ended: Notify,
 }
 
@@ -41,29 +41,29 @@ impl Default for Window {
     }
 }
 
-/// What the window cost.
+/// The resources used during the window.
 #[derive(Debug, Clone, Copy)]
 pub struct Spent {
-    /// By the wall clock.
+    /// Wall clock time.
     pub elapsed: Duration,
     /// CPU time of the server, or of all members.
     pub server_cpu: Duration,
     /// CPU time of this process, which competes for the same cores.
     pub client_cpu: Duration,
-    /// What was written to the disk meanwhile, if there is one.
+    /// Bytes written to the disk, if there is a block device.
     pub disk_written_bytes: Option<u64>,
 }
 
-/// What one or all clients saw inside the window.
+/// The results of one or all clients in the window.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// Of each request that succeeded.
+    /// The latency of each successful request.
     pub latencies_us: Vec<u32>,
-    /// Operations whose own latency is not known, because many were one request.
+    /// Operations without a latency of their own, because many were one request.
     pub bulk_operations: u64,
-    /// Requests that failed, at any time.
+    /// Failed requests, inside and outside the window.
     pub failures: u64,
-    /// The first of them.
+    /// The error text of the first failure.
     pub first_failure: Option<String>,
 }
 
@@ -74,7 +74,7 @@ impl Seen {
         self.first_failure.get_or_insert_with(|| reason.to_string());
     }
 
-    /// Adds what another client saw.
+    /// Adds the results of another client.
     pub fn merge(&mut self, other: Seen) {
         self.latencies_us.extend(other.latencies_us);
         self.bulk_operations += other.bulk_operations;
@@ -85,39 +85,39 @@ impl Seen {
     }
 }
 
-/// Microseconds, as they are kept.
+/// Converts a duration to microseconds.
 #[must_use]
 pub fn micros(duration: Duration) -> u32 {
     u32::try_from(duration.as_micros()).unwrap_or(u32::MAX)
 }
 
 impl Window {
-    /// True while requests count.
+    /// Returns whether requests count now.
     #[must_use]
     pub fn is_measuring(&self) -> bool {
         self.phase.load(Ordering::Relaxed) == MEASURING
     }
 
-    /// True when clients are to stop.
+    /// Returns whether clients must stop.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.phase.load(Ordering::Relaxed) == OVER
     }
 
-    /// Ends when clients are to stop.
+    /// Waits until clients must stop.
     pub async fn until_over(&self) {
         let mut ended = std::pin::pin!(self.ended.notified());
-        // Before looking, or an end in between would be missed.
+        // Registered before the check, so that an end in between is not missed.
         ended.as_mut().enable();
         if !self.is_over() {
             ended.await;
         }
     }
 
-    /// Opens and closes the window, and reads the meters at both ends.
+    /// Opens and closes the window, and reads the usage at both ends.
     pub async fn pass(&self, pace: Pace, server_process_ids: &[u32]) -> Result<Spent, UsageError> {
         let measured = self.pass_phases(pace, server_process_ids).await;
-        // Also after an error, or clients would run for ever.
+        // Also after an error; clients would not stop otherwise.
         self.phase.store(OVER, Ordering::Relaxed);
         self.ended.notify_waiters();
         measured
@@ -158,27 +158,27 @@ mod tests {
     };
 
     #[tokio::test]
-    async fn the_window_opens_and_closes_and_tells_those_who_wait() {
+    async fn window_opens_closes_and_notifies_waiting_clients() {
         let window = Window::default();
         assert!(!window.is_measuring() && !window.is_over());
         let own = [std::process::id()];
         let (spent, ()) = tokio::join!(window.pass(PACE, &own), window.until_over());
         assert!(spent.unwrap().elapsed >= PACE.measured);
         assert!(window.is_over());
-        // Whoever comes late does not wait either.
+        // A later call returns at once.
         window.until_over().await;
     }
 
     #[tokio::test]
-    async fn a_server_that_is_gone_ends_the_window() {
+    async fn missing_server_process_ends_the_window() {
         let window = Window::default();
-        // No process has this id: it is above the kernel's largest.
+        // No process has this id, which is above the kernel's maximum.
         assert!(window.pass(PACE, &[u32::MAX]).await.is_err());
         assert!(window.is_over());
     }
 
     #[test]
-    fn failures_are_counted_and_the_first_is_kept() {
+    fn failures_are_counted_and_the_first_text_is_kept() {
         let mut seen = Seen::default();
         seen.failed("gone");
         seen.failed("still gone");

@@ -1,5 +1,5 @@
-//! The whole comparison, very shortly: of Portunus alone, and a part of it with etcd; and of
-//! three members.
+//! Smoke runs of the comparison: of Portunus alone, of some workloads with etcd, and of three
+//! members.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use portunus_peers::{Tool, find_for_test};
 use serde_json::Value;
 
-/// One comparison at a time: a cluster whose members starve elects, and is not comparable.
+/// Serialises the comparisons: starved members hold elections during the measurement.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn compare(args: &[&str]) -> Output {
@@ -20,8 +20,8 @@ fn compare(args: &[&str]) -> Output {
         .unwrap()
 }
 
-/// The server of this or the other profile. Another crate's binary has no variable of its
-/// own, so it is looked for where cargo puts it.
+/// Returns the server binary of this or the other profile. Cargo sets no variable for binaries
+/// of other crates, so their paths are derived.
 fn portunus() -> Option<PathBuf> {
     let profile_dir = Path::new(env!("CARGO_BIN_EXE_compare")).parent()?;
     let target_dir = profile_dir.parent()?;
@@ -33,7 +33,7 @@ fn portunus() -> Option<PathBuf> {
 }
 
 #[test]
-fn a_smoke_run_measures_every_workload_without_a_failed_request() {
+fn smoke_run_measures_every_workload_without_failed_requests() {
     let Some(portunus) = portunus() else {
         eprintln!("SKIPPED: no portunus binary; run `cargo build -p portunus-server` first");
         return;
@@ -99,8 +99,8 @@ fn a_smoke_run_measures_every_workload_without_a_failed_request() {
 }
 
 #[test]
-fn with_etcd_every_workload_is_a_line_of_json_with_its_ratios() {
-    const TEST: &str = "with_etcd_every_workload_is_a_line_of_json_with_its_ratios";
+fn comparison_with_etcd_prints_ratios_as_json_lines() {
+    const TEST: &str = "comparison_with_etcd_prints_ratios_as_json_lines";
     let (Some(portunus), Some(etcd)) = (portunus(), find_for_test(Tool::Etcd, TEST)) else {
         return;
     };
@@ -131,8 +131,8 @@ fn with_etcd_every_workload_is_a_line_of_json_with_its_ratios() {
 }
 
 #[test]
-fn three_members_are_put_to_lose_their_leader_and_to_take_in_a_fourth() {
-    const TEST: &str = "three_members_are_put_to_lose_their_leader_and_to_take_in_a_fourth";
+fn three_members_lose_their_leader_and_add_a_fourth_member() {
+    const TEST: &str = "three_members_lose_their_leader_and_add_a_fourth_member";
     let Some(portunus) = portunus() else {
         eprintln!("SKIPPED: no portunus binary; run `cargo build -p portunus-server` first");
         return;
@@ -187,7 +187,7 @@ fn three_members_are_put_to_lose_their_leader_and_to_take_in_a_fourth() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_an_error_that_says_how_to_get_it() {
+fn missing_server_binary_is_an_error_with_the_build_command() {
     let output = compare(&["--smoke", "--portunus", "/nowhere/portunus"]);
     assert!(!output.status.success());
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -199,7 +199,7 @@ fn a_server_that_is_not_there_is_an_error_that_says_how_to_get_it() {
 }
 
 #[test]
-fn a_workload_that_does_not_exist_is_refused_by_name() {
+fn unknown_workload_is_refused_by_name() {
     let output = compare(&["--only", "nonsense"]);
     assert!(!output.status.success());
     let stderr = String::from_utf8_lossy(&output.stderr);

@@ -1,4 +1,4 @@
-//! Which endpoint a call goes to: the next one that is ready, in turn.
+//! Chooses the endpoint of a call: the ready ones in turn.
 //!
 //! ```text
 //!           dialled              first bytes of the server
@@ -8,11 +8,11 @@
 //!    └───────────────── Waiting ◀──────────────────────────────┘
 //! ```
 //!
-//! All endpoints are dialled at once when the first call needs one, as etcd's Go client does. An
-//! endpoint is ready once its server has sent something: HTTP/2 servers begin with their
-//! settings. A server that accepts connections and never answers is therefore never ready, and
-//! delays no call while another endpoint is. Tasks run on the caller's runtime, one per endpoint
-//! being dialled, for the dial timeout at most.
+//! The first call dials all endpoints at once, as in etcd's Go client. An endpoint is ready once
+//! its server has sent bytes: HTTP/2 servers begin with their settings. So a server that accepts
+//! connections and never answers is never ready, and delays no call while another endpoint is
+//! ready. Tasks run on the caller's runtime, one per endpoint being dialled, for the dial timeout
+//! at most.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -38,10 +38,10 @@ pub(crate) struct Balancer {
     changed: Notify,
 }
 
-/// An endpoint as given, and how to dial it.
+/// An endpoint and its transport settings.
 #[derive(Debug)]
 pub(crate) struct Target {
-    /// As given, for messages.
+    /// The endpoint as given, for messages.
     pub(crate) name: String,
     /// Address and transport settings.
     pub(crate) endpoint: Endpoint,
@@ -57,10 +57,10 @@ pub(crate) struct Picked {
 #[derive(Debug)]
 struct State {
     connections: Vec<Connection>,
-    /// Where the next search for a ready connection begins.
+    /// The index at which the next search for a ready connection begins.
     next: usize,
     generation: u64,
-    /// Why the last endpoint that failed did so.
+    /// The error of the last endpoint that failed.
     last_failure: Option<String>,
 }
 
@@ -86,7 +86,7 @@ enum Phase {
 }
 
 impl Balancer {
-    /// With every endpoint idle. `targets` is not empty.
+    /// A balancer with idle endpoints. `targets` is not empty.
     pub(crate) fn new(targets: Vec<Target>, dial_timeout: Duration) -> Arc<Balancer> {
         let state = State {
             connections: targets.iter().map(|_| Connection::default()).collect(),
@@ -102,7 +102,7 @@ impl Balancer {
         })
     }
 
-    /// The next ready connection; waits until there is one.
+    /// Returns the next ready connection; waits until there is one.
     pub(crate) async fn pick(self: &Arc<Self>) -> Picked {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
@@ -123,7 +123,7 @@ impl Balancer {
         }
     }
 
-    /// Gives up a connection that failed. Ignored if the endpoint has a newer one.
+    /// Discards a failed connection. Ignored if the endpoint has a newer one.
     pub(crate) fn discard(&self, generation: u64, why: String) {
         let mut state = self.state();
         let broken = state.connections.iter_mut().find(|connection| {
@@ -137,7 +137,7 @@ impl Balancer {
         self.changed.notify_waiters();
     }
 
-    /// Why the last endpoint that failed did so.
+    /// Returns the error of the last endpoint that failed.
     pub(crate) fn last_failure(&self) -> Option<String> {
         self.state().last_failure.clone()
     }
@@ -220,7 +220,7 @@ impl State {
 }
 
 impl Connection {
-    /// Whether to dial it now. A ready connection that its server has closed counts as idle.
+    /// Returns whether to dial now. A ready connection that is closed counts as idle.
     fn is_due(&self, now: Instant) -> bool {
         match &self.phase {
             Phase::Idle => true,

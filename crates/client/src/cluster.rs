@@ -1,7 +1,7 @@
-//! Members of the cluster: who they are, and changing that.
+//! The members of the cluster and membership changes.
 //!
-//! A change is asked of one member once. When no answer comes it may have happened all the
-//! same; [`Client::member_list`] tells.
+//! A change is sent once, to one member. Without an answer it may still have been applied;
+//! [`Client::member_list`] shows whether it was.
 
 use portunus_proto::etcdserverpb::cluster_client::ClusterClient;
 use portunus_proto::etcdserverpb::{
@@ -17,7 +17,7 @@ impl Client {
     /// Lists the members.
     ///
     /// # Errors
-    /// What the server answers, or that none did in time.
+    /// The server's error, or a timeout.
     pub async fn member_list(
         &self,
         request: MemberListRequest,
@@ -29,10 +29,10 @@ impl Client {
         .await
     }
 
-    /// Adds a member, as a voter or as a learner. It has to be started afterwards.
+    /// Adds a member as a voter or learner. Its process must be started afterwards.
     ///
     /// # Errors
-    /// What the server answers, or that none did in time.
+    /// The server's error, or a timeout.
     pub async fn member_add(
         &self,
         request: MemberAddRequest,
@@ -44,10 +44,10 @@ impl Client {
         .await
     }
 
-    /// Removes a member, for good.
+    /// Removes a member permanently.
     ///
     /// # Errors
-    /// What the server answers, or that none did in time.
+    /// The server's error, or a timeout.
     pub async fn member_remove(
         &self,
         request: MemberRemoveRequest,
@@ -59,10 +59,10 @@ impl Client {
         .await
     }
 
-    /// Gives a member other peer URLs.
+    /// Replaces the peer URLs of a member.
     ///
     /// # Errors
-    /// What the server answers, or that none did in time.
+    /// The server's error, or a timeout.
     pub async fn member_update(
         &self,
         request: MemberUpdateRequest,
@@ -74,10 +74,10 @@ impl Client {
         .await
     }
 
-    /// Makes a learner a voter.
+    /// Promotes a learner to a voter.
     ///
     /// # Errors
-    /// What the server answers, or that none did in time.
+    /// The server's error, or a timeout.
     pub async fn member_promote(
         &self,
         request: MemberPromoteRequest,

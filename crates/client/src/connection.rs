@@ -1,8 +1,8 @@
-//! Calls: deadline, choice of endpoint, repetition.
+//! Calls: deadline, choice of endpoint, retries.
 //!
-//! Every method of [`Client`] goes through [`Client::call`]; streams go through
-//! [`Client::connected`]. Nothing here knows what a call means. Which endpoint is next is the
-//! [balancer](crate::balancer)'s business.
+//! Every unary method of [`Client`] uses [`Client::call`]; streams use [`Client::connected`].
+//! This module does not depend on the meaning of a call. The [balancer](crate::balancer)
+//! chooses the endpoint.
 
 use std::error::Error;
 use std::future::Future;
@@ -21,38 +21,38 @@ use crate::endpoint::check_endpoint;
 use crate::error::{ClientError, ConnectError, RequireError};
 use crate::preface;
 
-/// gRPC's own floor. A server disconnects clients that ping more often than every five
-/// seconds, so Go's library raises shorter intervals to this, and so do we.
+/// The shortest keepalive interval, as in Go's gRPC library: a server disconnects clients that
+/// ping more often than every five seconds.
 const KEEPALIVE_INTERVAL_MIN: Duration = Duration::from_secs(10);
-/// First pause before a call is repeated.
+/// First pause before a call is retried.
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(25);
-/// Longest pause between two repetitions.
+/// Longest pause between two retries.
 const RETRY_PAUSE_MAX: Duration = Duration::from_millis(500);
-/// What a request may be unless told otherwise; etcd's Go client has the same.
+/// Default of the largest request, as in etcd's Go client.
 const REQUEST_BYTES_MAX_DEFAULT: usize = 2 * 1024 * 1024;
 /// The API version this client was written for; a label in the server's metrics.
 const CLIENT_API_VERSION: &str = "3.8";
-/// What a program says it is unless it has a name of its own.
+/// Default user agent.
 const USER_AGENT_DEFAULT: &str = "portunus-client/v3.8.0";
 
-/// How to reach a cluster. `Default` has etcdctl's defaults.
+/// The options of a client. `Default` has etcdctl's defaults.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// `host:port` or `http://host:port`. All are connected to, and calls go to them in turn.
+    /// `host:port` or `http://host:port`. The client connects to all and uses them in turn.
     pub endpoints: Vec<String>,
-    /// Longest wait for one endpoint to accept.
+    /// Time limit for connecting to one endpoint.
     pub dial_timeout: Duration,
-    /// Longest wait for one answer, connecting included; `None` waits for ever.
+    /// Time limit for a call, including connecting; `None` for no limit.
     pub command_timeout: Option<Duration>,
-    /// Silence on an active connection after which it is probed.
+    /// Time without received data after which an active connection is probed.
     pub keepalive_time: Duration,
-    /// Wait for the answer to a probe.
+    /// Time limit for the answer to a probe.
     pub keepalive_timeout: Duration,
     /// Largest request sent.
     pub request_bytes_max: usize,
     /// Largest response accepted.
     pub response_bytes_max: usize,
-    /// Who calls, as `name/vX.Y.Z`; servers count clients whose version is far from theirs.
+    /// The program, as `name/vX.Y.Z`; servers count clients of very different versions.
     pub user_agent: String,
 }
 
@@ -71,13 +71,13 @@ impl Default for Options {
     }
 }
 
-/// Whether a call may be repeated on another endpoint. A call that certainly changed nothing, because
-/// its connection was closed before it was sent or a learner refused it, always may.
+/// Whether a call may be retried on another endpoint. A call that certainly changed nothing,
+/// because it was not sent or a learner refused it, is always retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Repeat {
     /// Reads and other calls that change nothing.
     Safe,
-    /// The first try may have been applied although no answer came.
+    /// Calls that may have been applied although they were not answered.
     Never,
 }
 
@@ -85,7 +85,7 @@ pub(crate) enum Repeat {
 #[derive(Debug, Clone)]
 pub struct Client {
     shared: Arc<Shared>,
-    /// Names of features without which calls are to be refused.
+    /// Names of features that calls require.
     required: Arc<[MetadataValue<Ascii>]>,
 }
 
@@ -96,8 +96,8 @@ struct Shared {
 }
 
 impl Client {
-    /// Checks the options. Connections are made by the first call, so that the call's deadline
-    /// covers them.
+    /// Checks the options. The first call opens the connections, so that its deadline covers
+    /// them.
     ///
     /// # Errors
     /// If an endpoint is unusable or there is none.
@@ -117,9 +117,9 @@ impl Client {
         })
     }
 
-    /// A client on the same connections whose calls are refused with `FailedPrecondition` unless
-    /// all of these cluster features are on, in addition to what this one requires. A server
-    /// that does not know feature gates ignores the names; ask
+    /// Returns a client on the same connections that requires these cluster features, in
+    /// addition to those of this one: the server refuses its calls with `FailedPrecondition`
+    /// unless all are on. A server without feature gates ignores the names; call
     /// [`feature_gate_status`](Self::feature_gate_status) first, which fails there.
     ///
     /// # Errors
@@ -143,7 +143,7 @@ impl Client {
         })
     }
 
-    /// The endpoints, as given.
+    /// Returns the endpoints as given.
     #[must_use]
     pub fn endpoints(&self) -> &[String] {
         &self.shared.options.endpoints
@@ -195,7 +195,7 @@ impl Client {
                 Ok(response) => return Ok(response.into_inner()),
                 Err(status) => status,
             };
-            // A status with a cause was made on this side: the connection broke.
+            // A status with a source was created by this client: the connection broke.
             let is_broken = status.source().is_some();
             let was_sent = !preface::was_never_sent(&status);
             let error = ClientError::from(status);
@@ -204,7 +204,7 @@ impl Client {
                 self.shared.balancer.discard(generation, why);
             }
             let may_repeat = match &error {
-                // The learner did nothing, and the next endpoint may be a voter.
+                // The learner changed nothing, and the next endpoint may be a voter.
                 ClientError::Etcd(EtcdError::NotSupportedForLearner) => self.endpoints().len() > 1,
                 error => error.is_unavailable() && (repeat == Repeat::Safe || !was_sent),
             };
@@ -217,9 +217,9 @@ impl Client {
         }
     }
 
-    /// Waits until an endpoint is ready, for the dial timeout at most. Calls wait by themselves;
-    /// this is for programs that would rather do without an endpoint than wait for a call's
-    /// whole deadline.
+    /// Waits until an endpoint is ready, for the dial timeout at most. Calls do not need it: it
+    /// is for programs that skip an unreachable cluster instead of waiting for the deadline of
+    /// a call.
     ///
     /// # Errors
     /// If none is ready by then.
@@ -231,19 +231,19 @@ impl Client {
         })
     }
 
-    /// A connection to the next endpoint that is ready; waits until there is one.
+    /// Returns a connection to the next ready endpoint; waits until there is one.
     pub(crate) async fn connected(&self) -> (Channel, u64) {
         let picked = self.shared.balancer.pick().await;
         (picked.channel, picked.generation)
     }
 
-    /// Gives up a connection whose stream failed, in favour of the next endpoint.
+    /// Discards a connection whose stream failed.
     pub(crate) fn disconnect(&self, generation: u64, error: &ClientError) {
         let why = error.to_string();
         self.shared.balancer.discard(generation, why);
     }
 
-    /// A request with the headers every call carries.
+    /// Returns a request with the headers of every call.
     pub(crate) fn request<T>(&self, message: T) -> Request<T> {
         let mut request = Request::new(message);
         request.metadata_mut().insert(
@@ -257,7 +257,7 @@ impl Client {
         request
     }
 
-    /// A request that a member without a leader refuses instead of letting it wait.
+    /// Returns a request that a member without a leader refuses instead of waiting.
     pub(crate) fn request_with_leader<T>(&self, message: T) -> Request<T> {
         let mut request = self.request(message);
         request.metadata_mut().insert(
@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn required_features_go_with_every_request_each_under_its_own_header() {
+    fn required_features_are_sent_with_every_request_in_separate_headers() {
         let client = Client::connect(Options::default()).unwrap();
         let both = client.requiring(["A"]).unwrap().requiring(["B"]).unwrap();
         let names = |client: &Client| -> Vec<String> {
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_cannot_be_sent_is_refused() {
+    fn feature_name_that_cannot_be_sent_is_refused() {
         let client = Client::connect(Options::default()).unwrap();
         for name in ["", "a\nb", "\u{e4}"] {
             let refused = client.requiring([name]).unwrap_err();

@@ -1,29 +1,30 @@
-//! What may be written as an endpoint.
+//! The syntax of endpoints.
 //!
-//! Called when a client is made and by tools that check a flag early. It never resolves names.
+//! Used when a client is created, and by tools that check a flag early. It never resolves
+//! names.
 
-/// Why a text is no usable endpoint.
+/// Why a text is not a usable endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EndpointError {
     /// The endpoint asks for TLS.
     #[error("endpoint {endpoint:?} needs TLS: TLS comes later; use http:// or host:port")]
     Tls {
-        /// As given.
+        /// The endpoint as given.
         endpoint: String,
     },
     /// Neither `host:port` nor `http://host:port`.
     #[error("endpoint {endpoint:?} is neither host:port nor http://host:port")]
     Malformed {
-        /// As given.
+        /// The endpoint as given.
         endpoint: String,
     },
 }
 
-/// The URI to connect to.
+/// Returns the URI to connect to.
 ///
 /// # Errors
-/// If the text is no endpoint, or one that would need TLS.
+/// If the text is not an endpoint, or the endpoint requires TLS.
 pub fn check_endpoint(endpoint: &str) -> Result<String, EndpointError> {
     let given = || endpoint.to_owned();
     let address = match endpoint.split_once("://") {
@@ -32,7 +33,7 @@ pub fn check_endpoint(endpoint: &str) -> Result<String, EndpointError> {
         Some(("https" | "unixs", _)) => return Err(EndpointError::Tls { endpoint: given() }),
         Some(_) => return Err(EndpointError::Malformed { endpoint: given() }),
     };
-    // etcd's clients ignore a path, and so does everything we would send.
+    // etcd's clients ignore a path, too.
     let address = address.split('/').next().unwrap_or_default();
     let malformed = || EndpointError::Malformed { endpoint: given() };
     let (host, port) = address.rsplit_once(':').ok_or_else(malformed)?;
@@ -61,13 +62,13 @@ mod tests {
     }
 
     #[test]
-    fn tls_is_refused_and_says_so() {
+    fn tls_endpoint_is_refused_with_the_reason() {
         let error = check_endpoint("https://localhost:2379").unwrap_err();
         assert!(error.to_string().contains("TLS comes later"), "{error}");
     }
 
     #[test]
-    fn anything_else_is_malformed() {
+    fn other_text_is_malformed() {
         for given in [
             "",
             "localhost",

@@ -1,4 +1,4 @@
-//! What can go wrong between asking and being answered.
+//! The errors of the client.
 
 use std::error::Error;
 
@@ -7,7 +7,7 @@ use tonic::{Code, Status};
 
 use crate::endpoint::EndpointError;
 
-/// Why no client was made.
+/// Why a client could not be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
@@ -20,7 +20,7 @@ pub enum ConnectError {
     /// The name of the program cannot be sent.
     #[error("{user_agent:?} cannot be the user agent: use visible ASCII characters")]
     UserAgent {
-        /// As given.
+        /// The user agent as given.
         user_agent: String,
     },
 }
@@ -29,49 +29,48 @@ pub enum ConnectError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequireError {
-    /// Nothing but visible ASCII characters can be sent, and a name is not empty.
+    /// The name is empty or contains characters other than visible ASCII.
     #[error("{name:?} cannot be the name of a feature: use visible ASCII characters")]
     Name {
-        /// As given.
+        /// The name as given.
         name: String,
     },
 }
 
-/// Why a call failed. The texts are those of etcd's Go client, because people and scripts
-/// compare them.
+/// Why a call failed. The texts are those of etcd's Go client, because scripts compare them.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
     /// An error of etcd's table.
     #[error("{0}")]
     Etcd(EtcdError),
-    /// The command's time was up.
+    /// The command timeout expired.
     #[error("context deadline exceeded")]
     DeadlineExceeded {
-        /// What the last attempt before that died of.
+        /// The error of the last attempt before.
         last_attempt: Option<Box<dyn Error + Send + Sync>>,
     },
-    /// Something the server, a proxy or the transport said that is not in etcd's table.
+    /// A status of the server, a proxy or the transport that is not in etcd's table.
     #[error("rpc error: code = {} desc = {message}", go_code_name(*code))]
     Rpc {
-        /// gRPC code.
+        /// The gRPC code.
         code: Code,
-        /// Text that came with it.
+        /// The message of the status.
         message: String,
     },
-    /// The server ended a watch and said why, in words of its own.
+    /// The server cancelled a watch with a reason that is not in etcd's table.
     #[error("{reason}")]
     Canceled {
-        /// Those words.
+        /// The cancel reason.
         reason: String,
     },
-    /// The server ended a stream that should have gone on.
+    /// The server ended a stream early.
     #[error("the server closed the stream before the answer was complete; try again")]
     StreamEnded,
 }
 
 impl ClientError {
-    /// The error of etcd's table, if it is one.
+    /// Returns the error of etcd's table, if it is one.
     #[must_use]
     pub fn etcd(&self) -> Option<EtcdError> {
         match self {
@@ -80,7 +79,7 @@ impl ClientError {
         }
     }
 
-    /// The gRPC code a caller should act on.
+    /// Returns the gRPC code.
     #[must_use]
     pub fn code(&self) -> Code {
         match self {
@@ -92,13 +91,13 @@ impl ClientError {
         }
     }
 
-    /// Whether another member, or this one in a moment, may answer.
+    /// Returns whether a retry, on this or another member, may succeed.
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
         self.code() == Code::Unavailable
     }
 
-    /// Whether the server does not know the call: it is older than the call, or another program.
+    /// Returns whether the server does not implement the call.
     #[must_use]
     pub fn is_unimplemented(&self) -> bool {
         self.code() == Code::Unimplemented
@@ -117,8 +116,8 @@ impl From<Status> for ClientError {
     }
 }
 
-/// A status with a cause was made on this side: the connection broke, whatever code that was
-/// given. A server's status has none.
+/// Returns `Unavailable` for a status with a source, which this client creates when a connection
+/// breaks; a status of a server has none.
 fn code_of(status: &Status) -> Code {
     match status.source() {
         Some(_) => Code::Unavailable,
@@ -126,7 +125,7 @@ fn code_of(status: &Status) -> Code {
     }
 }
 
-/// A status made by the transport says little; its causes say what happened.
+/// Returns the message of a status with its sources, which describe a transport error.
 fn described(status: &Status) -> String {
     let mut message = status.message().to_owned();
     let mut cause = status.source();
@@ -143,7 +142,7 @@ fn described(status: &Status) -> String {
     message
 }
 
-/// The name Go's gRPC prints for a code.
+/// Returns the name of a code as Go's gRPC prints it.
 fn go_code_name(code: Code) -> &'static str {
     match code {
         Code::Ok => "OK",
@@ -171,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_of_etcds_table_shows_its_text_alone() {
+    fn error_of_etcds_table_is_displayed_as_its_text() {
         let status = Status::new(Code::OutOfRange, EtcdError::Compacted.text());
         let error = ClientError::from(status);
         assert_eq!(error.etcd(), Some(EtcdError::Compacted));
@@ -182,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_connection_is_unavailable_and_says_what_broke() {
+    fn broken_connection_is_unavailable_with_its_cause() {
         let broken = std::io::Error::other("connection reset");
         let error = ClientError::from(Status::from_error(Box::new(broken)));
         assert!(error.is_unavailable());
@@ -190,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn any_other_status_is_shown_as_go_shows_it() {
+    fn other_status_is_displayed_as_in_go() {
         let error = ClientError::from(Status::new(Code::Cancelled, "proxy says no"));
         assert_eq!(
             error.to_string(),

@@ -1,7 +1,7 @@
-//! Which features are on, how they came to be so, and what changes about that.
+//! Feature gates: their status, the history of decisions, and a watch on new decisions.
 //!
-//! To *require* a feature of a call is [`Client::requiring`]. A server that does not know feature
-//! gates ignores that, so ask [`Client::feature_gate_status`] first: it fails there.
+//! [`Client::requiring`] makes calls require a feature. A server without feature gates ignores
+//! it, so call [`Client::feature_gate_status`] first, which fails there.
 
 use std::time::Duration;
 
@@ -15,15 +15,15 @@ use tonic::Streaming;
 use crate::connection::{Client, Repeat};
 use crate::error::ClientError;
 
-/// Pause before a broken stream is opened again.
+/// The pause before a broken stream is opened again.
 const RESUME_PAUSE: Duration = Duration::from_millis(100);
 
 impl Client {
-    /// Whether features are on: the cluster's, or those of the member that answers.
+    /// Returns the status of features: the cluster's, or those of the member that answers.
     ///
     /// # Errors
-    /// What the server answers, or that none did in time. A server without feature gates
-    /// answers that the call is not implemented.
+    /// The server's error, or a timeout. A server without feature gates does not implement the
+    /// call.
     pub async fn feature_gate_status(
         &self,
         request: FeatureGateStatusRequest,
@@ -39,10 +39,10 @@ impl Client {
         .await
     }
 
-    /// What was decided about the cluster's features, oldest first, as far back as it is kept.
+    /// Returns the retained decisions about the cluster's features, oldest first.
     ///
     /// # Errors
-    /// What the server answers, or that none did in time. Only Portunus has it.
+    /// The server's error, or a timeout. Only Portunus implements the call.
     pub async fn gate_history(
         &self,
         request: HistoryRequest,
@@ -54,8 +54,8 @@ impl Client {
         .await
     }
 
-    /// Follows the decisions about the cluster's features. The stream is opened by the first
-    /// [`GateWatcher::next`].
+    /// Watches the decisions about the cluster's features. The first [`GateWatcher::next`]
+    /// opens the stream.
     #[must_use]
     pub fn gate_watch(&self, request: WatchRequest) -> GateWatcher {
         GateWatcher {
@@ -66,11 +66,11 @@ impl Client {
     }
 }
 
-/// A stream of decisions that survives the loss of its connection; see [`Client::gate_watch`].
+/// A watch on decisions that resumes after a lost connection; see [`Client::gate_watch`].
 #[derive(Debug)]
 pub struct GateWatcher {
     client: Client,
-    /// Moves on with what was seen, so that a resumed stream repeats and skips nothing.
+    /// Advanced with each decision, so that a resumed stream repeats and skips none.
     request: WatchRequest,
     stream: Option<OpenStream>,
 }
@@ -82,11 +82,11 @@ struct OpenStream {
 }
 
 impl GateWatcher {
-    /// The next decision; waits for it as long as it takes.
+    /// Waits for the next decision without a time limit.
     ///
     /// # Errors
-    /// What the server answers, except that it is unavailable: then another endpoint is asked
-    /// for what came after the last decision seen.
+    /// The server's error, except `Unavailable`: then the watch resumes on another endpoint
+    /// after the last received decision.
     pub async fn next(&mut self) -> Result<WatchResponse, ClientError> {
         loop {
             match self.receive().await {

@@ -1,7 +1,7 @@
-//! Keeping a lease alive for as long as somebody wants it.
+//! Keeps a lease alive while the caller polls for renewals.
 //!
-//! One stream, one lease. A broken stream is opened again on the next endpoint while the lease
-//! can still be alive; nothing here runs in the background.
+//! One stream per lease. A broken stream is opened again on the next endpoint until the lease
+//! must have expired. There is no background task.
 
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ use tonic::Streaming;
 use crate::connection::{Client, Repeat};
 use crate::error::ClientError;
 
-/// Renewals go out three times per lifetime, as etcd's Go client does.
+/// Renewals per TTL, as in etcd's Go client.
 const RENEWALS_PER_TTL: u32 = 3;
-/// How long the first renewal may take before anything is known about the lease.
+/// The time limit for the first renewal, while the TTL is unknown.
 const FIRST_RENEWAL_WITHIN: Duration = Duration::from_secs(10);
 
 /// A lease being kept alive; see [`Client::keep_alive`].
@@ -28,7 +28,7 @@ pub struct KeepAlive {
     id: i64,
     stream: Option<RenewalStream>,
     next_renewal: Instant,
-    /// The lease is gone by now if no renewal succeeded.
+    /// When the lease expires without another renewal.
     expires: Instant,
 }
 
@@ -43,7 +43,7 @@ impl Client {
     /// Renews a lease once.
     ///
     /// # Errors
-    /// What the server answers; a lease that is gone is `LeaseNotFound`.
+    /// The server's error; `LeaseNotFound` if the lease has expired or was revoked.
     pub async fn keep_alive_once(&self, id: i64) -> Result<LeaseKeepAliveResponse, ClientError> {
         let response = self
             .call(Repeat::Safe, |channel| {
@@ -64,7 +64,7 @@ impl Client {
         Ok(response)
     }
 
-    /// Renews a lease until it is gone; the caller asks for each renewal's answer.
+    /// Keeps a lease alive; the caller polls [`KeepAlive::next`] for each renewal.
     #[must_use]
     pub fn keep_alive(&self, id: i64) -> KeepAlive {
         let now = Instant::now();
@@ -79,12 +79,12 @@ impl Client {
 }
 
 impl KeepAlive {
-    /// Waits until the next renewal is due and gives its answer; `None` when the lease has
+    /// Waits until the next renewal is due and returns its response; `None` when the lease has
     /// expired or was revoked.
     ///
     /// # Errors
-    /// What the server answers, except that it is unavailable: then it goes on while the lease
-    /// may still be alive.
+    /// The server's error, except `Unavailable`: then it retries until the lease must have
+    /// expired.
     pub async fn next(&mut self) -> Result<Option<LeaseKeepAliveResponse>, ClientError> {
         sleep_until(self.next_renewal).await;
         loop {
@@ -126,12 +126,12 @@ impl KeepAlive {
     }
 }
 
-/// The first renewal travels with the opening: a server sends nothing, not even headers, before
-/// it has something to answer.
+/// Opens a stream with the first renewal, because a server sends no headers before its first
+/// response.
 async fn open(client: &Client, first: LeaseKeepAliveRequest) -> Result<RenewalStream, ClientError> {
     let (requests, outgoing) = mpsc::channel(1);
     let (channel, generation) = client.connected().await;
-    // The queue is empty and its other end is alive in this function.
+    // Cannot fail: the queue is empty and its receiver is in this function.
     let _ = requests.send(first).await;
     let request = client.request_with_leader(ReceiverStream::new(outgoing));
     let responses = LeaseClient::new(channel).lease_keep_alive(request).await;

@@ -1,4 +1,4 @@
-//! Keys: read, write, delete, transactions, compaction.
+//! Keys: reads, writes, deletions, transactions, compaction.
 
 use portunus_proto::etcdserverpb::kv_client::KvClient;
 use portunus_proto::etcdserverpb::{
@@ -20,7 +20,7 @@ impl Client {
     /// Reads a key or a range.
     ///
     /// # Errors
-    /// What the server answers, or that none did in time.
+    /// The server's error, or a timeout.
     pub async fn range(&self, request: RangeRequest) -> Result<RangeResponse, ClientError> {
         self.call(Repeat::Safe, |channel| {
             let (mut kv, request) = (self.kv(channel), self.request(request.clone()));
@@ -29,10 +29,10 @@ impl Client {
         .await
     }
 
-    /// Reads a range in pieces and gives the whole, so that the server never holds all of it.
+    /// Reads a range with a streaming call, so that the server never holds the whole response.
     ///
     /// # Errors
-    /// What the server answers, or that none did in time. A server before 3.7 does not know it.
+    /// The server's error, or a timeout. A server before 3.7 does not implement the call.
     pub async fn range_stream(&self, request: RangeRequest) -> Result<RangeResponse, ClientError> {
         self.call(Repeat::Safe, |channel| {
             let (mut kv, request) = (self.kv(channel), self.request(request.clone()));
@@ -44,7 +44,7 @@ impl Client {
                         continue;
                     };
                     whole.kvs.append(&mut piece.kvs);
-                    // Only the last piece carries these.
+                    // Only the last piece contains these fields.
                     whole.header = piece.header.or(whole.header);
                     whole.more |= piece.more;
                     whole.count = whole.count.max(piece.count);
@@ -58,7 +58,7 @@ impl Client {
     /// Writes a key.
     ///
     /// # Errors
-    /// What the server answers, or that none did in time.
+    /// The server's error, or a timeout.
     pub async fn put(&self, request: PutRequest) -> Result<PutResponse, ClientError> {
         self.call(Repeat::Never, |channel| {
             let (mut kv, request) = (self.kv(channel), self.request(request.clone()));
@@ -70,7 +70,7 @@ impl Client {
     /// Deletes a key or a range.
     ///
     /// # Errors
-    /// What the server answers, or that none did in time.
+    /// The server's error, or a timeout.
     pub async fn delete_range(
         &self,
         request: DeleteRangeRequest,
@@ -82,10 +82,10 @@ impl Client {
         .await
     }
 
-    /// Runs a transaction. One that only reads moves to another endpoint like a read.
+    /// Runs a transaction. A read-only one is retried on another endpoint like a read.
     ///
     /// # Errors
-    /// What the server answers, or that none did in time.
+    /// The server's error, or a timeout.
     pub async fn txn(&self, request: TxnRequest) -> Result<TxnResponse, ClientError> {
         let mut operations = request.success.iter().chain(&request.failure);
         let only_reads = operations.all(|operation| {
@@ -106,10 +106,10 @@ impl Client {
         .await
     }
 
-    /// Forgets history before a revision.
+    /// Compacts the history before a revision.
     ///
     /// # Errors
-    /// What the server answers, or that none did in time.
+    /// The server's error, or a timeout.
     pub async fn compact(
         &self,
         request: CompactionRequest,

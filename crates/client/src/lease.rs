@@ -1,4 +1,4 @@
-//! Leases: grant, revoke, look at. Keeping one alive is `keep_alive.rs`.
+//! Leases: grant, revoke, query. `keep_alive.rs` keeps one alive.
 
 use portunus_proto::etcdserverpb::lease_client::LeaseClient;
 use portunus_proto::etcdserverpb::{
@@ -10,10 +10,10 @@ use crate::connection::{Client, Repeat};
 use crate::error::ClientError;
 
 impl Client {
-    /// Makes a lease.
+    /// Grants a lease.
     ///
     /// # Errors
-    /// What the server answers, or that none did in time.
+    /// The server's error, or a timeout.
     pub async fn lease_grant(
         &self,
         request: LeaseGrantRequest,
@@ -25,10 +25,10 @@ impl Client {
         .await
     }
 
-    /// Ends a lease and deletes its keys.
+    /// Revokes a lease and deletes its keys.
     ///
     /// # Errors
-    /// What the server answers, or that none did in time.
+    /// The server's error, or a timeout.
     pub async fn lease_revoke(
         &self,
         request: LeaseRevokeRequest,
@@ -40,10 +40,10 @@ impl Client {
         .await
     }
 
-    /// What is left of a lease, and its keys if asked for.
+    /// Returns the remaining TTL of a lease, and its keys if requested.
     ///
     /// # Errors
-    /// What the server answers, or that none did in time.
+    /// The server's error, or a timeout.
     pub async fn lease_time_to_live(
         &self,
         request: LeaseTimeToLiveRequest,
@@ -55,10 +55,10 @@ impl Client {
         .await
     }
 
-    /// All leases.
+    /// Lists all leases.
     ///
     /// # Errors
-    /// What the server answers, or that none did in time.
+    /// The server's error, or a timeout.
     pub async fn lease_leases(&self) -> Result<LeaseLeasesResponse, ClientError> {
         self.call(Repeat::Safe, |channel| {
             let request = self.request(LeaseLeasesRequest {});

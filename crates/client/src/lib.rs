@@ -11,8 +11,8 @@
 //!                 └──────── reads, and writes that were not sent, on Unavailable ───┘
 //! ```
 //!
-//! What it never does: cache, retry a write that may have reached a server, or speak to a server
-//! in a way it was not asked to (TLS and authentication come later and are refused until then).
+//! It never caches, and never retries a write that may have reached a server. TLS and
+//! authentication are not supported yet and are refused.
 
 mod balancer;
 mod cluster;

@@ -1,5 +1,5 @@
-//! What an operator asks one member: its state, its hash, its space, a copy of its data; and of
-//! the cluster, that another member leads or that it goes back a version.
+//! Maintenance of one member: status, hash, alarms, defragmentation, snapshot; and of the
+//! cluster: leadership transfer and downgrade.
 
 use portunus_proto::etcdserverpb::maintenance_client::MaintenanceClient;
 use portunus_proto::etcdserverpb::{
@@ -13,10 +13,10 @@ use crate::connection::{Client, Repeat};
 use crate::error::ClientError;
 
 impl Client {
-    /// State of the member that answers.
+    /// Returns the status of the member that answers.
     ///
     /// # Errors
-    /// What the server answers, or that none did in time.
+    /// The server's error, or a timeout.
     pub async fn status(&self) -> Result<StatusResponse, ClientError> {
         self.call(Repeat::Safe, |channel| {
             let request = self.request(StatusRequest {});
@@ -25,10 +25,10 @@ impl Client {
         .await
     }
 
-    /// Hash of the member's history up to a revision.
+    /// Returns the hash of the member's history up to a revision.
     ///
     /// # Errors
-    /// What the server answers, or that none did in time.
+    /// The server's error, or a timeout.
     pub async fn hash_kv(&self, request: HashKvRequest) -> Result<HashKvResponse, ClientError> {
         self.call(Repeat::Safe, |channel| {
             let request = self.request(request);
@@ -40,7 +40,7 @@ impl Client {
     /// Lists, raises or clears alarms.
     ///
     /// # Errors
-    /// What the server answers, or that none did in time.
+    /// The server's error, or a timeout.
     pub async fn alarm(&self, request: AlarmRequest) -> Result<AlarmResponse, ClientError> {
         self.call(Repeat::Never, |channel| {
             let request = self.request(request);
@@ -49,10 +49,10 @@ impl Client {
         .await
     }
 
-    /// Gives unused space of the member's files back.
+    /// Releases unused space in the member's files.
     ///
     /// # Errors
-    /// What the server answers, or that none did in time.
+    /// The server's error, or a timeout.
     pub async fn defragment(&self) -> Result<DefragmentResponse, ClientError> {
         self.call(Repeat::Never, |channel| {
             let request = self.request(DefragmentRequest {});
@@ -61,11 +61,11 @@ impl Client {
         .await
     }
 
-    /// Hands leadership to another voter. Only the leader does that; a repetition that comes
-    /// too late is refused by whoever is asked, as it leads no more.
+    /// Transfers leadership to another voter. Only the leader accepts the request, so a retry
+    /// after a transfer is refused.
     ///
     /// # Errors
-    /// What the server answers, or that none did in time.
+    /// The server's error, or a timeout.
     pub async fn move_leader(
         &self,
         request: MoveLeaderRequest,
@@ -77,10 +77,10 @@ impl Client {
         .await
     }
 
-    /// Asks whether the cluster can go back to a version, begins that, or ends it.
+    /// Validates, enables or cancels a downgrade of the cluster.
     ///
     /// # Errors
-    /// What the server answers, or that none did in time.
+    /// The server's error, or a timeout.
     pub async fn downgrade(
         &self,
         request: DowngradeRequest,
@@ -92,11 +92,11 @@ impl Client {
         .await
     }
 
-    /// A copy of the member's data, in pieces. The deadline covers the first answer only; what
-    /// follows takes as long as it takes.
+    /// Returns a snapshot of the member's data in pieces. The deadline covers the first
+    /// response only.
     ///
     /// # Errors
-    /// What the server answers, or that none did in time.
+    /// The server's error, or a timeout.
     pub async fn snapshot(&self) -> Result<Streaming<SnapshotResponse>, ClientError> {
         self.call(Repeat::Safe, |channel| {
             let request = self.request(SnapshotRequest {});

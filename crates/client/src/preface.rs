@@ -1,7 +1,7 @@
-//! A TCP connection that reports when its server has sent something and when it was closed.
+//! A TCP connection that reports the first bytes of its server and its own end.
 //!
-//! tonic calls a connection established as soon as TCP has, although nothing may ever read from
-//! the other end. The balancer needs both facts, so it dials through [`PrefaceConnector`].
+//! tonic considers a connection established once TCP is, although the server may never read
+//! from it. The balancer needs both facts, so it dials through [`PrefaceConnector`].
 
 use std::error::Error;
 use std::future::Future;
@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tonic::transport::Uri;
 use tower_service::Service;
 
-/// What is known about the server's side of a connection.
+/// The progress of the server's side of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Progress {
     Silent,
@@ -36,27 +36,27 @@ impl Default for Preface {
 }
 
 impl Preface {
-    /// Waits until the server has sent something or closed the connection.
+    /// Waits until the server has sent bytes or closed the connection.
     pub(crate) async fn received(&self) {
         let mut progress = self.0.subscribe();
-        // The sender is owned by `self`, so it cannot be gone.
+        // `self` owns the sender, so the wait cannot fail.
         let _ = progress
             .wait_for(|progress| *progress > Progress::Silent)
             .await;
     }
 
-    /// Whether the connection is over.
+    /// Returns whether the connection is closed.
     pub(crate) fn is_closed(&self) -> bool {
         *self.0.borrow() == Progress::Closed
     }
 
     fn advance(&self, to: Progress) {
         self.0.send_if_modified(|progress| {
-            let is_news = to > *progress;
-            if is_news {
+            let is_progress = to > *progress;
+            if is_progress {
                 *progress = to;
             }
-            is_news
+            is_progress
         });
     }
 }
@@ -66,7 +66,7 @@ impl Preface {
 #[error("the connection was closed before the request was sent")]
 struct NotSent;
 
-/// Whether a call failed before any of it was sent, so that repeating it cannot apply it twice.
+/// Returns whether a call failed before any of it was sent, so that a retry is safe.
 pub(crate) fn was_never_sent(error: &(dyn Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -81,15 +81,15 @@ pub(crate) fn was_never_sent(error: &(dyn Error + 'static)) -> bool {
     false
 }
 
-/// Dials TCP. For one connection: dialled again, it refuses, so that a broken connection is not
-/// replaced behind the balancer's back.
+/// Dials TCP once: a second dial fails, so that tonic does not replace a broken connection
+/// without the balancer.
 #[derive(Debug, Clone)]
 pub(crate) struct PrefaceConnector {
     preface: Preface,
 }
 
 impl PrefaceConnector {
-    /// Reports to `preface`.
+    /// A connector that reports to `preface`.
     pub(crate) fn new(preface: Preface) -> PrefaceConnector {
         PrefaceConnector { preface }
     }
@@ -111,7 +111,7 @@ impl Service<Uri> for PrefaceConnector {
                 return Err(io::Error::new(io::ErrorKind::ConnectionReset, NotSent));
             }
             let host = uri.host().unwrap_or_default();
-            // An IPv6 address is written in brackets in a URI and without them elsewhere.
+            // An IPv6 address is in brackets in a URI but not in a socket address.
             let host = host.trim_start_matches('[').trim_end_matches(']');
             let stream = TcpStream::connect((host, uri.port_u16().unwrap_or_default())).await?;
             stream.set_nodelay(true)?;
@@ -120,7 +120,7 @@ impl Service<Uri> for PrefaceConnector {
     }
 }
 
-/// The connection itself.
+/// The connection that reports its progress.
 #[derive(Debug)]
 pub(crate) struct PrefaceStream {
     stream: TcpStream,

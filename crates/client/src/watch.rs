@@ -1,12 +1,12 @@
-//! One watch that survives the loss of its connection.
+//! A watch that resumes after a lost connection.
 //!
 //! ```text
 //!  Opening ──created──▶ Watching ──canceled──▶ over
 //!     ▲                    │
-//!     └── Unavailable ─────┘   resumes at the revision after the last one seen
+//!     └── Unavailable ─────┘   resumes at the revision after the last received one
 //! ```
 //!
-//! Each watch has a stream of its own; whoever wants many pays for many.
+//! Each watch has its own stream.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use tonic::Streaming;
 use crate::connection::Client;
 use crate::error::ClientError;
 
-/// Requests that wait to be sent on a watch stream.
+/// Queued requests per watch stream.
 const REQUESTS_QUEUED_MAX: usize = 16;
 /// Pause before a broken stream is opened again.
 const RESUME_PAUSE: Duration = Duration::from_millis(100);
@@ -45,20 +45,20 @@ struct OpenStream {
     generation: u64,
 }
 
-/// Asks the server to say how far a watch has come.
+/// Requests a progress notice of a watch.
 #[derive(Debug, Clone)]
 pub struct ProgressRequester(mpsc::Sender<()>);
 
 impl ProgressRequester {
-    /// Sends the request with the watch's next turn. Nothing happens if the watch is over.
+    /// Queues the request; [`Watcher::next`] sends it. Has no effect if the watch is over.
     pub async fn request(&self) {
-        // A watch that is over has nothing to report.
+        // Fails only if the watch is over.
         let _ = self.0.send(()).await;
     }
 }
 
 impl Client {
-    /// Watches a key or range. The stream is opened by the first [`Watcher::next`].
+    /// Watches a key or range. The first [`Watcher::next`] opens the stream.
     #[must_use]
     pub fn watch(&self, create: WatchCreateRequest) -> Watcher {
         let (progress_asker, progress_asked) = mpsc::channel(REQUESTS_QUEUED_MAX);
@@ -74,17 +74,17 @@ impl Client {
 }
 
 impl Watcher {
-    /// A handle that asks for progress while somebody else waits in [`Self::next`].
+    /// Returns a handle that requests progress while another task waits in [`Self::next`].
     #[must_use]
     pub fn progress_requester(&self) -> ProgressRequester {
         ProgressRequester(self.progress_asker.clone())
     }
 
-    /// The next events, progress notice or cancellation; `None` after a cancellation. The
-    /// server's confirmation that the watch exists is not shown.
+    /// Waits for events, a progress notice or a cancellation; returns `None` after a
+    /// cancellation. The response that confirms the creation is not returned.
     ///
     /// # Errors
-    /// What the server answers, except that it is unavailable: then the watch is resumed.
+    /// The server's error, except `Unavailable`: then the watch is resumed.
     pub async fn next(&mut self) -> Result<Option<WatchResponse>, ClientError> {
         while !self.canceled {
             match self.receive().await {
@@ -121,15 +121,15 @@ impl Watcher {
                 }
                 Some(()) = self.progress_asked.recv() => {
                     let request = watch_request::RequestUnion::ProgressRequest(WatchProgressRequest {});
-                    // If the stream is gone, the other branch finds out.
+                    // If the stream has ended, the other branch notices it.
                     let _ = stream.requests.send(wrapped(request)).await;
                 }
             }
         }
     }
 
-    /// "From now on" is fixed by the first confirmation: a resumed watch must not skip what
-    /// happened while it was away.
+    /// Sets the start revision from the first confirmation if none was given, so that a resumed
+    /// watch skips no events.
     fn resume_from_now(&mut self, created: &WatchResponse) {
         if self.create.start_revision == 0 {
             let now = created.header.as_ref().map_or(0, |header| header.revision);
@@ -140,10 +140,10 @@ impl Watcher {
     fn note_position(&mut self, response: &WatchResponse) {
         let seen = match response.events.last().and_then(|event| event.kv.as_ref()) {
             Some(kv) => kv.mod_revision,
-            // A progress notice: everything up to its revision was delivered.
+            // A progress notice: all events up to its revision were delivered.
             None => response.header.as_ref().map_or(0, |header| header.revision),
         };
-        // A fragment may end in the middle of a revision; then it is the next one's turn.
+        // A fragment may end within a revision, which is then resumed.
         let next = if response.fragment { seen } else { seen + 1 };
         self.create.start_revision = self.create.start_revision.max(next);
     }
@@ -153,7 +153,7 @@ async fn open(client: &Client, create: &WatchCreateRequest) -> Result<OpenStream
     let (requests, outgoing) = mpsc::channel(REQUESTS_QUEUED_MAX);
     let (channel, generation) = client.connected().await;
     let create = watch_request::RequestUnion::CreateRequest(create.clone());
-    // The receiver is alive in this function, so the queue takes it.
+    // Cannot fail: the receiver is in this function.
     let _ = requests.send(wrapped(create)).await;
     let request = client.request_with_leader(ReceiverStream::new(outgoing));
     let opened = WatchClient::new(channel)

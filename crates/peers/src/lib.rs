@@ -1,21 +1,20 @@
-//! Where the Go programs are that Portunus is compared with.
+//! Finds the Go programs that Portunus is compared with.
 //!
-//! Tests of several crates and the benchmark need a real etcd, etcdctl, etcdutl or bbolt.
-//! They all look here, so that they mean the same programs:
+//! Tests of several crates and the benchmark need a real etcd, etcdctl, etcdutl or bbolt. They
+//! all use this crate, which searches, in order:
 //!
-//! 1. what the environment names: `PORTUNUS_ETCD`, `PORTUNUS_ETCDCTL`, `PORTUNUS_ETCDUTL`,
-//!    `PORTUNUS_BBOLT`, each a program or a directory that has it;
-//! 2. `target/go-etcd/<version>/`, where `scripts/go-etcd` puts them;
+//! 1. the environment: `PORTUNUS_ETCD`, `PORTUNUS_ETCDCTL`, `PORTUNUS_ETCDUTL`,
+//!    `PORTUNUS_BBOLT`, each a program or a directory that contains it;
+//! 2. `target/go-etcd/<version>/`, into which `scripts/go-etcd` builds them;
 //! 3. `PATH`, if the program's version is the pinned one;
-//! 4. that script itself, if Go is on `PATH` and `PORTUNUS_NO_GO` is not set.
+//! 4. the script, which it runs if Go is on `PATH` and `PORTUNUS_NO_GO` is not set.
 //!
-//! Another version never stands in for the pinned one, except where the environment names it:
-//! a comparison with an unknown version proves nothing. Each test prints which program and
-//! version it compares with.
+//! A version other than the pinned one is used only if the environment names it: a comparison
+//! with an unknown version proves nothing. Each test prints the program and version that it
+//! compares with.
 //!
-//! And they take the ports for what they start from here ([`free_port`]), so that no two take the
-//! same. It never starts a server. A dependency of tests and of the benchmark, of nothing that
-//! ships.
+//! Tests also take the ports of their servers from this crate ([`free_port`]), so that no two
+//! servers get the same. It never starts a server. Only tests and the benchmark depend on it.
 
 mod ports;
 
@@ -38,10 +37,10 @@ const VERSIONS_FILE: &str = "versions";
 
 /// Makes a test fail instead of skipping when a program is missing.
 const REQUIRE_VARIABLE: &str = "PORTUNUS_REQUIRE_GO";
-/// Keeps tests from building anything.
+/// Prevents tests from running the script.
 const NO_GO_VARIABLE: &str = "PORTUNUS_NO_GO";
 
-/// How people get what is missing.
+/// The script that builds the programs.
 pub const SCRIPT: &str = "scripts/go-etcd";
 
 /// One of the programs.
@@ -49,16 +48,16 @@ pub const SCRIPT: &str = "scripts/go-etcd";
 pub enum Tool {
     /// The server.
     Etcd,
-    /// Its command line.
+    /// The client command line.
     Etcdctl,
-    /// Its command line for files.
+    /// The command line for data files.
     Etcdutl,
-    /// The command line for its database files.
+    /// The command line for database files.
     Bbolt,
 }
 
 impl Tool {
-    /// As the file is called.
+    /// Returns the file name of the program.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -78,7 +77,7 @@ impl Tool {
         }
     }
 
-    /// The version of this program that comparisons are made with.
+    /// Returns the pinned version of this program.
     #[must_use]
     pub fn pinned_version(self) -> &'static str {
         match self {
@@ -87,7 +86,7 @@ impl Tool {
         }
     }
 
-    /// The version of the program at `path`, if it can be determined.
+    /// Returns the version of the program at `path`, if it can be determined.
     fn version_of(self, path: &Path) -> Option<String> {
         let mut command = match self {
             // `bbolt version` prints a constant that its releases do not update, so the version
@@ -105,7 +104,7 @@ impl Tool {
     }
 }
 
-/// The version in what `etcd --version`, `etcdctl version` or `go version -m bbolt` prints.
+/// Parses the output of `etcd --version`, `etcdctl version` or `go version -m bbolt`.
 fn version_in(tool: Tool, printed: &str) -> Option<String> {
     let mut versions = printed.lines().filter_map(|line| {
         let line = line.trim();
@@ -120,12 +119,12 @@ fn version_in(tool: Tool, printed: &str) -> Option<String> {
     Some(version.to_owned())
 }
 
-/// A program that is nowhere.
+/// A program that was not found.
 #[derive(Debug, Clone, Error)]
 #[non_exhaustive]
 #[allow(missing_docs)] // the fields are the ones the messages print
 pub enum FindError {
-    /// Not where it may be, and nothing was built.
+    /// The program is in none of the places and was not built.
     #[error(
         "there is no {tool} {version} in {variable}, on PATH or in {home}: run {SCRIPT} ({why_not_built})"
     )]
@@ -136,7 +135,7 @@ pub enum FindError {
         home: String,
         why_not_built: String,
     },
-    /// The environment names something else.
+    /// The environment names another file or nothing.
     #[error("{variable} is {value}, which is neither {tool} nor a directory that has it")]
     Misnamed {
         tool: &'static str,
@@ -145,20 +144,20 @@ pub enum FindError {
     },
 }
 
-/// The program, without building anything.
+/// Finds the program without building it.
 pub fn find_ready(tool: Tool) -> Result<PathBuf, FindError> {
     find_among(tool, &Places::of(tool), || {
         Err("nothing was built".to_owned())
     })
 }
 
-/// The program, built if need be.
+/// Finds the program; builds it if necessary.
 pub fn find(tool: Tool) -> Result<PathBuf, FindError> {
     find_among(tool, &Places::of(tool), || BUILT.clone())
 }
 
-/// The program, or a loud notice that this test proves nothing here. With
-/// `PORTUNUS_REQUIRE_GO` in the environment the test fails instead.
+/// Finds the program, or prints a notice that the test is skipped. With `PORTUNUS_REQUIRE_GO`
+/// in the environment the test fails instead.
 #[must_use]
 pub fn find_for_test(tool: Tool, test: &str) -> Option<PathBuf> {
     match find(tool) {
@@ -183,13 +182,13 @@ pub fn find_for_test(tool: Tool, test: &str) -> Option<PathBuf> {
 
 /// Prints a line past the test harness, which captures `eprintln!`.
 fn print_notice(notice: &str) {
-    // One write, so that lines stay whole. A closed stderr is no reason to fail.
+    // One write, so that lines are not interleaved. A closed stderr is ignored.
     let _ = std::io::stderr().write_all(format!("\n{notice}\n").as_bytes());
 }
 
-/// Where to look for one program.
+/// The places to search for a program.
 struct Places {
-    /// What its variable says.
+    /// The value of its variable.
     named: Option<PathBuf>,
     search_path: Vec<PathBuf>,
     home: PathBuf,
@@ -246,19 +245,19 @@ fn find_among(
             home: places.home.display().to_string(),
             why_not_built: outcome
                 .err()
-                .unwrap_or_else(|| "it built others".to_owned()),
+                .unwrap_or_else(|| "the script did not build it".to_owned()),
         }),
     }
 }
 
-/// Whether the script has built the pinned version of the program.
+/// Returns whether the script has built the pinned version of the program.
 fn is_built(tool: Tool, places: &Places) -> bool {
     let versions = std::fs::read_to_string(places.home.join(VERSIONS_FILE)).unwrap_or_default();
     let expected = format!("{} {}", tool.name(), tool.pinned_version());
     versions.lines().any(|line| line == expected) && places.home.join(tool.name()).is_file()
 }
 
-/// Once per process; processes that build at the same time wait for each other in the script.
+/// The result of the script, run once per process. The script serialises concurrent runs.
 static BUILT: LazyLock<Result<(), String>> = LazyLock::new(|| {
     if std::env::var_os(NO_GO_VARIABLE).is_some() {
         return Err(format!("{NO_GO_VARIABLE} is set"));
@@ -279,11 +278,11 @@ fn run_script(script: &OsStr) -> Result<(), String> {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(said
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    Err(stderr
         .lines()
         .last()
-        .unwrap_or("it failed silently")
+        .unwrap_or("it failed without a message")
         .to_owned())
 }
 
@@ -294,21 +293,21 @@ mod tests {
 
     use super::*;
 
-    /// A program that prints this as its version, the way etcd's programs do.
+    /// Creates a program that prints this version as etcd's programs do.
     fn program(folder: &Path, name: &str, version: &str) -> PathBuf {
         fs::create_dir_all(folder).unwrap();
         let path = folder.join(name);
-        let word = if name == "etcd" { "Version" } else { "version" };
+        let label = if name == "etcd" { "Version" } else { "version" };
         fs::write(
             &path,
-            format!("#!/bin/sh\necho '{name} {word}: {version}'\n"),
+            format!("#!/bin/sh\necho '{name} {label}: {version}'\n"),
         )
         .unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         path
     }
 
-    /// The same where the script puts it.
+    /// Creates such a program in the script's directory.
     fn built(folder: &Path, name: &str, version: &str) -> PathBuf {
         let home = folder.join("home");
         let path = program(&home, name, version);
@@ -329,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_environment_names_comes_first_as_program_or_as_directory() {
+    fn program_or_directory_of_the_environment_comes_first() {
         let folder = tempfile::tempdir().unwrap();
         let other = program(&folder.path().join("other"), "etcd", "3.5.0");
         program(&folder.path().join("bin"), "etcd", VERSION);
@@ -341,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_name_is_an_error_and_not_passed_over() {
+    fn invalid_path_of_the_environment_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         program(&folder.path().join("bin"), "etcd", VERSION);
         let mut places = places(folder.path());
@@ -359,7 +358,7 @@ mod tests {
             (Tool::Etcd, "3.7.0"),
             (Tool::Etcdctl, "3.7.0"),
             (Tool::Etcdutl, "3.70.1"),
-            // Its printed version proves nothing, and it carries no module information.
+            // Its printed version is not used, and this script has no module information.
             (Tool::Bbolt, BBOLT_VERSION),
         ] {
             program(&on_path, tool.name(), other);
@@ -395,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_anywhere_is_built_and_if_that_fails_the_reason_is_told() {
+    fn missing_program_is_built_and_a_failed_build_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let places = places(folder.path());
         let error = find_among(Tool::Bbolt, &places, || Err("no Go".to_owned())).unwrap_err();
@@ -411,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn version_is_read_from_what_the_programs_print() {
+    fn version_is_parsed_from_the_output_of_the_programs() {
         for (tool, printed, version) in [
             (
                 Tool::Etcd,
@@ -448,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn the_script_exists() {
+    fn script_exists() {
         assert!(workspace_root().join(SCRIPT).is_file());
     }
 }

@@ -1,22 +1,22 @@
-//! Ports for programs that must be told theirs.
+//! Free ports for programs that take a port as a flag.
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Ports below those that the system gives to whoever connects: a program that starts later,
-/// or is down for a while, must find its ports free.
+/// Below the ephemeral ports of outgoing connections, so that the ports of a program that
+/// starts later or restarts stay free.
 const PORT_FIRST: u16 = 20_000;
 const PORTS: u16 = 12_000;
 
-/// Listens at a port of the loopback interface that nobody uses, and that this process was not
-/// given before. Whoever drops the listener at once can tell another program the port.
+/// Listens on a free loopback port that this process did not use before. A caller that needs
+/// only the port for another program drops the listener.
 ///
 /// # Errors
-/// If there is none.
+/// If no port is free.
 pub fn free_listener() -> io::Result<TcpListener> {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Programs that run at the same time begin at different ports.
+    // Concurrent processes start at different ports.
     let start = (std::process::id() % u32::from(PORTS)) as u16;
     let mut refused = io::Error::from(io::ErrorKind::AddrInUse);
     for _ in 0..PORTS {
@@ -32,10 +32,10 @@ pub fn free_listener() -> io::Result<TcpListener> {
     Err(refused)
 }
 
-/// A port that was free a moment ago; see [`free_listener`].
+/// Returns a port that was just free; see [`free_listener`].
 ///
 /// # Errors
-/// If there is none.
+/// If no port is free.
 pub fn free_port() -> io::Result<u16> {
     Ok(free_listener()?.local_addr()?.port())
 }
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_are_given_once_and_never_to_callers() {
+    fn free_ports_are_unique_and_below_ephemeral_ports() {
         let given: Vec<u16> = (0..50).map(|_| free_port().unwrap()).collect();
         let unique: std::collections::BTreeSet<&u16> = given.iter().collect();
         assert_eq!(unique.len(), given.len());

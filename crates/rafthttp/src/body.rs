@@ -1,4 +1,4 @@
-//! Bodies of requests and answers: made, gathered within a limit, passed on in pieces.
+//! Bodies of requests and answers: building, collecting within a limit, forwarding in pieces.
 
 use std::io;
 use std::pin::Pin;
@@ -17,29 +17,29 @@ use tokio::sync::mpsc;
 
 use crate::sync::lock;
 
-/// The body of a request, whatever it is made of.
+/// The body of a request.
 pub(crate) type RequestBody = UnsyncBoxBody<Bytes, io::Error>;
 
-/// A body that is there already.
+/// Returns a body of these bytes.
 pub(crate) fn full(bytes: Bytes) -> RequestBody {
     Full::new(bytes)
         .map_err(|never| match never {})
         .boxed_unsync()
 }
 
-/// Why a body was not gathered.
+/// Why a body was not read completely.
 #[derive(Debug, Error)]
 pub(crate) enum CollectError {
     #[error("too long")]
     TooLong,
-    #[error("nothing arrived for too long")]
+    #[error("no data within the timeout")]
     Stalled,
     #[error("cut off")]
     Broken(#[source] axum::Error),
 }
 
-/// Gathers a body of at most `bytes_max`; memory is taken for what arrives, not for what
-/// is announced. `pause_max` is how long the next piece may take.
+/// Reads a body of at most `bytes_max`. Memory is allocated for received bytes, not for the
+/// announced length. `pause_max` limits the wait for each piece.
 pub(crate) async fn collect<B>(
     body: B,
     bytes_max: usize,
@@ -60,7 +60,7 @@ where
             return Err(CollectError::TooLong);
         }
         if first.is_empty() && rest.is_empty() {
-            // Most bodies are one piece, and then this is all.
+            // Most bodies are a single piece, which is not copied.
             first = piece;
         } else {
             if rest.is_empty() {
@@ -77,7 +77,7 @@ where
     })
 }
 
-/// The next piece of a body, or its end.
+/// Returns the next piece of a body, or `None` at its end.
 pub(crate) async fn next_piece<B>(
     mut body: Pin<&mut B>,
     pause_max: Option<Duration>,
@@ -97,7 +97,7 @@ where
         match frame {
             None => return Ok(None),
             Some(Err(error)) => return Err(CollectError::Broken(axum::Error::new(error))),
-            // Trailers say nothing here.
+            // Trailers are ignored.
             Some(Ok(frame)) => {
                 if let Ok(piece) = frame.into_data() {
                     return Ok(Some(piece));
@@ -107,7 +107,7 @@ where
     }
 }
 
-/// How far an upload has come; shared by the body and whoever watches it.
+/// The progress of an upload; shared by its body and the stall check.
 pub(crate) struct Progress {
     state: Mutex<ProgressState>,
 }
@@ -116,7 +116,7 @@ pub(crate) struct Progress {
 pub(crate) struct ProgressState {
     pub last: Instant,
     pub bytes: u64,
-    /// The last byte was handed over.
+    /// The connection has taken the last byte.
     pub complete: bool,
 }
 
@@ -143,7 +143,7 @@ impl Progress {
     }
 }
 
-/// A body made of a head and a stream of pieces.
+/// A request body of a head and a stream of pieces.
 pub(crate) struct Upload<P> {
     head: Option<Bytes>,
     pieces: BoxStream<'static, io::Result<Bytes>>,
@@ -191,16 +191,16 @@ impl<P: std::ops::Deref<Target = Progress> + Unpin> Body for Upload<P> {
     }
 }
 
-/// What is passed on of a body.
+/// A part of a body that is forwarded.
 pub(crate) enum Piece {
     Data(Bytes),
     Broken(io::Error),
-    /// The body ended where its sender meant it to end.
+    /// The sender completed the body.
     End,
 }
 
-/// Pieces as a stream. If whoever passes them on goes away before the end, the stream ends
-/// with an error: what was cut off never looks whole.
+/// Forwarded pieces as a stream. If the forwarder is dropped before [`Piece::End`], the
+/// stream ends with an error, so that a truncated body never counts as complete.
 pub(crate) struct Pieces {
     pieces: mpsc::Receiver<Piece>,
     ended: bool,

@@ -1,8 +1,8 @@
-//! Requests to peers. The transport's own tasks use it, and the server for the endpoints
-//! that are not raft's: `/members`, `/version`, `/leases` and their like.
+//! HTTP requests to peers, for the transport's tasks and for the server's requests to other
+//! endpoints: `/members`, `/version`, `/leases`.
 //!
-//! Connections are kept for a while, but shorter than a Go member keeps them. HTTP/1.1
-//! only: that is all a peer speaks. No retries here: the caller knows what may be repeated.
+//! Idle connections are kept, but closed before a Go member closes them. HTTP/1.1 only, as in
+//! etcd's peer protocol. No retries: only the caller knows which requests are idempotent.
 
 use std::time::Duration;
 
@@ -21,24 +21,24 @@ use crate::config::Config;
 const IDLE_MAX: Duration = Duration::from_secs(4);
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// A request without a usable answer.
+/// A request without a complete answer.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 #[allow(missing_docs)] // the fields are the ones the messages print
 pub enum RequestError {
-    /// The address or a header cannot be written.
-    #[error("{url:?} cannot be asked: check the peer's address")]
+    /// The address or a header is invalid.
+    #[error("{url:?} is not a valid address: check the peer's address")]
     Malformed { url: String, source: http::Error },
-    /// No connection, or it broke before the answer.
+    /// Connecting failed, or the connection broke before the answer.
     #[error("cannot reach the peer")]
     Unreachable(#[source] hyper_util::client::legacy::Error),
-    /// The connection broke inside the answer.
+    /// The connection broke within the answer.
     #[error("the answer was cut off")]
     CutOff(#[source] axum::Error),
-    /// More came than the caller wants.
+    /// The answer exceeds the caller's limit.
     #[error("the answer is longer than {answer_bytes_max} bytes")]
     AnswerTooLong { answer_bytes_max: usize },
-    /// It took too long.
+    /// The caller's timeout expired.
     #[error("no answer within {} ms", timeout.as_millis())]
     TimedOut { timeout: Duration },
 }
@@ -50,12 +50,12 @@ pub struct PeerClient {
 }
 
 impl PeerClient {
-    /// A client that keeps connections for the next request.
+    /// A client that reuses connections.
     pub fn new(config: &Config) -> PeerClient {
         PeerClient::with_idle_connections(config, config.pipeline_connections.max(1))
     }
 
-    /// A client for streams: their connections are of no use afterwards.
+    /// A client for streams, whose connections are not reused.
     pub(crate) fn for_streams(config: &Config) -> PeerClient {
         PeerClient::with_idle_connections(config, 0)
     }
@@ -73,7 +73,7 @@ impl PeerClient {
         PeerClient { client }
     }
 
-    /// Asks a peer. Any status is an answer; `timeout` is for all of it.
+    /// Sends a request; any status counts as an answer. `timeout` covers connecting and reading.
     pub async fn request(
         &self,
         method: Method,
@@ -119,7 +119,7 @@ impl PeerClient {
         Ok((head.status, head.headers, body))
     }
 
-    /// Sends a request and waits for the head of the answer.
+    /// Sends a request and reads the head of the answer.
     pub(crate) async fn send(
         &self,
         request: Request<RequestBody>,

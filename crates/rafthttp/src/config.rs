@@ -1,59 +1,59 @@
-//! Who this member is, and every limit and pause of the transport; the defaults are etcd's.
+//! This member's identity and the limits and timeouts of the transport; defaults are etcd's.
 
 use std::time::Duration;
 
-/// This member, as its peers see it.
+/// This member's identity as sent to its peers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Local {
-    /// Its id.
+    /// The member id.
     pub member_id: u64,
-    /// The id of its cluster; requests of other clusters are refused.
+    /// The cluster id; requests from other clusters are refused.
     pub cluster_id: u64,
-    /// The version it speaks as, such as `3.8.0`. Peers refuse what they cannot read.
+    /// The server version, such as `3.8.0`. Peers refuse one that they cannot parse.
     pub version: String,
-    /// The oldest version it can work with, such as `3.0.0`.
+    /// The oldest compatible version of a peer, such as `3.0.0`.
     pub min_cluster_version: String,
-    /// Where peers reach it; sent along, so that a member which does not know this one yet
-    /// can answer.
+    /// The member's peer URLs; sent with every request, so that a member without this one in
+    /// its member list can respond.
     pub peer_urls: Vec<String>,
 }
 
-/// Limits and pauses. Units are in the names or the types.
+/// Limits and timeouts. Units are in the names or the types.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// How long connecting may take. etcd takes one second and the election timeout.
+    /// The time limit for connecting. etcd uses one second plus the election timeout.
     pub dial_timeout: Duration,
-    /// A stream that was silent for this long is given up.
+    /// A stream without received data for this long is closed.
     pub stream_read_timeout: Duration,
-    /// A stream whose peer took nothing for this long is given up.
+    /// A stream whose peer took no data for this long is detached.
     pub stream_write_timeout: Duration,
-    /// How often a stream's writer shows that it is alive; a third of the read timeout.
+    /// The interval of link heartbeats; a third of the read timeout.
     pub heartbeat: Duration,
-    /// Between two attempts to open a stream.
+    /// The pause between two attempts to open a stream.
     pub reconnect_pause: Duration,
-    /// Messages that wait for a stream, per stream.
+    /// Queued messages per stream.
     pub stream_queue_max: usize,
-    /// Bytes that wait for a stream, per stream; one message is let in whatever its size.
+    /// Queued bytes per stream; an empty queue accepts a message of any size.
     pub stream_queue_bytes_max: usize,
-    /// Messages that wait for the pipeline, per peer.
+    /// Queued messages of the pipeline, per peer.
     pub pipeline_queue_max: usize,
-    /// Requests that the pipeline has under way, per peer.
+    /// Concurrent requests of the pipeline, per peer.
     pub pipeline_connections: usize,
-    /// How long a request of the pipeline may take, from connecting to the answer.
+    /// The time limit for a pipeline request, from connecting to the answer.
     pub post_timeout: Duration,
-    /// How often a peer's round trip and clock are looked at.
+    /// The interval of probes for round trip and clock.
     pub probe_interval: Duration,
-    /// A longer message ends its stream.
+    /// The largest message; a larger one ends its stream.
     pub message_bytes_max: u64,
-    /// A longer message in front of a database is refused.
+    /// The largest message before a database; a larger one is refused.
     pub snapshot_envelope_bytes_max: u64,
-    /// Snapshots that wait for one peer while another is sent to it.
+    /// Queued snapshots per peer, while another one is sent.
     pub snapshot_queue_max: usize,
-    /// An upload or download of a database without any progress for this long is given up.
+    /// A transfer of a database without progress for this long is aborted.
     pub snapshot_stall_timeout: Duration,
-    /// How long a peer may take to store a database after its last byte.
+    /// The time limit for a peer to store a database after its last byte.
     pub snapshot_answer_timeout: Duration,
-    /// Members that are answered although nobody added them as peers.
+    /// Remotes: senders that are not peers and receive responses.
     pub remotes_max: usize,
 }
 

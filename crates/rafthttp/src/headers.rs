@@ -1,6 +1,6 @@
-//! The headers by which members recognise each other: written, and checked.
+//! The headers that identify a member: writing and checking them.
 //!
-//! The refusals are part of the protocol: a Go member reads their text.
+//! The texts of refusals are part of the protocol: a Go member parses them.
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use portunus_gates::MajorMinor;
@@ -15,19 +15,19 @@ pub(crate) const CLUSTER_ID: HeaderName = HeaderName::from_static("x-etcd-cluste
 pub(crate) const PEER_URLS: HeaderName = HeaderName::from_static("x-peerurls");
 pub(crate) const RAFT_TO: HeaderName = HeaderName::from_static("x-raft-to");
 
-/// What a member that sends no version is taken for.
+/// The version assumed for a member that sends no version header.
 const VERSION_WITHOUT_HEADER: MajorMinor = MajorMinor::literal("2.0");
-/// The first version that has both streams.
+/// The first version with both streams.
 const FIRST_WITH_STREAMS: MajorMinor = MajorMinor::literal("2.1");
 
-/// An id as members write it: hexadecimal, lower case, no padding.
+/// Formats an id as etcd does: hexadecimal, lower case, no padding.
 pub(crate) fn hex(id: u64) -> String {
     format!("{id:x}")
 }
 
-/// Reads an id.
+/// Parses a hexadecimal id.
 pub(crate) fn parse_hex(text: &str) -> Option<u64> {
-    // The standard library would also take a sign.
+    // from_str_radix also accepts a sign.
     let digits = text.bytes().all(|byte| byte.is_ascii_hexdigit());
     if digits {
         u64::from_str_radix(text, 16).ok()
@@ -47,7 +47,7 @@ pub(crate) enum Incompatible {
     To,
 }
 
-/// This member's side of every check, ready to be sent.
+/// This member's ids and versions, for checks and as header values.
 pub(crate) struct Identity {
     pub member_id: u64,
     member_hex: HeaderValue,
@@ -59,8 +59,8 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Gets everything ready. A version that cannot be read is a mistake of the caller;
-    /// it is sent as it is and counts as the oldest, so that the mistake shows at once.
+    /// Precomputes the headers. A version that cannot be parsed is sent unchanged and
+    /// compares as the oldest version, so that peers refuse this member at once.
     pub fn new(local: &Local) -> Identity {
         let text = |text: &str| {
             HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static(""))
@@ -88,12 +88,12 @@ impl Identity {
         }
     }
 
-    /// What every request to a peer carries.
+    /// Returns the headers of every request to a peer.
     pub fn request_headers(&self) -> HeaderMap {
         self.request.clone()
     }
 
-    /// What an answer to a stream carries, and, without the version, every other answer.
+    /// Adds the cluster ID, and for streams the server version, to the headers of an answer.
     pub fn mark_answer(&self, headers: &mut HeaderMap, of_stream: bool) {
         headers.insert(CLUSTER_ID, self.cluster_hex.clone());
         if of_stream {
@@ -101,7 +101,7 @@ impl Identity {
         }
     }
 
-    /// Whether a request comes from a member of this cluster that this one can work with.
+    /// Checks that a request comes from a compatible member of this cluster.
     pub fn check_request(&self, headers: &HeaderMap) -> Result<(), Incompatible> {
         let version = version_in(headers, &SERVER_VERSION).ok_or(Incompatible::Version)?;
         let min_version = version_in(headers, &MIN_CLUSTER_VERSION).ok_or(Incompatible::Version)?;
@@ -114,7 +114,7 @@ impl Identity {
         Ok(())
     }
 
-    /// Whether a stream was meant for this member.
+    /// Checks that a stream request is addressed to this member.
     pub fn check_target(&self, headers: &HeaderMap) -> Result<(), Incompatible> {
         if headers.get(RAFT_TO) == Some(&self.member_hex) {
             Ok(())
@@ -123,8 +123,8 @@ impl Identity {
         }
     }
 
-    /// Whether the member that answered a stream request has streams at all.
-    pub fn answer_knows_streams(&self, headers: &HeaderMap) -> bool {
+    /// Returns whether the version of the member that answered supports streams.
+    pub fn answer_supports_streams(&self, headers: &HeaderMap) -> bool {
         version_in(headers, &SERVER_VERSION)
             .is_some_and(|version| version >= FIRST_WITH_STREAMS || version >= self.version)
     }
@@ -138,7 +138,7 @@ fn version_in(headers: &HeaderMap, name: &HeaderName) -> Option<MajorMinor> {
     }
 }
 
-/// Who a request says it is from, and where that member is reached.
+/// Returns the sender's id and peer URLs as stated in the request.
 pub(crate) fn sender(headers: &HeaderMap) -> Option<(u64, &str)> {
     let id = parse_hex(headers.get(SERVER_FROM)?.to_str().ok()?)?;
     let urls = headers.get(PEER_URLS)?.to_str().ok()?;
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_says_who_sends_it() {
+    fn request_headers_identify_the_sender() {
         let headers = identity().request_headers();
         assert_eq!(headers[SERVER_FROM], "ab");
         assert_eq!(headers[CLUSTER_ID], "cdf");
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_compared_by_release_line() {
+    fn versions_are_compared_by_major_and_minor() {
         let cases = [
             (SERVER_VERSION, Some("3.8.0"), true),
             (SERVER_VERSION, Some("3.8.0-alpha.0"), true),
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cluster_must_be_the_same() {
+    fn request_of_another_cluster_is_refused() {
         for value in [Some("cde"), Some("0cdf"), None] {
             let result = identity().check_request(&with(CLUSTER_ID, value));
             assert_eq!(result, Err(Incompatible::Cluster), "{value:?}");
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_must_be_meant_for_this_member() {
+    fn stream_for_another_member_is_refused() {
         let identity = identity();
         assert_eq!(identity.check_target(&with(RAFT_TO, Some("ab"))), Ok(()));
         for value in [Some("ac"), None] {
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_very_oldest_have_no_streams() {
+    fn only_versions_before_21_have_no_streams() {
         let identity = identity();
         for (value, knows) in [
             (Some("2.1.0"), true),
@@ -236,12 +236,16 @@ mod tests {
             (Some("-"), false),
         ] {
             let headers = with(SERVER_VERSION, value);
-            assert_eq!(identity.answer_knows_streams(&headers), knows, "{value:?}");
+            assert_eq!(
+                identity.answer_supports_streams(&headers),
+                knows,
+                "{value:?}"
+            );
         }
     }
 
     #[test]
-    fn ids_are_bare_hexadecimal() {
+    fn ids_are_hexadecimal_without_prefix_or_sign() {
         assert_eq!(parse_hex("8e9e05c52164694d"), Some(0x8e9e_05c5_2164_694d));
         assert_eq!(parse_hex("00AB"), Some(0xab));
         for bad in ["", "+1", "-1", "0x1", "g", "10000000000000000"] {

@@ -1,8 +1,8 @@
-//! How members talk to each other: etcd's peer protocol over HTTP/1.1.
+//! The transport between members: etcd's peer protocol over HTTP/1.1.
 //!
-//! A member of a Go etcd cluster cannot tell this transport from its own. The server hands
-//! messages to [`Transport::send`], mounts [`Transport::router`] on its peer addresses and
-//! implements [`Raft`]; nothing else passes between them.
+//! It is wire compatible with the transport of Go etcd. The server passes messages to
+//! [`Transport::send`], mounts [`Transport::router`] on its peer addresses and implements
+//! [`Raft`]; there is no other interface between the two.
 //!
 //! ```text
 //!             send                                             router
@@ -11,13 +11,14 @@
 //!   no stream ─────▶ pipeline ──────▶ POST /raft ───────────────▶ the peer's router
 //!   MsgSnap ───────▶ snapshots ─────▶ POST /raft/snapshot ──────▶ the peer's router
 //!
-//!   two readers per peer dial out, GET /raft/stream/…, and call Raft::step
+//!   two readers per peer dial GET /raft/stream/… and call Raft::step
 //! ```
 //!
-//! Who dials a stream reads it; who accepts one writes it. Messages may be lost, doubled
-//! or overtaken, as raft allows; none is ever waited for.
+//! The member that dials a stream reads it; the member that accepts it writes it. Messages
+//! may be lost, duplicated or reordered, as raft allows; sending never waits.
 //!
-//! Never here: what a message means, who is a member, TLS (an `https` address is refused).
+//! Not in this crate: the meaning of messages, membership, TLS (an `https` address is
+//! refused).
 
 pub mod codec;
 

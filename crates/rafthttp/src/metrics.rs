@@ -1,14 +1,14 @@
-//! What is counted, under etcd's names.
+//! The metrics of the transport, with etcd's names.
 
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
     Registry, exponential_buckets,
 };
 
-/// Label of a member that nobody added, so that strangers cannot make up series.
+/// Label of senders that are not peers, so that requests cannot create arbitrary series.
 pub(crate) const UNKNOWN: &str = "unknown";
 
-/// The families.
+/// The metric families.
 pub(crate) struct Metrics {
     active_peers: IntGaugeVec,
     disconnected_peers: IntCounterVec,
@@ -28,7 +28,7 @@ struct SnapshotFamilies {
     seconds: HistogramVec,
 }
 
-/// What is counted of one peer.
+/// The metrics of one peer.
 pub(crate) struct PeerMetrics {
     pub active: IntGauge,
     pub disconnected: IntCounter,
@@ -41,7 +41,7 @@ pub(crate) struct PeerMetrics {
     pub snapshot_receive: SnapshotMetrics,
 }
 
-/// What is counted of snapshots in one direction.
+/// The snapshot metrics of one direction.
 pub(crate) struct SnapshotMetrics {
     pub success: IntCounter,
     pub inflights: IntGauge,
@@ -50,7 +50,7 @@ pub(crate) struct SnapshotMetrics {
 }
 
 impl Metrics {
-    /// Adds every family to the registry.
+    /// Registers every family.
     pub fn register(registry: &Registry) -> Result<Metrics, prometheus::Error> {
         let counter = |name: &str, help: &str, labels: &[&str]| {
             let family = IntCounterVec::new(Opts::new(name, help), labels)?;
@@ -71,16 +71,24 @@ impl Metrics {
         let snapshots = |direction: &str, label: &str| {
             let name = |what: &str| format!("etcd_network_snapshot_{direction}_{what}");
             Ok::<_, prometheus::Error>(SnapshotFamilies {
-                success: counter(&name("success"), "Snapshots that arrived.", &[label])?,
-                inflights: gauge(
-                    &name("inflights_total"),
-                    "Snapshots that are on their way.",
+                success: counter(
+                    &name("success"),
+                    "Number of successful snapshot transfers.",
                     &[label],
                 )?,
-                failures: counter(&name("failures"), "Snapshots that failed.", &[label])?,
+                inflights: gauge(
+                    &name("inflights_total"),
+                    "Number of snapshot transfers in progress.",
+                    &[label],
+                )?,
+                failures: counter(
+                    &name("failures"),
+                    "Number of failed snapshot transfers.",
+                    &[label],
+                )?,
                 seconds: histogram(
                     &name("total_duration_seconds"),
-                    "How long snapshots took.",
+                    "Duration of snapshot transfers.",
                     label,
                     exponential_buckets(0.1, 2.0, 10)?,
                 )?,
@@ -88,35 +96,35 @@ impl Metrics {
         };
         let both = &["Local", "Remote"];
         Ok(Metrics {
-            active_peers: gauge("etcd_network_active_peers", "Peers that are reached.", both)?,
+            active_peers: gauge("etcd_network_active_peers", "Number of active peers.", both)?,
             disconnected_peers: counter(
                 "etcd_network_disconnected_peers_total",
-                "Times a peer was lost.",
+                "Number of times a peer became inactive.",
                 both,
             )?,
             sent_bytes: counter(
                 "etcd_network_peer_sent_bytes_total",
-                "Bytes sent to peers.",
+                "Number of bytes sent to peers.",
                 &["To"],
             )?,
             received_bytes: counter(
                 "etcd_network_peer_received_bytes_total",
-                "Bytes received from peers.",
+                "Number of bytes received from peers.",
                 &["From"],
             )?,
             sent_failures: counter(
                 "etcd_network_peer_sent_failures_total",
-                "Messages to peers that were lost here.",
+                "Number of send failures to peers.",
                 &["To"],
             )?,
             received_failures: counter(
                 "etcd_network_peer_received_failures_total",
-                "Messages from peers that were not taken.",
+                "Number of receive failures from peers.",
                 &["From"],
             )?,
             round_trip_seconds: histogram(
                 "etcd_network_peer_round_trip_time_seconds",
-                "Round trips to peers.",
+                "Round trip time to peers.",
                 "To",
                 exponential_buckets(0.0001, 2.0, 16)?,
             )?,
@@ -125,7 +133,7 @@ impl Metrics {
         })
     }
 
-    /// The series of one peer.
+    /// Returns the metrics of one peer.
     pub fn peer(&self, local: &str, remote: &str) -> PeerMetrics {
         let both = &[local, remote];
         let one = &[remote];
@@ -142,17 +150,17 @@ impl Metrics {
         }
     }
 
-    /// Bytes of a sender that is no peer.
+    /// Returns the counter of bytes from senders that are not peers.
     pub fn received_bytes_of_unknown(&self) -> IntCounter {
         self.received_bytes.with_label_values(&[UNKNOWN])
     }
 
-    /// Failures of a sender that is no peer.
+    /// Returns the counter of failures of senders that are not peers.
     pub fn received_failures_of_unknown(&self) -> IntCounter {
         self.received_failures.with_label_values(&[UNKNOWN])
     }
 
-    /// Snapshots of a sender that is no peer.
+    /// Returns the metrics of snapshots from senders that are not peers.
     pub fn snapshots_of_unknown(&self) -> SnapshotMetrics {
         self.snapshot_receive.of(UNKNOWN)
     }

@@ -1,4 +1,4 @@
-//! One other member: which way a message to it takes, and the tasks that work for it.
+//! One other member: the channel for each message to it, and its tasks.
 //!
 //! ```text
 //!   MsgSnap ─────────────────────────▶ snapshot queue
@@ -7,8 +7,8 @@
 //!                    └── if down ────▶ pipeline queue
 //! ```
 //!
-//! A remote is a peer without streams: somebody who wrote to this member before it learnt
-//! from the log that they are a member, and who must get answers nonetheless.
+//! A remote is a peer without streams: a member that sent a request before this member
+//! applied its addition from the log, and that must get responses.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -30,14 +30,14 @@ use crate::{pipeline, probing, snapshot, stream_reader};
 /// The two kinds of streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StreamKind {
-    /// Appends, in the short form.
+    /// Appends, in the msgappv2 encoding.
     MsgApp,
-    /// Everything.
+    /// All messages.
     Message,
 }
 
 impl StreamKind {
-    /// Where a stream of this kind is opened by the member `reader`.
+    /// Returns the path at which member `reader` opens a stream of this kind.
     pub fn path(self, reader: u64) -> String {
         match self {
             StreamKind::MsgApp => format!("/raft/stream/msgapp/{reader:x}"),
@@ -45,7 +45,7 @@ impl StreamKind {
         }
     }
 
-    /// The kind with this name in a path.
+    /// Returns the kind with this name in a path.
     pub fn named(name: &str) -> Option<StreamKind> {
         match name {
             "msgapp" => Some(StreamKind::MsgApp),
@@ -76,12 +76,12 @@ impl StreamKind {
     }
 }
 
-/// How a peer came to be one.
+/// How a peer was added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// The member was told of it.
+    /// By the member: [`Transport::add_peer`](crate::Transport::add_peer).
     Member,
-    /// It wrote first.
+    /// By [`Transport::add_remote`](crate::Transport::add_remote) or its own request.
     Remote,
 }
 
@@ -96,12 +96,12 @@ pub(crate) struct Peer {
     pipeline: mpsc::Sender<Message>,
     snapshots: mpsc::Sender<Message>,
     cut: AtomicBool,
-    told_removed: AtomicBool,
+    removal_reported: AtomicBool,
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Peer {
-    /// Makes a peer and starts its tasks; they wait until the transport has its member.
+    /// Creates a peer and starts its tasks; they wait until a member is attached.
     pub fn start(shared: &Arc<Shared>, id: u64, urls: Vec<BaseUrl>, role: Role) -> Arc<Peer> {
         let config = &shared.config;
         let local = shared.identity.member_id;
@@ -119,7 +119,7 @@ impl Peer {
             pipeline,
             snapshots,
             cut: AtomicBool::new(false),
-            told_removed: AtomicBool::new(false),
+            removal_reported: AtomicBool::new(false),
             tasks: Mutex::default(),
         });
         let runtime = &shared.runtime;
@@ -139,7 +139,7 @@ impl Peer {
         peer
     }
 
-    /// Sends a message its way, or loses it. Never waits, never calls the member.
+    /// Queues a message, or drops and reports it. Never waits, never calls the member.
     pub fn send(&self, message: Message) {
         let is_snapshot = message.r#type == MessageType::MsgSnap as i32;
         let sent = if self.is_cut() {
@@ -169,7 +169,8 @@ impl Peer {
                 Pushed::Full => return Err(()),
                 Pushed::Detached(message) => message,
                 Pushed::Stalled(message) => {
-                    let failure = Failure::Broken("the peer took nothing for too long".into());
+                    let failure =
+                        Failure::Broken("the peer took no data within the write timeout".into());
                     self.status.deactivate("writing a stream", &failure);
                     self.shared.reports.unreachable(self.id);
                     message
@@ -179,25 +180,25 @@ impl Peer {
         self.pipeline.try_send(message).map_err(|_| ())
     }
 
-    /// Hands a message that arrived to the member.
+    /// Passes a received message to the member.
     pub fn take(&self, message: Message, raft: &dyn Raft) {
         if self.is_cut() {
             self.metrics.received_failures.inc();
             return;
         }
         let (from, kind) = (message.from, message.r#type);
-        let meant = crate::routes::check_message(&self.shared, raft, &message);
-        let taken = match meant {
+        let checked = crate::routes::check_message(&self.shared, raft, &message);
+        let taken = match checked {
             Ok(()) => raft.step(message).map_err(|refused| refused.reason),
             Err((_, reason)) => Err(reason.into()),
         };
         if let Err(reason) = taken {
             self.metrics.received_failures.inc();
-            tracing::debug!(from = hex(from), kind, %reason, "a message was not taken");
+            tracing::debug!(from = hex(from), kind, %reason, "failed to process Raft message");
         }
     }
 
-    /// The body of a stream that this peer opened.
+    /// Returns the body of a stream that this peer opened.
     pub fn attach(self: &Arc<Self>, kind: StreamKind) -> WriterBody {
         let body = match kind {
             StreamKind::MsgApp => self.msgapp.attach(self.clone()),
@@ -207,20 +208,20 @@ impl Peer {
         body
     }
 
-    /// Something reached the peer or came from it.
+    /// Marks the peer active after a successful request in either direction.
     pub fn activate(&self) {
-        self.told_removed.store(false, Ordering::Relaxed);
+        self.removal_reported.store(false, Ordering::Relaxed);
         self.status.activate();
     }
 
-    /// The peer says that this member was removed.
-    pub fn told_removed(&self, raft: &dyn Raft) {
-        if !self.told_removed.swap(true, Ordering::Relaxed) {
+    /// Reports to the member, once, that this peer answered with its removal.
+    pub fn report_removed(&self, raft: &dyn Raft) {
+        if !self.removal_reported.swap(true, Ordering::Relaxed) {
             raft.told_removed(self.id);
         }
     }
 
-    /// Loses everything from and to this peer, or no longer.
+    /// Starts or stops dropping every message from and to this peer.
     pub fn set_cut(&self, cut: bool) {
         self.cut.store(cut, Ordering::Relaxed);
     }
@@ -229,7 +230,7 @@ impl Peer {
         self.cut.load(Ordering::Relaxed)
     }
 
-    /// Ends the peer; the tasks are given to whoever wants to wait for them.
+    /// Ends the peer and aborts its tasks; returns them so that the caller can wait.
     pub fn stop(&self) -> Vec<JoinHandle<()>> {
         self.status.retire();
         self.msgapp.stop();

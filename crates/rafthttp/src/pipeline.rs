@@ -1,5 +1,5 @@
-//! One message per request: for a peer whose streams are down, and for remotes, which have
-//! none. A few workers share one queue, so messages may overtake each other.
+//! Sends one message per request: to a peer without an attached stream, and to remotes,
+//! which have no streams. Workers share one queue, so messages may be reordered.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::peer::Peer;
 use crate::post::{PostError, post};
 use crate::status::Failure;
 
-/// The queue's receiving end, shared by the workers.
+/// The receiver of the queue, shared by the workers.
 pub(crate) type PipelineQueue = Arc<Mutex<mpsc::Receiver<Message>>>;
 
-/// One worker; works for as long as it is let.
+/// Runs one worker until the task is aborted.
 pub(crate) async fn work(peer: Arc<Peer>, queue: PipelineQueue) {
     let raft = peer.shared.raft.wait().await.clone();
     loop {
@@ -40,7 +40,7 @@ pub(crate) async fn work(peer: Arc<Peer>, queue: PipelineQueue) {
             }
             Err(error) => {
                 if error == PostError::Removed {
-                    peer.told_removed(&*raft);
+                    peer.report_removed(&*raft);
                 }
                 peer.metrics.sent_failures.inc();
                 peer.status

@@ -1,5 +1,5 @@
-//! Posting something to a peer, and what its answer means. The pipeline and the snapshots
-//! use it.
+//! POST requests to a peer and the interpretation of its answer, for the pipeline and for
+//! snapshots.
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
@@ -11,20 +11,20 @@ use crate::client::RequestError;
 use crate::peer::Peer;
 use crate::status::Failure;
 
-/// Of an answer, this much is read; a refusal is one line.
+/// The longest answer that is read; a refusal is one line.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
 /// Why a post did not succeed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum PostError {
-    /// The peer says that this member was removed.
+    /// The peer answered that this member was removed.
     Removed,
-    /// Anything else.
+    /// Any other failure.
     Failed(Failure),
 }
 
 impl PostError {
-    /// What the log says about it.
+    /// Returns the failure for the log.
     pub fn failure(&self) -> Failure {
         match self {
             PostError::Removed => Failure::Refused("this member was removed".into()),
@@ -33,7 +33,7 @@ impl PostError {
     }
 }
 
-/// Posts, and turns to the peer's next address if that fails.
+/// Sends a POST request; on failure the next request uses the peer's next address.
 pub(crate) async fn post(
     peer: &Peer,
     path: &'static str,
@@ -56,8 +56,7 @@ pub(crate) async fn post(
         .post_client
         .send_whole(request, ANSWER_BYTES_MAX);
     let result = match answer.await {
-        Ok((status, _, text)) => judge(status, &text),
-        // Whatever came after the status does not matter.
+        Ok((status, _, text)) => interpret(status, &text),
         Err(RequestError::AnswerTooLong { .. }) => {
             let failure = Failure::Refused("the answer is too long".into());
             Err(PostError::Failed(failure))
@@ -70,14 +69,14 @@ pub(crate) async fn post(
     result
 }
 
-/// What a peer's answer to a post means.
-fn judge(status: StatusCode, text: &Bytes) -> Result<(), PostError> {
+/// Interprets a peer's answer to a POST request.
+fn interpret(status: StatusCode, text: &Bytes) -> Result<(), PostError> {
     let text = String::from_utf8_lossy(text);
     let text = text.trim_end();
     match status {
         StatusCode::NO_CONTENT => Ok(()),
-        // A Go member answers 403 also to what was meant for another member, for instance
-        // after addresses changed hands. That is no reason to stop for good.
+        // A Go member also answers 403 to messages for another member, for instance after
+        // two members swapped addresses. This member was not removed then.
         StatusCode::FORBIDDEN if !text.contains("mismatch member") => Err(PostError::Removed),
         status => {
             let reason = format!("{text} ({status})");
@@ -90,26 +89,29 @@ fn judge(status: StatusCode, text: &Bytes) -> Result<(), PostError> {
 mod tests {
     use super::*;
 
-    fn judged(status: u16, text: &'static str) -> Result<(), PostError> {
-        judge(
+    fn interpreted(status: u16, text: &'static str) -> Result<(), PostError> {
+        interpret(
             StatusCode::from_u16(status).unwrap(),
             &Bytes::from_static(text.as_bytes()),
         )
     }
 
     #[test]
-    fn only_a_forbidden_sender_is_removed() {
+    fn only_status_403_reports_removal() {
         let removed = r#"{"message":"cannot process message from removed member"}"#;
-        assert_eq!(judged(403, removed), Err(PostError::Removed));
-        assert_eq!(judged(403, ""), Err(PostError::Removed));
+        assert_eq!(interpreted(403, removed), Err(PostError::Removed));
+        assert_eq!(interpreted(403, ""), Err(PostError::Removed));
         let elsewhere = r#"{"message":"cannot process message to mismatch member"}"#;
-        assert!(matches!(judged(403, elsewhere), Err(PostError::Failed(_))));
+        assert!(matches!(
+            interpreted(403, elsewhere),
+            Err(PostError::Failed(_))
+        ));
         for status in [200, 404, 410, 412, 500, 503] {
             assert!(
-                matches!(judged(status, "x"), Err(PostError::Failed(_))),
+                matches!(interpreted(status, "x"), Err(PostError::Failed(_))),
                 "{status}"
             );
         }
-        assert_eq!(judged(204, ""), Ok(()));
+        assert_eq!(interpreted(204, ""), Ok(()));
     }
 }

@@ -1,4 +1,4 @@
-//! A look at each peer now and then: how long a round trip takes, and what time it is there.
+//! Periodic probes of each peer: round trip time and clock difference.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -11,13 +11,13 @@ use crate::body;
 use crate::headers::hex;
 use crate::peer::Peer;
 
-/// Where a peer answers.
+/// The path of the probe.
 pub(crate) const PATH: &str = "/raft/probing";
 
 const ANSWER_BYTES_MAX: usize = 1024;
-/// A clock that is further away is worth a line in the log.
+/// A larger clock difference is logged.
 const CLOCK_DRIFT_MAX: Duration = Duration::from_secs(1);
-/// Between two such lines.
+/// The shortest pause between two log lines about a clock difference.
 const DRIFT_LOG_PAUSE: Duration = Duration::from_secs(30);
 
 #[derive(Serialize, Deserialize)]
@@ -28,20 +28,20 @@ struct Health {
     now: String,
 }
 
-/// The answer to a peer that looks at this member.
+/// Returns the answer to a probe.
 pub(crate) fn answer() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let health = Health {
         ok: true,
         now: rfc3339(now.unwrap_or_default()),
     };
-    // Two plain fields can always be written.
+    // Serialising a bool and a string does not fail.
     let mut text = serde_json::to_string(&health).unwrap_or_default();
     text.push('\n');
     text
 }
 
-/// Looks at one peer for as long as it is let.
+/// Probes one peer until the task is aborted.
 pub(crate) async fn run(peer: Arc<Peer>) {
     peer.shared.raft.wait().await;
     let interval = peer.shared.config.probe_interval;
@@ -66,7 +66,7 @@ pub(crate) async fn run(peer: Arc<Peer>) {
             tracing::warn!(
                 peer = hex(peer.id),
                 drift_ms = u64::try_from(drift.as_millis()).unwrap_or(u64::MAX),
-                "the clocks of this member and a peer differ: check time synchronisation"
+                "prober found high clock drift: check time synchronisation"
             );
         }
     }
@@ -80,7 +80,7 @@ async fn probe(peer: &Peer) -> Option<(Duration, Option<Duration>)> {
     *request.uri_mut() = url.join(&PathAndQuery::from_static(PATH));
     let started = Instant::now();
     let answer = shared.post_client.send_whole(request, ANSWER_BYTES_MAX);
-    // Failures are seen by those who have something to send.
+    // Failures are ignored: streams and posts report them.
     let (status, _, text) = tokio::time::timeout(shared.config.probe_interval, answer)
         .await
         .ok()?
@@ -92,7 +92,7 @@ async fn probe(peer: &Peer) -> Option<(Duration, Option<Duration>)> {
 
 const DAY_S: u64 = 24 * 60 * 60;
 
-/// A time since 1970 as Go writes it, in UTC.
+/// Formats a time since 1970 as Go does, in UTC.
 fn rfc3339(since_epoch: Duration) -> String {
     let seconds = since_epoch.as_secs();
     let (year, month, day) = civil_from_days(seconds / DAY_S);
@@ -101,7 +101,7 @@ fn rfc3339(since_epoch: Duration) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{nanos:09}Z")
 }
 
-/// Reads a time of this era; anything else is none.
+/// Parses a time between 1970 and 9999; `None` for any other text.
 fn parse_rfc3339(text: &str) -> Option<Duration> {
     let bytes = text.as_bytes();
     let number = |from: usize, to: usize| -> Option<u64> {
@@ -145,7 +145,7 @@ fn parse_rfc3339(text: &str) -> Option<Duration> {
     Some(Duration::new(seconds, nanos))
 }
 
-/// Days from 1970-01-01 to a date; years start in March here, so that a leap day is last.
+/// Returns the days from 1970-01-01 to a date; years start in March, so a leap day is last.
 fn days_from_civil(year: u64, month: u64, day: u64) -> u64 {
     let year = if month <= 2 { year - 1 } else { year };
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_written_and_read_as_go_does() {
+    fn times_are_formatted_and_parsed_as_in_go() {
         let cases = [
             ("1970-01-01T00:00:00.000000000Z", 0, 0),
             ("2000-02-29T12:34:56.500000000Z", 951_827_696, 500_000_000),
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_none() {
+    fn text_that_is_not_a_time_is_refused() {
         for text in [
             "",
             "now",
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_is_what_a_go_prober_reads() {
+    fn probe_answer_can_be_parsed() {
         let answer: Health = serde_json::from_str(&answer()).unwrap();
         assert!(answer.ok);
         assert!(parse_rfc3339(&answer.now).is_some());

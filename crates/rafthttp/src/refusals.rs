@@ -1,5 +1,5 @@
-//! A line in the log now and then about requests that were refused: strangers may ask
-//! ten times a second, and for ever.
+//! Rate-limited log lines about refused requests: a refused peer may retry ten times a
+//! second without end.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -16,26 +16,20 @@ pub(crate) struct RefusalLog {
 #[derive(Default)]
 struct State {
     last: Option<Instant>,
-    silent: u64,
+    suppressed: u64,
 }
 
 impl RefusalLog {
-    /// Notes a refusal. `from` is what the request says, true or not.
+    /// Logs a refusal. `from` is the unverified sender of the request.
     pub fn note(&self, from: &str, path: &str, reason: &str) {
         let mut state = lock(&self.state);
         if state.last.is_some_and(|last| last.elapsed() < LOG_PAUSE) {
-            state.silent += 1;
-            tracing::debug!(from, path, reason, "refused a request of a peer");
+            state.suppressed += 1;
+            tracing::debug!(from, path, reason, "refused peer request");
             return;
         }
-        let not_logged = std::mem::take(&mut state.silent);
+        let not_logged = std::mem::take(&mut state.suppressed);
         state.last = Some(Instant::now());
-        tracing::warn!(
-            from,
-            path,
-            reason,
-            not_logged,
-            "refused a request of a peer"
-        );
+        tracing::warn!(from, path, reason, not_logged, "refused peer request");
     }
 }

@@ -1,7 +1,8 @@
-//! Bad news for the member, delivered by a task.
+//! Failure reports to the member, delivered by a task.
 //!
-//! Whoever sends holds the member's own lock, so nobody may call the member from there.
-//! News about the same peer is merged: what waits is bounded by the number of peers.
+//! [`Transport::send`](crate::Transport::send) runs while the member's lock is held and must
+//! not call the member. Pending reports about one peer are merged, so their number is bounded
+//! by the number of peers.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -13,38 +14,38 @@ use crate::sync::lock;
 
 #[derive(Default)]
 pub(crate) struct Reports {
-    waiting: Mutex<Waiting>,
-    news: Notify,
+    pending: Mutex<Pending>,
+    added: Notify,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct Pending {
     unreachable: BTreeSet<u64>,
     snapshot_failed: BTreeSet<u64>,
 }
 
 impl Reports {
-    /// A message to this peer was lost.
+    /// Reports that a message to this peer was lost.
     pub fn unreachable(&self, peer: u64) {
-        lock(&self.waiting).unreachable.insert(peer);
-        self.news.notify_one();
+        lock(&self.pending).unreachable.insert(peer);
+        self.added.notify_one();
     }
 
-    /// A snapshot for this peer was not sent.
+    /// Reports that a snapshot for this peer was not sent.
     pub fn snapshot_failed(&self, peer: u64) {
-        lock(&self.waiting).snapshot_failed.insert(peer);
-        self.news.notify_one();
+        lock(&self.pending).snapshot_failed.insert(peer);
+        self.added.notify_one();
     }
 
-    /// Delivers, for as long as it is let.
+    /// Delivers reports until the task is aborted.
     pub async fn deliver(&self, raft: Arc<dyn Raft>) {
         loop {
-            self.news.notified().await;
-            let news = std::mem::take(&mut *lock(&self.waiting));
-            for peer in news.unreachable {
+            self.added.notified().await;
+            let pending = std::mem::take(&mut *lock(&self.pending));
+            for peer in pending.unreachable {
                 raft.report_unreachable(peer);
             }
-            for peer in news.snapshot_failed {
+            for peer in pending.snapshot_failed {
                 raft.report_snapshot(peer, false);
             }
         }

@@ -1,8 +1,7 @@
-//! What this member answers to its peers under `/raft`.
+//! The routes for peers under `/raft`.
 //!
-//! A Go member that is told 403 or 410 stops for good, so those two are said only about
-//! members that [`Raft::is_removed`] knows to be removed. Everything else is a refusal
-//! that may pass.
+//! A Go member that receives 403 or 410 stops permanently, so only members for which
+//! [`Raft::is_removed`] is true receive them. After any other refusal the peer retries.
 
 use std::sync::Arc;
 
@@ -25,7 +24,7 @@ use crate::snapshot::{self, Answer};
 use crate::transport::Transport;
 use crate::{headers, probing};
 
-/// The routes, to be mounted on every peer address.
+/// Returns the routes to mount on every peer address.
 pub(crate) fn router(transport: Arc<Transport>) -> Router {
     Router::new()
         .route("/raft", any(pipeline))
@@ -35,7 +34,7 @@ pub(crate) fn router(transport: Arc<Transport>) -> Router {
         .with_state(transport)
 }
 
-/// Whether a message may be stepped here: from a member, to this member.
+/// Checks that a message is addressed to this member and its sender was not removed.
 pub(crate) fn check_message(
     shared: &Shared,
     raft: &dyn Raft,
@@ -56,7 +55,7 @@ pub(crate) fn check_message(
     Ok(())
 }
 
-/// An answer with a line of text, or without any.
+/// Builds a response with a line of text, or without a body if the text is empty.
 fn answer((status, mut text): Answer) -> Response {
     if !text.is_empty() {
         text.push('\n');
@@ -71,10 +70,10 @@ fn answer((status, mut text): Answer) -> Response {
     response
 }
 
-/// A refusal before the body was looked at.
+/// A refusal before the body is read.
 type Refusal = Box<Response>;
 
-/// The checks that every request goes through first.
+/// Checks method and headers of a request; returns the attached member.
 fn admit<'a>(
     shared: &'a Shared,
     request: &Request,
@@ -101,7 +100,7 @@ fn admit<'a>(
     }
 }
 
-/// Marks an answer as this member's, and notes refusals.
+/// Adds this member's headers to a response and logs refusals.
 fn finish(
     shared: &Shared,
     from: &str,
@@ -119,7 +118,7 @@ fn finish(
     response
 }
 
-/// Who a request says it is from, for the log.
+/// Returns the unverified sender of a request, for the log.
 fn from_text(request: &Request) -> String {
     let from = request.headers().get(SERVER_FROM);
     let from = from.and_then(|value| value.to_str().ok()).unwrap_or("");
@@ -164,12 +163,12 @@ async fn take_one(transport: &Transport, raft: &dyn Raft, body: Body) -> Answer 
         None => shared.metrics.received_bytes_of_unknown().inc_by(length),
     }
     if peer.as_ref().is_some_and(|peer| peer.is_cut()) {
-        // Lost on the way, as far as the sender can tell.
+        // To the sender this looks like a message that was received and then lost.
         return (StatusCode::NO_CONTENT, String::new());
     }
     let taken = check_message(shared, raft, &message).and_then(|()| {
         raft.step(message).map_err(|refused| {
-            tracing::debug!(reason = %refused, "a message was not taken");
+            tracing::debug!(reason = %refused, "failed to process Raft message");
             let text = "error processing raft message".to_owned();
             (StatusCode::INTERNAL_SERVER_ERROR, text)
         })
@@ -186,7 +185,7 @@ async fn take_one(transport: &Transport, raft: &dyn Raft, body: Body) -> Answer 
     }
 }
 
-/// Remembers where the sender of a request is, so that it can be answered.
+/// Adds the sender of a request as a remote, so that responses can reach it.
 fn note_sender(transport: &Transport, raft: &dyn Raft, request: &Request) {
     if let Some((id, urls)) = sender(request.headers()) {
         transport.note_remote(raft, id, urls);

@@ -1,4 +1,4 @@
-//! What every task and every request handler of one transport has at hand.
+//! State shared by all tasks and request handlers of one transport.
 
 use std::sync::Arc;
 
@@ -22,6 +22,6 @@ pub(crate) struct Shared {
     pub post_client: PeerClient,
     pub reports: Reports,
     pub refusals: RefusalLog,
-    /// The member, once it is there. Tasks wait for it, requests are put off.
+    /// The attached member. Until it is set, tasks wait and requests are answered 503.
     pub raft: SetOnce<Arc<dyn Raft>>,
 }

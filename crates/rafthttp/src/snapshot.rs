@@ -1,6 +1,6 @@
-//! Databases between members: a POST whose body is the snapshot message and then the file.
+//! Snapshot transfer: a POST whose body is the snapshot message followed by the database.
 //!
-//! One at a time per peer goes out. Neither side holds more of the file than a few pieces.
+//! One snapshot per peer is sent at a time. Each side holds at most a few pieces in memory.
 
 use std::io;
 use std::pin::{Pin, pin};
@@ -25,10 +25,10 @@ use crate::raft::{OutgoingSnapshot, Raft, SnapshotRefused};
 use crate::shared::Shared;
 use crate::status::{Failure, chain};
 
-/// Pieces between the connection and whoever stores them.
+/// Pieces queued between the connection and the member.
 const PIECES_WAITING_MAX: usize = 8;
 
-/// Sends one peer's snapshots, for as long as it is let.
+/// Sends the snapshots for one peer until the task is aborted.
 pub(crate) async fn send_all(peer: Arc<Peer>, mut queue: mpsc::Receiver<Message>) {
     let raft = peer.shared.raft.wait().await.clone();
     while let Some(message) = queue.recv().await {
@@ -37,7 +37,7 @@ pub(crate) async fn send_all(peer: Arc<Peer>, mut queue: mpsc::Receiver<Message>
     }
 }
 
-/// Counts something as under way until it is dropped.
+/// Increments a gauge until it is dropped.
 struct Inflight(IntGauge);
 
 impl Inflight {
@@ -68,12 +68,16 @@ async fn send(peer: &Peer, raft: &dyn Raft, message: Message) -> bool {
         Ok(snapshot) => snapshot,
         Err(error) => {
             metrics.failures.inc();
-            tracing::warn!(peer = peer_id, error = chain(&error), "no snapshot to send");
+            tracing::warn!(
+                peer = peer_id,
+                error = chain(&error),
+                "failed to open database snapshot"
+            );
             return false;
         }
     };
     let index = index_of(&message);
-    tracing::info!(peer = peer_id, index, "sending a snapshot");
+    tracing::info!(peer = peer_id, index, "sending database snapshot");
     let mut head = BytesMut::new();
     message::encode(&message, &mut head);
     let progress = Arc::new(Progress::new());
@@ -93,14 +97,14 @@ async fn send(peer: &Peer, raft: &dyn Raft, message: Message) -> bool {
             peer.metrics.sent_bytes.inc_by(bytes);
             metrics.success.inc();
             metrics.seconds.observe(started.elapsed().as_secs_f64());
-            tracing::info!(peer = peer_id, index, bytes, "sent a snapshot");
+            tracing::info!(peer = peer_id, index, bytes, "sent database snapshot");
             true
         }
         Err(error) => {
             let failure = error.failure();
-            tracing::warn!(peer = peer_id, index, bytes, reason = %failure, "a snapshot was not delivered");
+            tracing::warn!(peer = peer_id, index, bytes, reason = %failure, "failed to send database snapshot");
             if error == PostError::Removed {
-                peer.told_removed(raft);
+                peer.report_removed(raft);
             }
             metrics.failures.inc();
             peer.metrics.sent_failures.inc();
@@ -111,7 +115,7 @@ async fn send(peer: &Peer, raft: &dyn Raft, message: Message) -> bool {
     }
 }
 
-/// Ends when an upload has made no progress for too long.
+/// Returns when an upload has made no progress for its timeout.
 async fn stall(progress: &Progress, config: &Config) {
     loop {
         let state = progress.get();
@@ -124,15 +128,15 @@ async fn stall(progress: &Progress, config: &Config) {
         if left.is_zero() {
             return;
         }
-        // Looks again soon enough to see that the upload is complete.
+        // Completion changes the timeout, so it is checked every second.
         tokio::time::sleep(left.min(Duration::from_secs(1))).await;
     }
 }
 
-/// What a sender is answered: a status, and a text if it is a refusal.
+/// An answer to a sender: a status, and a text if it is a refusal.
 pub(crate) type Answer = (StatusCode, String);
 
-/// Takes a snapshot in. The request's headers are checked already.
+/// Receives a snapshot. The caller has checked the headers of the request.
 pub(crate) async fn receive(
     shared: &Shared,
     raft: &Arc<dyn Raft>,
@@ -155,7 +159,7 @@ pub(crate) async fn receive(
     let metrics = match (&peer, &of_unknown) {
         (Some(peer), _) => &peer.metrics.snapshot_receive,
         (None, Some(metrics)) => metrics,
-        // One of the two is always there.
+        // Unreachable: one of the two is set.
         (None, None) => return (StatusCode::INTERNAL_SERVER_ERROR, String::new()),
     };
     let _inflight = Inflight::new(&metrics.inflights);
@@ -164,15 +168,15 @@ pub(crate) async fn receive(
         return refusal;
     }
     let (from, index) = (hex(message.from), index_of(&message));
-    tracing::info!(peer = from, index, "receiving a snapshot");
+    tracing::info!(peer = from, index, "receiving database snapshot");
     let sender = message.from;
     let (pieces, receiver) = mpsc::channel(PIECES_WAITING_MAX);
-    // In a task of its own, so that a lost connection shows as an error in the body and
-    // does not drop the work at an arbitrary place.
+    // A separate task, so that a lost connection becomes an error in the body instead of
+    // cancelling the member's future.
     let stream = Box::pin(Pieces::new(receiver));
     let stored = shared.runtime.spawn(raft.receive_snapshot(message, stream));
     let pause_max = shared.config.snapshot_stall_timeout;
-    let bytes = pass_on(rest, body.as_mut(), pieces, pause_max).await;
+    let bytes = forward(rest, body.as_mut(), pieces, pause_max).await;
     match &peer {
         Some(peer) => peer.metrics.received_bytes.inc_by(bytes),
         None => shared.metrics.received_bytes_of_unknown().inc_by(bytes),
@@ -185,7 +189,12 @@ pub(crate) async fn receive(
         Ok(()) => {
             metrics.success.inc();
             metrics.seconds.observe(started.elapsed().as_secs_f64());
-            tracing::info!(peer = from, index, bytes, "received a snapshot");
+            tracing::info!(
+                peer = from,
+                index,
+                bytes,
+                "received and saved database snapshot"
+            );
             (StatusCode::NO_CONTENT, String::new())
         }
         Err(refusal) => {
@@ -196,7 +205,7 @@ pub(crate) async fn receive(
                 index,
                 bytes,
                 reason,
-                "a snapshot was not taken"
+                "failed to save incoming database snapshot"
             );
             let status = match refusal {
                 SnapshotRefused::Failed { .. } => StatusCode::INTERNAL_SERVER_ERROR,
@@ -208,7 +217,7 @@ pub(crate) async fn receive(
     }
 }
 
-/// Reads the message in front of the file, and what came with it of the file.
+/// Reads the message before the database; also returns the database bytes read with it.
 async fn envelope(shared: &Shared, mut body: Pin<&mut Body>) -> Result<(Message, Bytes), String> {
     let config = &shared.config;
     let mut decoder = codec::message::Decoder::new(config.snapshot_envelope_bytes_max);
@@ -242,8 +251,8 @@ fn check(
     crate::routes::check_message(shared, raft, message)
 }
 
-/// Passes a body on to whoever stores it; says how many bytes.
-async fn pass_on(
+/// Forwards a body to the member's task; returns the number of bytes.
+async fn forward(
     rest: Bytes,
     mut body: Pin<&mut Body>,
     pieces: mpsc::Sender<Piece>,
@@ -264,7 +273,7 @@ async fn pass_on(
         if let Piece::Data(data) = &piece {
             bytes += data.len() as u64;
         }
-        // Nobody listens any more if the snapshot was refused before its end.
+        // The receiver is dropped if the member refused the snapshot before its end.
         if pieces.send(piece).await.is_err() || last {
             return bytes;
         }

@@ -1,10 +1,10 @@
-//! Whether a peer is reached, and since when; the only place that logs about it.
+//! Whether a peer is active, and since when; the only module that logs changes of it.
 //!
 //! Any success makes a peer active, any failure inactive. A line is written when that
 //! changes, when a peer was never reached, when a peer refuses for a new reason, and every
 //! [`UNREACHABLE_LOG_INTERVAL`] while it stays inactive; not for every attempt. A peer that
-//! closes its connections or does not listen is probably restarting, which is no warning until
-//! it lasts.
+//! closes its connections or does not listen is probably restarting: that is logged as info
+//! first, and as a warning if it lasts.
 
 use std::fmt;
 use std::io;
@@ -16,22 +16,22 @@ use crate::metrics::PeerMetrics;
 use crate::shared::Shared;
 use crate::sync::lock;
 
-/// How often a peer that stays inactive is reported; etcd's prober has the same.
+/// The interval of log lines about an inactive peer; the same as of etcd's prober.
 const UNREACHABLE_LOG_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Why something did not work.
+/// Why communication with a peer failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// The peer closed the connection or accepts none, as while it restarts.
+    /// The peer closed the connection or does not accept one, as during a restart.
     Disconnected(String),
-    /// The peer cannot be reached, or the connection broke in another way.
+    /// The peer is unreachable, or the connection broke in another way.
     Broken(String),
-    /// The peer answered, and the answer was no.
+    /// The peer answered with a refusal.
     Refused(String),
 }
 
 impl Failure {
-    /// Of a connection that failed with `error`.
+    /// Classifies the error of a connection.
     pub fn broken(error: &(dyn std::error::Error + 'static)) -> Failure {
         match disconnection(error) {
             Some(reason) => Failure::Disconnected(reason.to_owned()),
@@ -40,7 +40,7 @@ impl Failure {
     }
 }
 
-/// Why a connection ended, if the peer's process or host ended it rather than its protocol.
+/// Returns the reason if the peer's process or host ended the connection.
 fn disconnection(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -73,7 +73,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// An error with its sources in one line.
+/// Formats an error with its sources in one line.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -91,7 +91,7 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 pub(crate) struct Status {
     local: String,
     peer: String,
-    /// Looks the peer's name up, which may change or come late.
+    /// Returns the peer's current name, which may be unknown at first and may change.
     name: Box<dyn Fn() -> String + Send + Sync>,
     metrics: Arc<PeerMetrics>,
     state: Mutex<State>,
@@ -105,7 +105,7 @@ struct State {
 
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
 enum Activity {
-    /// Nothing was tried yet.
+    /// No attempt has completed.
     #[default]
     New,
     Active {
@@ -115,7 +115,7 @@ enum Activity {
         since: Instant,
         logged: Instant,
     },
-    /// The peer was taken away; nothing is logged or counted any more.
+    /// The peer was removed; nothing is logged or counted.
     Gone,
 }
 
@@ -144,7 +144,7 @@ impl Status {
         }
     }
 
-    /// Something reached the peer, or came from it.
+    /// Marks the peer active.
     pub fn activate(&self) {
         let mut state = lock(&self.state);
         if matches!(state.activity, Activity::New | Activity::Inactive { .. }) {
@@ -157,7 +157,7 @@ impl Status {
         }
     }
 
-    /// `what` did not work.
+    /// Marks the peer inactive because `what` failed.
     pub fn deactivate(&self, what: &str, failure: &Failure) {
         let mut state = lock(&self.state);
         let new_refusal = match failure {
@@ -189,10 +189,10 @@ impl Status {
                 let name = (self.name)();
                 match is_expected {
                     true => {
-                        tracing::info!(local, peer, name, what, reason = %failure, "peer is not reached yet")
+                        tracing::info!(local, peer, name, what, reason = %failure, "peer not reached yet")
                     }
                     false => {
-                        tracing::warn!(local, peer, name, what, reason = %failure, "peer is not reached yet")
+                        tracing::warn!(local, peer, name, what, reason = %failure, "peer not reached yet")
                     }
                 }
             }
@@ -216,7 +216,7 @@ impl Status {
         state.activity = Activity::Inactive { since, logged };
     }
 
-    /// The peer is no peer any more.
+    /// Marks the peer removed.
     pub fn retire(&self) {
         lock(&self.state).activity = Activity::Gone;
         self.metrics.active.set(0);
@@ -236,14 +236,14 @@ mod tests {
     use crate::metrics::Metrics;
 
     #[test]
-    fn activity_starts_with_a_success_and_ends_with_a_failure() {
+    fn peer_is_active_from_a_success_to_the_next_failure() {
         let metrics = Metrics::register(&prometheus::Registry::new()).unwrap();
         let metrics = Arc::new(metrics.peer("1", "2"));
         let name = Box::new(|| "m2".to_owned());
         let status = Status::new(1, 2, name, metrics.clone());
         let failure = Failure::Broken("cable".into());
         status.deactivate("dial", &failure);
-        assert_eq!(metrics.disconnected.get(), 0, "it was never connected");
+        assert_eq!(metrics.disconnected.get(), 0, "it was never active");
         status.activate();
         let since = status.active_since().unwrap();
         status.activate();
@@ -259,11 +259,11 @@ mod tests {
         assert_eq!(status.active_since(), None);
         status.retire();
         status.activate();
-        assert_eq!(status.active_since(), None, "gone is gone");
+        assert_eq!(status.active_since(), None, "a removed peer stays removed");
     }
 
     #[test]
-    fn ends_of_connections_are_told_from_broken_protocols() {
+    fn closed_connections_are_distinguished_from_protocol_errors() {
         use std::io::ErrorKind::{ConnectionRefused, ConnectionReset, InvalidData, UnexpectedEof};
         for (kind, expected) in [
             (

@@ -1,7 +1,7 @@
-//! The receiving half of a stream: dials the peer, again and again, and reads what it sends.
+//! The receiving side of a stream: dials the peer, reads its messages and redials on failure.
 //!
-//! One task per peer and kind. A line that was silent for the read timeout is given up:
-//! the writer sends heartbeats three times as often.
+//! One task per peer and kind. A stream without data for the read timeout is closed: the
+//! writer sends heartbeats three times as often.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::peer::{Peer, StreamKind};
 use crate::raft::Raft;
 use crate::status::{Failure, chain};
 
-/// Of a refusal, this much is read.
+/// The longest refusal that is read.
 const REFUSAL_BYTES_MAX: usize = 4096;
 
-/// Reads one kind of stream for as long as it is let.
+/// Reads one kind of stream until the task is aborted.
 pub(crate) async fn run(peer: Arc<Peer>, kind: StreamKind) {
     let raft = peer.shared.raft.wait().await.clone();
     loop {
@@ -33,7 +33,7 @@ pub(crate) async fn run(peer: Arc<Peer>, kind: StreamKind) {
                 }
             }
             Err(Refusal::Removed) => {
-                peer.told_removed(&*raft);
+                peer.report_removed(&*raft);
                 let failure = Failure::Refused("this member was removed".into());
                 peer.status.deactivate(kind.dialling(), &failure);
             }
@@ -71,19 +71,19 @@ async fn dial(peer: &Peer, kind: StreamKind) -> Result<Incoming, Refusal> {
 
 async fn open(peer: &Peer, request: Request<RequestBody>) -> Result<Incoming, Refusal> {
     let shared = &peer.shared;
-    let patience = shared.config.dial_timeout + shared.config.stream_read_timeout;
-    let answer = tokio::time::timeout(patience, shared.stream_client.send(request))
+    let deadline = shared.config.dial_timeout + shared.config.stream_read_timeout;
+    let answer = tokio::time::timeout(deadline, shared.stream_client.send(request))
         .await
         .map_err(|_| Refusal::Other(Failure::Broken("no answer in time".into())))?
         .map_err(|error| Refusal::Other(Failure::broken(&error)))?;
     let refused = |text: &str| Refusal::Other(Failure::Refused(text.into()));
-    if !shared.identity.answer_knows_streams(answer.headers()) {
-        return Err(refused("it has no streams"));
+    if !shared.identity.answer_supports_streams(answer.headers()) {
+        return Err(refused("its version does not support streams"));
     }
     match answer.status() {
         StatusCode::OK => Ok(answer.into_body()),
         StatusCode::GONE => Err(Refusal::Removed),
-        StatusCode::NOT_FOUND => Err(refused("it does not know this member yet")),
+        StatusCode::NOT_FOUND => Err(refused("this member is not in its member list yet")),
         status => {
             let text = body::collect(
                 answer.into_body(),
@@ -97,7 +97,7 @@ async fn open(peer: &Peer, request: Request<RequestBody>) -> Result<Incoming, Re
     }
 }
 
-/// The decoder of a stream's kind.
+/// The decoder for a kind of stream.
 enum Decoder {
     Message(codec::message::Decoder),
     MsgApp(Box<codec::msgapp_v2::Decoder>),
@@ -131,8 +131,8 @@ impl Decoder {
     }
 }
 
-/// Reads until the stream ends. That the peer ends it is no failure by itself: dialling
-/// again will show.
+/// Reads until the stream ends. An end by the peer is not a failure yet: the next dial may
+/// succeed.
 async fn read(
     peer: &Peer,
     kind: StreamKind,
@@ -147,7 +147,7 @@ async fn read(
             Ok(Some(piece)) => piece,
             Ok(None) => return Ok(()),
             Err(CollectError::Stalled) => {
-                return Err(Failure::Broken("nothing arrived for too long".into()));
+                return Err(Failure::Broken("no data within the read timeout".into()));
             }
             Err(error) => return Err(Failure::broken(&error)),
         };

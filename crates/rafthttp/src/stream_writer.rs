@@ -1,12 +1,12 @@
-//! The sending half of a stream: a queue, and the body of an accepted GET that empties it.
+//! The sending side of a stream: a queue, and the body of an accepted GET that drains it.
 //!
 //! ```text
 //!   send ──▶ push ──▶ queue ◀── WriterBody, polled by the connection when it can write
 //! ```
 //!
-//! No task stands between the two, so a message costs one wake-up, and what queued while
-//! the connection was busy leaves in one piece. At most one body is attached; a newer one
-//! takes the queue over and the older one ends.
+//! There is no task between the two: a message costs one wake-up, and messages queued while
+//! the connection was busy are sent in one piece. At most one body is attached; a newer body
+//! replaces it and the older one ends.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -25,30 +25,30 @@ use crate::config::Config;
 use crate::peer::StreamKind;
 use crate::sync::lock;
 
-/// A piece of a body is sent when it has reached this size, even if more is queued.
+/// A piece is sent once it has this size, even if more messages are queued.
 const PIECE_BYTES: usize = 1 << 20;
-/// What an entry or a message takes besides its payload, roughly.
+/// The approximate size of an entry or message besides its payload.
 const OVERHEAD_BYTES: usize = 64;
 
-/// What became of a message. One that has to go another way is handed back.
+/// The result of queueing a message. A message that another channel must send is returned.
 #[derive(Debug)]
 #[must_use]
 pub(crate) enum Pushed {
-    /// It is in the queue.
+    /// The message is queued.
     Queued,
-    /// There is no stream.
+    /// No connection is attached.
     Detached(Message),
-    /// The stream was given up just now: its peer took nothing for too long.
+    /// The connection took nothing for the write timeout and was detached by this call.
     Stalled(Message),
     /// The queue is full.
     Full,
 }
 
-/// What the body of a stream tells about its end.
+/// Callbacks of a stream's body.
 pub(crate) trait OnLoss: Send + Sync {
-    /// The connection went away while it was in use.
+    /// The connection was lost while attached.
     fn lost(&self, kind: StreamKind);
-    /// Bytes were handed to the connection.
+    /// The connection took this many bytes.
     fn sent(&self, bytes: usize);
 }
 
@@ -63,19 +63,19 @@ pub(crate) struct StreamWriter {
 
 #[derive(Default)]
 struct State {
-    /// Counts attachments; the newest one is in force if `attached`.
+    /// Number of attachments so far; the newest one is valid if `attached`.
     attachment: u64,
     attached: bool,
     stopped: bool,
     queue: VecDeque<Message>,
     queued_bytes: usize,
-    /// Since when something waits that the connection has not asked for.
+    /// Since when the connection has not polled for the queued messages.
     waiting_since: Option<Instant>,
     waker: Option<Waker>,
 }
 
 impl State {
-    /// Takes the queue away from whoever has it. Gives the one to be woken.
+    /// Detaches the body and clears the queue. Returns the waker of the detached body.
     fn detach(&mut self) -> Option<Waker> {
         self.attached = false;
         self.queue = VecDeque::new();
@@ -91,8 +91,7 @@ fn wake(waker: Option<Waker>) {
     }
 }
 
-/// About what a message takes in memory and on the wire; exact sizes cost more than they
-/// are worth here.
+/// Returns the approximate size of a message; the exact one is expensive to compute.
 fn approximate_bytes(message: &Message) -> usize {
     let entries = message.entries.iter().map(|entry| entry.data.len());
     entries.sum::<usize>() + message.context.len() + (1 + message.entries.len()) * OVERHEAD_BYTES
@@ -110,7 +109,7 @@ impl StreamWriter {
         }
     }
 
-    /// Queues a message if there is a stream. Never waits.
+    /// Queues a message if a connection is attached. Never waits.
     pub fn push(&self, message: Message) -> Pushed {
         let mut state = lock(&self.state);
         if !state.attached {
@@ -140,7 +139,7 @@ impl StreamWriter {
         Pushed::Queued
     }
 
-    /// Attaches a new connection in the place of the one before.
+    /// Attaches a new connection; replaces the attached one.
     pub fn attach(self: &Arc<Self>, on_loss: Arc<dyn OnLoss>) -> WriterBody {
         let mut state = lock(&self.state);
         let waker = state.detach();
@@ -161,7 +160,7 @@ impl StreamWriter {
         }
     }
 
-    /// Ends the connection in use and every later one.
+    /// Ends the attached connection; later ones end at once.
     pub fn stop(&self) {
         let mut state = lock(&self.state);
         state.stopped = true;
@@ -171,7 +170,7 @@ impl StreamWriter {
     }
 }
 
-/// The encoder of a stream's kind.
+/// The encoder for a kind of stream.
 enum Encoder {
     Message,
     MsgApp(codec::msgapp_v2::Encoder),
@@ -214,7 +213,7 @@ impl Body for WriterBody {
         let mut piece = BytesMut::new();
         if this.heartbeat.poll_tick(context).is_ready() {
             this.encoder.encode(&link_heartbeat(), &mut piece);
-            // Asked again at once, so that it wakes this task next time.
+            // Polled again to register the waker for the next tick.
             let _ = this.heartbeat.poll_tick(context);
         }
         let mut state = lock(&this.writer.state);

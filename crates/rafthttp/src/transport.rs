@@ -1,7 +1,7 @@
-//! The transport of one member: its peers, and the way in for messages to them.
+//! The transport of one member: its peers, and sending messages to them.
 //!
-//! `send` is called while the member's own lock is held. It takes no lock that anybody
-//! holds for longer than a few instructions, and never calls back.
+//! `send` is called while the member's lock is held. It takes only locks that are held for a
+//! few instructions, and never calls the member.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, RwLock};
@@ -34,7 +34,7 @@ pub struct Transport {
     reporter: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Everybody this member talks to.
+/// The peers and remotes of this member.
 #[derive(Default)]
 struct Directory {
     peers: HashMap<u64, Arc<Peer>>,
@@ -49,8 +49,8 @@ impl Directory {
 }
 
 impl Transport {
-    /// A transport without peers. Its tasks run on `runtime`; its metrics are added to the
-    /// registry, which fails if they are there already.
+    /// A transport without peers. Its tasks run on `runtime`. Fails if the registry already
+    /// contains the transport's metrics.
     pub fn new(
         local: Local,
         config: Config,
@@ -75,8 +75,8 @@ impl Transport {
         }))
     }
 
-    /// Gives the transport its member; later calls change nothing. Until then requests are
-    /// answered 503 and messages are lost.
+    /// Attaches the member; later calls have no effect. Before that, requests are answered
+    /// 503 and messages are dropped.
     pub fn attach(&self, raft: Arc<dyn Raft>) {
         if self.shared.raft.set(raft.clone()).is_err() {
             return;
@@ -86,8 +86,8 @@ impl Transport {
         *lock(&self.reporter) = Some(self.shared.runtime.spawn(deliver));
     }
 
-    /// Sends messages to their `to`. Never blocks and never calls the member: what cannot
-    /// be queued is lost, and a task reports it.
+    /// Sends messages to their `to`. Never blocks and never calls the member: a message that
+    /// cannot be queued is dropped, and a task reports it.
     pub fn send(&self, messages: Vec<Message>) {
         if self.shared.raft.get().is_none() {
             return;
@@ -101,7 +101,10 @@ impl Transport {
             if let Some(peer) = directory.known(to) {
                 peer.send(message);
             } else {
-                tracing::debug!(to = hex(to), "no such peer: a message was lost");
+                tracing::debug!(
+                    to = hex(to),
+                    "ignored message send request; unknown remote peer target"
+                );
                 if message.r#type == MessageType::MsgSnap as i32 {
                     self.shared.reports.snapshot_failed(to);
                 }
@@ -109,7 +112,7 @@ impl Transport {
         }
     }
 
-    /// Adds a peer and starts talking to it. Nothing happens if it is one already.
+    /// Adds a peer and starts its tasks. Has no effect if it is a peer already.
     pub fn add_peer(&self, id: u64, urls: &[String]) {
         let urls = self.usable(id, urls);
         let mut directory = write(&self.directory);
@@ -124,7 +127,7 @@ impl Transport {
         directory.peers.insert(id, peer);
     }
 
-    /// Gives a peer other addresses. Streams that are open stay open.
+    /// Replaces the addresses of a peer. Open streams stay open.
     pub fn update_peer(&self, id: u64, urls: &[String]) {
         let urls = self.usable(id, urls);
         if let Some(peer) = read(&self.directory).peers.get(&id) {
@@ -132,7 +135,7 @@ impl Transport {
         }
     }
 
-    /// Stops talking to a peer.
+    /// Removes a peer: ends its streams and tasks.
     pub fn remove_peer(&self, id: u64) {
         let peer = write(&self.directory).peers.remove(&id);
         if let Some(peer) = peer {
@@ -140,7 +143,7 @@ impl Transport {
         }
     }
 
-    /// Stops talking to every peer.
+    /// Removes every peer.
     pub fn remove_all_peers(&self) {
         let peers = std::mem::take(&mut write(&self.directory).peers);
         for peer in peers.values() {
@@ -148,7 +151,7 @@ impl Transport {
         }
     }
 
-    /// Adds somebody who gets messages by single requests only, until they become a peer.
+    /// Adds a remote: it gets messages by POST only, until it is added as a peer.
     pub fn add_remote(&self, id: u64, urls: &[String]) {
         let urls = self.usable(id, urls);
         self.insert_remote(id, urls);
@@ -161,12 +164,12 @@ impl Transport {
         if directory.stopped || known || full || urls.is_empty() || id == 0 {
             return;
         }
-        tracing::info!(peer = hex(id), "a member that is not known yet wrote first");
+        tracing::info!(peer = hex(id), "added new remote peer");
         let remote = Peer::start(&self.shared, id, urls, Role::Remote);
         directory.remotes.insert(id, remote);
     }
 
-    /// Remembers a sender by what its request says.
+    /// Adds the sender of a request as a remote, unless it is known or was removed.
     pub(crate) fn note_remote(&self, raft: &dyn Raft, id: u64, urls: &str) {
         if self.known(id).is_none() && !raft.is_removed(id) {
             let (urls, _) = parse_all(urls.split(','));
@@ -174,22 +177,22 @@ impl Transport {
         }
     }
 
-    /// Since when a peer is active; none if it is not, or is no peer.
+    /// Returns since when a peer is active; `None` if it is inactive or not a peer.
     pub fn active_since(&self, id: u64) -> Option<Instant> {
         read(&self.directory).peers.get(&id)?.status.active_since()
     }
 
-    /// Whether a peer is active.
+    /// Returns whether a peer is active.
     pub fn is_active(&self, id: u64) -> bool {
         self.active_since(id).is_some()
     }
 
-    /// What peers ask of this member, to be mounted on its peer addresses.
+    /// Returns the routes for peers, to mount on the member's peer addresses.
     pub fn router(self: &Arc<Self>) -> Router {
         routes::router(self.clone())
     }
 
-    /// Loses everything to and from a peer, for tests.
+    /// Drops every message to and from a peer, for tests.
     pub fn cut(&self, id: u64) {
         self.set_cut(id, true);
     }
@@ -205,11 +208,10 @@ impl Transport {
         }
     }
 
-    /// Ends every stream and task, and waits until none runs any more. Peers that are added
-    /// later are ignored.
+    /// Ends every stream and task and waits for the tasks. Peers added later are ignored.
     pub async fn stop(&self) {
         for task in self.end() {
-            // The only failure is that it was cancelled, which is what was wanted.
+            // A task that was aborted returns an error, as intended.
             let _ = task.await;
         }
     }
@@ -239,12 +241,12 @@ impl Transport {
         &self.shared
     }
 
-    /// A peer that the member added.
+    /// Returns a peer.
     pub(crate) fn peer(&self, id: u64) -> Option<Arc<Peer>> {
         read(&self.directory).peers.get(&id).cloned()
     }
 
-    /// A peer or a remote.
+    /// Returns a peer or a remote.
     pub(crate) fn known(&self, id: u64) -> Option<Arc<Peer>> {
         read(&self.directory).known(id).cloned()
     }
@@ -252,7 +254,7 @@ impl Transport {
     fn usable(&self, id: u64, urls: &[String]) -> Vec<BaseUrl> {
         let (urls, bad) = parse_all(urls.iter().map(String::as_str));
         for error in bad {
-            tracing::error!(peer = hex(id), %error, "an address of a peer is ignored");
+            tracing::error!(peer = hex(id), %error, "ignored invalid peer address");
         }
         urls
     }

@@ -1,4 +1,4 @@
-//! Where a peer is: its addresses, and which of them to try next.
+//! The addresses of a peer and the choice among them.
 
 use std::sync::Mutex;
 
@@ -8,9 +8,9 @@ use thiserror::Error;
 
 use crate::sync::lock;
 
-/// Why an address is of no use.
+/// An address that is not a peer URL.
 #[derive(Debug, Error)]
-#[error("{url:?} is no peer address: write it as http://host:port")]
+#[error("{url:?} is not a peer address: write it as http://host:port")]
 pub(crate) struct BadUrl {
     url: String,
 }
@@ -23,8 +23,8 @@ pub(crate) struct BaseUrl {
 }
 
 impl BaseUrl {
-    /// Reads `http://host:port`. `https` is read too and fails when it is dialled, so that
-    /// a member which has both kinds is reached at the other.
+    /// Parses `http://host:port`. `https` is accepted too and fails when dialled, so that a
+    /// member with addresses of both schemes is reached at the `http` one.
     pub fn parse(text: &str) -> Result<BaseUrl, BadUrl> {
         let bad = || BadUrl {
             url: text.chars().take(200).collect(),
@@ -44,18 +44,18 @@ impl BaseUrl {
         }
     }
 
-    /// This address with a path.
+    /// Returns this address with a path.
     pub fn join(&self, path: &PathAndQuery) -> Uri {
         let mut parts = http::uri::Parts::default();
         parts.scheme = Some(self.scheme.clone());
         parts.authority = Some(self.authority.clone());
         parts.path_and_query = Some(path.clone());
-        // Never fails: all three parts are there.
+        // Never fails: all three parts are set.
         Uri::from_parts(parts).unwrap_or_default()
     }
 }
 
-/// The addresses of one peer. Tasks share it: what one finds dead, all avoid.
+/// The addresses of one peer. Its tasks share the choice of the current one.
 #[derive(Debug)]
 pub(crate) struct Urls {
     state: Mutex<State>,
@@ -78,13 +78,13 @@ impl Urls {
         *lock(&self.state) = State { urls, picked: 0 };
     }
 
-    /// The address to use now.
+    /// Returns the current address.
     pub fn pick(&self) -> Option<BaseUrl> {
         let state = lock(&self.state);
         state.urls.get(state.picked).cloned()
     }
 
-    /// This address did not work. Nothing happens if another is in use by now.
+    /// Selects the next address after `url` failed, if `url` is still the current one.
     pub fn failed(&self, url: &BaseUrl) {
         let mut state = lock(&self.state);
         if state.urls.get(state.picked) == Some(url) {
@@ -93,7 +93,7 @@ impl Urls {
     }
 }
 
-/// Reads the addresses that can be read; the others come back as errors.
+/// Parses addresses; returns the valid ones and an error for each other one.
 pub(crate) fn parse_all<'a>(
     texts: impl IntoIterator<Item = &'a str>,
 ) -> (Vec<BaseUrl>, Vec<BadUrl>) {
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_a_scheme_a_host_and_a_port() {
+    fn address_has_scheme_host_and_port() {
         let path = PathAndQuery::from_static("/raft/probing");
         let joined = url("http://[::1]:2380").join(&path);
         assert_eq!(joined.to_string(), "http://[::1]:2380/raft/probing");
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_address_gives_way_to_the_next_once() {
+    fn failed_address_is_replaced_by_the_next_only_once() {
         let (a, b) = (url("http://a:1"), url("http://b:1"));
         let urls = Urls::new(vec![a.clone(), b.clone()]);
         assert_eq!(urls.pick(), Some(a.clone()));

@@ -1,4 +1,4 @@
-//! Whoever calls may be broken, foreign or hostile: refused with the right words, at no cost.
+//! Broken, foreign or hostile peers: refused with etcd's texts, without using much memory.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::log::Log;
 use common::{
-    Member, Told, append, ask, good_headers, message, quick, raw_answer, raw_request, until, url,
+    Call, Member, append, ask, good_headers, message, quick, raw_answer, raw_request, until, url,
 };
 use portunus_proto::raftpb::MessageType;
 use portunus_rafthttp::Config;
@@ -33,7 +33,7 @@ fn stream_headers() -> Vec<(String, String)> {
     with(good_headers(2), "X-Raft-To", Some("1"))
 }
 
-/// Member 1, who knows member 2.
+/// Member 1 with peer 2.
 async fn member() -> Member {
     let a = Member::start(1).await;
     a.transport.add_peer(2, &["http://127.0.0.1:1".to_owned()]);
@@ -41,7 +41,7 @@ async fn member() -> Member {
 }
 
 #[tokio::test]
-async fn foreign_requests_are_refused_with_etcds_words() {
+async fn foreign_requests_are_refused_with_etcds_texts() {
     let a = member().await;
     let cases = [
         ("X-Etcd-Cluster-ID", Some("c2"), "cluster ID mismatch\n"),
@@ -61,20 +61,23 @@ async fn foreign_requests_are_refused_with_etcds_words() {
         "POST /raft",
         "POST /raft/snapshot",
     ] {
-        for (name, value, words) in cases {
+        for (name, value, expected_text) in cases {
             let headers = with(stream_headers(), name, value);
             let (status, text) = ask(a.address, path, &headers, b"").await;
             assert_eq!(status, 412, "{path} {name} {value:?}");
-            assert!(text.ends_with(words), "{path} {name} {value:?}: {text}");
+            assert!(
+                text.ends_with(expected_text),
+                "{path} {name} {value:?}: {text}"
+            );
             assert!(text.contains("x-etcd-cluster-id: c1\r\n"), "{text}");
-            let says_version = text.contains("x-server-version: 3.8.0\r\n");
-            assert_eq!(says_version, path.contains("stream"), "{text}");
+            let has_version = text.contains("x-server-version: 3.8.0\r\n");
+            assert_eq!(has_version, path.contains("stream"), "{text}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_stream_goes_to_its_reader_or_to_nobody() {
+async fn stream_request_is_refused_unless_its_reader_is_a_peer() {
     let a = member().await;
     a.recorder.removed.lock().unwrap().insert(0xdead);
     let cases = [
@@ -119,11 +122,11 @@ async fn a_stream_goes_to_its_reader_or_to_nobody() {
         ("GET /raft", Some("1"), 405, "Method Not Allowed\n"),
         ("GET /raft/snapshot", Some("1"), 405, "Method Not Allowed\n"),
     ];
-    for (path, to, expected, words) in cases {
+    for (path, to, expected, expected_text) in cases {
         let headers = with(stream_headers(), "X-Raft-To", to);
         let (status, text) = ask(a.address, path, &headers, b"").await;
         assert_eq!(status, expected, "{path}: {text}");
-        assert!(text.ends_with(words), "{path}: {text}");
+        assert!(text.ends_with(expected_text), "{path}: {text}");
         if path.contains("stream") {
             assert!(text.contains("x-etcd-cluster-id: c1\r\n"), "{text}");
             assert!(text.contains("x-server-version: 3.8.0\r\n"), "{text}");
@@ -142,7 +145,7 @@ async fn posted_messages_are_checked() {
     assert_eq!(post(b"\xff\xff garbage".to_vec()).await, 400);
     assert_eq!(post(vote(0xdead, 1)).await, 403);
     assert_eq!(post(vote(2, 7)).await, 412);
-    assert_eq!(post(vote(0, 1)).await, 400, "nobody sends from nobody");
+    assert_eq!(post(vote(0, 1)).await, 400, "a sender of 0 is invalid");
     assert_eq!(post(vote(2, 1)).await, 204);
     assert_eq!(a.next_step().await.from, 2);
     *a.recorder.refuse_steps.lock().unwrap() = true;
@@ -150,7 +153,7 @@ async fn posted_messages_are_checked() {
 }
 
 #[tokio::test]
-async fn a_body_above_the_limit_is_refused_when_it_is_announced() {
+async fn body_above_the_limit_is_refused_when_announced_or_received() {
     let config = Config {
         message_bytes_max: 1000,
         ..quick()
@@ -159,7 +162,7 @@ async fn a_body_above_the_limit_is_refused_when_it_is_announced() {
     let headers = with(good_headers(2), "Content-Length", Some("2147483648"));
     let (status, _) = ask(a.address, "POST /raft", &headers, b"").await;
     assert_eq!(status, 413);
-    // Not announced, but sent.
+    // Sent in chunks without an announced length.
     let mut headers = good_headers(2);
     headers.push(("Transfer-Encoding".into(), "chunked".into()));
     let body = [b"7d0\r\n".as_slice(), &[1; 2000], b"\r\n"].concat();
@@ -168,7 +171,7 @@ async fn a_body_above_the_limit_is_refused_when_it_is_announced() {
 }
 
 #[tokio::test]
-async fn a_body_that_never_comes_is_not_waited_for() {
+async fn incomplete_body_is_refused_after_the_read_timeout() {
     let config = Config {
         stream_read_timeout: Duration::from_millis(200),
         ..quick()
@@ -180,7 +183,7 @@ async fn a_body_that_never_comes_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn garbage_instead_of_http_hurts_nobody() {
+async fn member_serves_after_requests_that_are_not_http() {
     let mut a = member().await;
     for garbage in [
         b"\x16\x03\x01\x02\x00\x01\x00\x01".as_slice(),
@@ -201,16 +204,16 @@ async fn garbage_instead_of_http_hurts_nobody() {
 }
 
 #[tokio::test]
-async fn a_repeated_stream_request_takes_the_stream_over() {
+async fn repeated_stream_request_replaces_the_first_stream() {
     let a = member().await;
     let path = "GET /raft/stream/message/2";
     let mut first = raw_request(a.address, path, &stream_headers(), b"").await;
     assert_eq!(raw_answer(&mut first).await.0, 200);
     let mut second = raw_request(a.address, path, &stream_headers(), b"").await;
     assert_eq!(raw_answer(&mut second).await.0, 200);
-    // The first ends properly, with the last chunk.
+    // The first response ends with the last chunk.
     let mut rest = Vec::new();
-    tokio::time::timeout(common::PATIENCE, async {
+    tokio::time::timeout(common::TIMEOUT, async {
         let mut buffer = [0; 1024];
         while !rest.ends_with(b"0\r\n\r\n") {
             let count = first.read(&mut buffer).await.unwrap();
@@ -223,7 +226,7 @@ async fn a_repeated_stream_request_takes_the_stream_over() {
     a.transport
         .send(vec![message(MessageType::MsgVote, 1, 2, 0x77)]);
     let mut arrived = Vec::new();
-    tokio::time::timeout(common::PATIENCE, async {
+    tokio::time::timeout(common::TIMEOUT, async {
         let mut buffer = [0; 1024];
         while !arrived.windows(2).any(|pair| pair == [0x30, 0x77]) {
             let count = second.read(&mut buffer).await.unwrap();
@@ -237,7 +240,7 @@ async fn a_repeated_stream_request_takes_the_stream_over() {
 }
 
 #[tokio::test]
-async fn strangers_cannot_fill_the_list_of_remotes() {
+async fn number_of_remotes_is_bounded() {
     let config = Config {
         remotes_max: 3,
         ..quick()
@@ -257,7 +260,7 @@ async fn strangers_cannot_fill_the_list_of_remotes() {
     assert_eq!(a.metric("etcd_network_peer_sent_failures_total", "d"), 0.0);
 }
 
-/// A peer that answers every stream with these bytes, and keeps the line open.
+/// A peer that answers every stream with these bytes and keeps the connection open.
 async fn peer_that_streams(head: &'static str, body: Vec<u8>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -279,7 +282,7 @@ const STREAM_HEAD: &str =
     "HTTP/1.1 200 OK\r\nX-Server-Version: 3.7.1\r\nX-Etcd-Cluster-ID: c1\r\n\r\n";
 
 #[tokio::test]
-async fn a_peer_that_streams_garbage_is_given_up_each_time() {
+async fn stream_of_invalid_bytes_is_closed_each_time() {
     let announcement = [&[2], (2u64 << 30).to_be_bytes().as_slice()].concat();
     for body in [
         b"garbage and more garbage".to_vec(),
@@ -295,15 +298,15 @@ async fn a_peer_that_streams_garbage_is_given_up_each_time() {
         until(|| a.metric(failures, "2") >= 3.0).await;
         let given_up = log.level_of("peer became inactive");
         assert_eq!(given_up, Some(tracing::Level::WARN));
-        while let Ok(told) = a.told.try_recv() {
-            assert!(!matches!(told, Told::Step(_)), "{told:?}");
+        while let Ok(call) = a.calls.try_recv() {
+            assert!(!matches!(call, Call::Step(_)), "{call:?}");
         }
         a.transport.stop().await;
     }
 }
 
 #[tokio::test]
-async fn messages_for_others_and_link_heartbeats_are_not_stepped() {
+async fn messages_for_other_members_and_link_heartbeats_are_not_stepped() {
     let mut body = bytes::BytesMut::new();
     use portunus_rafthttp::codec::{link_heartbeat, message::encode};
     encode(&link_heartbeat(), &mut body);
@@ -316,7 +319,7 @@ async fn messages_for_others_and_link_heartbeats_are_not_stepped() {
 }
 
 #[tokio::test]
-async fn only_410_makes_a_member_think_it_was_removed() {
+async fn only_status_410_of_a_stream_reports_removal() {
     for head in [
         "HTTP/1.1 403 Forbidden\r\nX-Server-Version: 3.7.1\r\nContent-Length: 0\r\n\r\n",
         "HTTP/1.1 404 Not Found\r\nX-Server-Version: 3.7.1\r\nContent-Length: 0\r\n\r\n",
@@ -330,12 +333,12 @@ async fn only_410_makes_a_member_think_it_was_removed() {
         a.transport.add_peer(2, &[url(address)]);
         tokio::time::sleep(Duration::from_millis(200)).await;
         assert!(!a.transport.is_active(2), "{head}");
-        assert!(a.told.try_recv().is_err(), "{head}");
+        assert!(a.calls.try_recv().is_err(), "{head}");
     }
 }
 
 #[tokio::test]
-async fn a_message_of_the_right_size_with_the_wrong_insides_is_refused() {
+async fn truncated_message_is_refused() {
     let a = member().await;
     let whole = append(2, 1, 5, bytes::Bytes::from_static(b"data")).encode_to_vec();
     for cut in 1..whole.len() {

@@ -1,4 +1,4 @@
-//! Whatever is written is read again, in pieces of any size; whatever else arrives is an
+//! Encoded messages decode to the same messages in pieces of any size; any other bytes are an
 //! error and never a panic.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
@@ -24,7 +24,7 @@ fn entry() -> impl Strategy<Value = Entry> {
     })
 }
 
-/// Small numbers, so that appends often continue the one before.
+/// Small numbers, so that appends often continue the previous one.
 fn append() -> impl Strategy<Value = Message> {
     let numbers = (0..4u64, 0..4u64, 0..6u64, any::<u64>());
     (numbers, vec(entry(), 0..4)).prop_map(|((term, log_term, index, commit), entries)| Message {
@@ -40,7 +40,7 @@ fn append() -> impl Strategy<Value = Message> {
     })
 }
 
-/// Appends as a leader sends them: each right behind the last.
+/// Appends as a leader sends them: each continues the previous one.
 fn replication() -> impl Strategy<Value = Vec<Message>> {
     vec((vec(data(), 0..4), any::<bool>()), 1..10).prop_map(|steps| {
         let (mut term, mut index, mut messages) = (1, 0, Vec::new());
@@ -102,7 +102,7 @@ fn any_message() -> impl Strategy<Value = Message> {
     )
 }
 
-/// Cuts bytes into pieces of these sizes, again and again.
+/// Splits bytes into pieces of these sizes, in a cycle.
 fn pieces<'a>(bytes: &'a [u8], sizes: &'a [usize]) -> impl Iterator<Item = &'a [u8]> {
     let mut rest = bytes;
     let mut sizes = sizes.iter().cycle();
@@ -131,7 +131,7 @@ fn read_appends(bytes: &[u8], sizes: &[usize]) -> Vec<Message> {
 
 proptest! {
     #[test]
-    fn any_messages_survive_the_message_stream(
+    fn messages_round_trip_through_the_message_stream(
         messages in vec(any_message(), 1..6),
         sizes in vec(1..40usize, 1..5),
     ) {
@@ -152,7 +152,7 @@ proptest! {
     }
 
     #[test]
-    fn any_appends_survive_the_msgapp_stream(
+    fn appends_round_trip_through_the_msgapp_stream(
         appends in vec(prop_oneof![9 => append(), 1 => Just(link_heartbeat())], 1..10),
         sizes in vec(1..40usize, 1..5),
     ) {
@@ -165,7 +165,7 @@ proptest! {
     }
 
     #[test]
-    fn a_leaders_appends_survive_and_are_mostly_short(
+    fn appends_in_log_order_use_the_short_encoding(
         appends in replication(),
         sizes in vec(1..40usize, 1..5),
     ) {

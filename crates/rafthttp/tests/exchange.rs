@@ -1,4 +1,4 @@
-//! Two members talk, lose each other and find each other again.
+//! Two members exchange messages, lose their connections and reconnect.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
@@ -12,7 +12,7 @@ use axum::routing::any;
 use bytes::Bytes;
 use common::log::Log;
 use common::{
-    Member, Told, append, good_headers, local, message, quick, raw_answer, raw_request, until, url,
+    Call, Member, append, good_headers, local, message, quick, raw_answer, raw_request, until, url,
 };
 use http::StatusCode;
 use portunus_proto::raftpb::MessageType;
@@ -21,8 +21,8 @@ use tokio::net::TcpListener;
 
 async fn pair() -> (Member, Member) {
     let (a, b) = (Member::start(1).await, Member::start(2).await);
-    a.knows(&b);
-    b.knows(&a);
+    a.add_peer(&b);
+    b.add_peer(&a);
     a.connected(&b).await;
     (a, b)
 }
@@ -42,13 +42,13 @@ fn without_posts(router: Router) -> Router {
 }
 
 #[tokio::test]
-async fn messages_of_both_kinds_arrive_in_order_by_the_streams_alone() {
+async fn both_streams_deliver_messages_in_order() {
     let a = Member::start_with(1, quick(), without_posts).await;
     let mut b = Member::start_with(2, quick(), without_posts).await;
-    a.knows(&b);
-    b.knows(&a);
+    a.add_peer(&b);
+    b.add_peer(&a);
     a.connected(&b).await;
-    // One of each kind until both streams are there.
+    // One message of each kind until both streams are open.
     const FIRST_INDEX: u64 = 1_000_000;
     let mut index = 0;
     let mut arrived = (false, false);
@@ -59,15 +59,15 @@ async fn messages_of_both_kinds_arrive_in_order_by_the_streams_alone() {
             message(MessageType::MsgHeartbeat, 1, 2, index),
         ]);
         tokio::time::sleep(Duration::from_millis(20)).await;
-        while let Ok(told) = b.told.try_recv() {
-            match told {
-                Told::Step(message) if !message.entries.is_empty() => arrived.0 = true,
-                Told::Step(_) => arrived.1 = true,
+        while let Ok(call) = b.calls.try_recv() {
+            match call {
+                Call::Step(message) if !message.entries.is_empty() => arrived.0 = true,
+                Call::Step(_) => arrived.1 = true,
                 _ => {}
             }
         }
     }
-    // Only what comes now is looked at.
+    // Only messages from here on are checked.
     for batch in 0..20 {
         let mut messages = Vec::new();
         for number in batch * 100..batch * 100 + 100 {
@@ -94,7 +94,7 @@ async fn messages_of_both_kinds_arrive_in_order_by_the_streams_alone() {
 }
 
 #[tokio::test]
-async fn a_big_message_arrives() {
+async fn message_of_20_mib_is_delivered() {
     let (a, mut b) = pair().await;
     let data = Bytes::from(vec![5; 20 << 20]);
     a.transport.send(vec![append(1, 2, 8, data.clone())]);
@@ -106,11 +106,11 @@ async fn a_big_message_arrives() {
 }
 
 #[tokio::test]
-async fn without_streams_messages_go_by_post() {
+async fn messages_without_streams_are_posted() {
     let a = Member::start_with(1, quick(), without_streams).await;
     let mut b = Member::start(2).await;
-    a.knows(&b);
-    b.knows(&a);
+    a.add_peer(&b);
+    b.add_peer(&a);
     let sent = [
         append(1, 2, 4, Bytes::from_static(b"x")),
         message(MessageType::MsgVote, 1, 2, 5),
@@ -123,18 +123,18 @@ async fn without_streams_messages_go_by_post() {
 }
 
 #[tokio::test]
-async fn a_member_that_comes_back_is_found_again() {
+async fn restarted_member_is_reconnected() {
     let (mut a, b) = pair().await;
     let since = a.transport.active_since(2).unwrap();
     let address = b.crash().await;
     until(|| !a.transport.is_active(2)).await;
     assert_eq!(a.metric("etcd_network_disconnected_peers_total", "2"), 1.0);
-    a.next(|told| matches!(told, Told::Unreachable(2)).then_some(()))
+    a.next(|call| matches!(call, Call::Unreachable(2)).then_some(()))
         .await;
 
     let listener = TcpListener::bind(address).await.unwrap();
     let mut b = Member::start_at(2, quick(), listener, |router| router);
-    b.knows(&a);
+    b.add_peer(&a);
     a.connected(&b).await;
     until(|| a.transport.active_since(2).is_some_and(|now| now > since)).await;
     a.transport
@@ -144,7 +144,7 @@ async fn a_member_that_comes_back_is_found_again() {
 }
 
 /// Opens a stream as member 9 and never reads it.
-async fn deaf_reader(a: &Member, kind: &str) -> tokio::net::TcpStream {
+async fn stalled_reader(a: &Member, kind: &str) -> tokio::net::TcpStream {
     a.transport.add_peer(9, &["http://127.0.0.1:1".to_owned()]);
     let mut headers = good_headers(9);
     headers.push(("X-Raft-To".into(), "1".into()));
@@ -159,13 +159,13 @@ async fn deaf_reader(a: &Member, kind: &str) -> tokio::net::TcpStream {
 async fn disconnects_are_logged_as_info() {
     let (log, _guard) = Log::record();
     let config = Config {
-        stream_read_timeout: common::PATIENCE * 2,
-        probe_interval: common::PATIENCE * 2,
+        stream_read_timeout: common::TIMEOUT * 2,
+        probe_interval: common::TIMEOUT * 2,
         ..quick()
     };
     let a = Member::start_with(1, config, |router| router).await;
     a.transport.add_peer(8, &["http://127.0.0.1:1".to_owned()]);
-    until(|| log.level_of("peer is not reached yet").is_some()).await;
+    until(|| log.level_of("peer not reached yet").is_some()).await;
     let refused = log.level_of("connection refused");
     assert_eq!(refused, Some(tracing::Level::INFO));
 
@@ -173,7 +173,7 @@ async fn disconnects_are_logged_as_info() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = silent.local_addr().unwrap();
     a.transport.add_peer(9, &[url(address)]);
-    let stream = deaf_reader(&a, "message").await;
+    let stream = stalled_reader(&a, "message").await;
     assert!(a.transport.is_active(9));
     drop(stream);
     until(|| !a.transport.is_active(9)).await;
@@ -182,7 +182,7 @@ async fn disconnects_are_logged_as_info() {
 }
 
 #[tokio::test]
-async fn a_full_queue_loses_messages_reports_it_and_stays_bounded() {
+async fn full_queue_drops_and_reports_messages_and_stays_bounded() {
     let config = Config {
         stream_queue_max: 100,
         heartbeat: Duration::from_secs(60),
@@ -190,7 +190,7 @@ async fn a_full_queue_loses_messages_reports_it_and_stays_bounded() {
         ..quick()
     };
     let mut a = Member::start_with(1, config, |router| router).await;
-    let _deaf = deaf_reader(&a, "msgapp").await;
+    let _stalled = stalled_reader(&a, "msgapp").await;
     struct Payload(#[allow(dead_code)] Arc<()>, Vec<u8>);
     impl AsRef<[u8]> for Payload {
         fn as_ref(&self) -> &[u8] {
@@ -205,28 +205,28 @@ async fn a_full_queue_loses_messages_reports_it_and_stays_bounded() {
                 .send(vec![append(1, 9, index, Bytes::from_owner(payload))]);
         }
     };
-    // Whatever the system's buffers hold, this is more.
+    // More than the socket buffers hold.
     for _ in 0..20 {
         send(100);
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    a.next(|told| matches!(told, Told::Unreachable(9)).then_some(()))
+    a.next(|call| matches!(call, Call::Unreachable(9)).then_some(()))
         .await;
     assert!(a.metric("etcd_network_peer_sent_failures_total", "9") > 0.0);
-    // The queue, and what one piece in flight was made of.
+    // The queue plus the messages of one piece in flight.
     let alive = Arc::strong_count(&alive) - 1;
     assert!(alive <= 120, "{alive} messages are kept");
 }
 
 #[tokio::test]
-async fn a_stream_that_takes_nothing_is_given_up_for_posts() {
+async fn stalled_stream_is_replaced_by_posts() {
     let config = Config {
         stream_write_timeout: Duration::from_millis(200),
         ..quick()
     };
     let a = Member::start_with(1, config, |router| router).await;
     let mut b = Member::start(9).await;
-    let _deaf = deaf_reader(&a, "message").await;
+    let _stalled = stalled_reader(&a, "message").await;
     a.transport.update_peer(9, &[url(b.address)]);
     let arrived = async {
         loop {
@@ -238,12 +238,12 @@ async fn a_stream_that_takes_nothing_is_given_up_for_posts() {
             }
         }
     };
-    let arrived = tokio::time::timeout(common::PATIENCE, arrived).await;
+    let arrived = tokio::time::timeout(common::TIMEOUT, arrived).await;
     assert_eq!(arrived.unwrap().index, 3);
 }
 
 #[tokio::test]
-async fn a_cut_peer_hears_and_says_nothing_until_it_is_mended() {
+async fn cut_peer_exchanges_no_messages_until_mended() {
     let (a, mut b) = pair().await;
     a.transport.cut(2);
     a.transport
@@ -260,24 +260,24 @@ async fn a_cut_peer_hears_and_says_nothing_until_it_is_mended() {
 }
 
 #[tokio::test]
-async fn a_stranger_of_the_same_cluster_is_answered_by_post() {
+async fn unknown_sender_of_the_cluster_gets_responses_by_post() {
     let (mut a, mut b) = (Member::start(1).await, Member::start(2).await);
-    // Only one of them knows the other, as when a new member has not read the log yet.
-    a.knows(&b);
+    // Only one has the other as a peer, as before a new member has applied the log.
+    a.add_peer(&b);
     a.transport
         .send(vec![message(MessageType::MsgHeartbeat, 1, 2, 1)]);
     assert_eq!(b.next_step().await.index, 1);
     b.transport
         .send(vec![message(MessageType::MsgHeartbeatResp, 2, 1, 2)]);
     assert_eq!(a.next_step().await.index, 2);
-    assert!(!b.transport.is_active(1), "a remote is no peer");
-    // When it becomes one, the streams come up.
-    b.knows(&a);
+    assert!(!b.transport.is_active(1), "a remote is not a peer");
+    // Once it is a peer, the streams open.
+    b.add_peer(&a);
     a.connected(&b).await;
 }
 
 #[tokio::test]
-async fn before_it_has_its_member_a_transport_puts_everybody_off() {
+async fn transport_without_attached_member_answers_503() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let runtime = tokio::runtime::Handle::current();
@@ -291,34 +291,34 @@ async fn before_it_has_its_member_a_transport_puts_everybody_off() {
         let (status, text) = common::ask(address, path, &good_headers(2), b"").await;
         assert_eq!(status, 503, "{text}");
     }
-    assert!(b.told.try_recv().is_err());
+    assert!(b.calls.try_recv().is_err());
     server.abort();
 }
 
 #[tokio::test]
-async fn a_member_that_was_removed_is_told_so_by_streams_and_posts() {
+async fn removed_member_learns_of_its_removal_by_streams_and_posts() {
     let (mut a, b) = (Member::start(1).await, Member::start(2).await);
     b.recorder.removed.lock().unwrap().insert(1);
-    a.knows(&b);
+    a.add_peer(&b);
     let by = a
-        .next(|told| match told {
-            Told::Removed { by } => Some(*by),
+        .next(|call| match call {
+            Call::Removed { by } => Some(*by),
             _ => None,
         })
         .await;
     assert_eq!(by, 2);
 
     let mut c = Member::start_with(3, quick(), without_streams).await;
-    c.knows(&b);
+    c.add_peer(&b);
     b.recorder.removed.lock().unwrap().insert(3);
     c.transport
         .send(vec![message(MessageType::MsgVote, 3, 2, 1)]);
-    c.next(|told| matches!(told, Told::Removed { by: 2 }).then_some(()))
+    c.next(|call| matches!(call, Call::Removed { by: 2 }).then_some(()))
         .await;
 }
 
 #[tokio::test]
-async fn a_peer_is_reached_at_whichever_of_its_addresses_works() {
+async fn peer_is_reached_at_its_working_address() {
     let (a, mut b) = (Member::start(1).await, Member::start(2).await);
     let urls = [
         "http://127.0.0.1:1".to_owned(),
@@ -327,7 +327,7 @@ async fn a_peer_is_reached_at_whichever_of_its_addresses_works() {
         url(b.address),
     ];
     a.transport.add_peer(2, &urls);
-    b.knows(&a);
+    b.add_peer(&a);
     a.connected(&b).await;
     a.transport
         .send(vec![message(MessageType::MsgVote, 1, 2, 1)]);
@@ -335,11 +335,11 @@ async fn a_peer_is_reached_at_whichever_of_its_addresses_works() {
 }
 
 #[tokio::test]
-async fn a_peer_with_new_addresses_is_found_there() {
+async fn peer_is_reached_at_its_updated_address() {
     let (a, mut b) = (Member::start(1).await, Member::start(2).await);
     a.transport.add_peer(2, &["http://127.0.0.1:1".to_owned()]);
     a.transport.update_peer(2, &[url(b.address)]);
-    b.knows(&a);
+    b.add_peer(&a);
     a.connected(&b).await;
     a.transport
         .send(vec![message(MessageType::MsgVote, 1, 2, 1)]);
@@ -347,7 +347,7 @@ async fn a_peer_with_new_addresses_is_found_there() {
 }
 
 #[tokio::test]
-async fn a_removed_peer_gets_nothing_and_its_streams_end() {
+async fn streams_of_a_removed_peer_end() {
     let (a, b) = pair().await;
     a.transport.remove_peer(2);
     until(|| !b.transport.is_active(1)).await;
@@ -355,12 +355,15 @@ async fn a_removed_peer_gets_nothing_and_its_streams_end() {
     assert_eq!(a.metric("etcd_network_active_peers", "2"), 0.0);
     a.transport.remove_all_peers();
     b.transport.stop().await;
-    b.knows(&a);
-    assert!(!b.transport.is_active(1), "stopped is stopped");
+    b.add_peer(&a);
+    assert!(
+        !b.transport.is_active(1),
+        "a stopped transport ignores new peers"
+    );
 }
 
 #[tokio::test]
-async fn a_refused_message_is_lost_and_the_streams_stay() {
+async fn refused_message_is_dropped_and_streams_stay_open() {
     let (a, mut b) = pair().await;
     *b.recorder.refuse_steps.lock().unwrap() = true;
     a.transport
@@ -374,15 +377,15 @@ async fn a_refused_message_is_lost_and_the_streams_stay() {
 }
 
 #[tokio::test]
-async fn an_idle_stream_is_kept_alive_and_a_silent_one_is_given_up() {
+async fn idle_stream_stays_open_and_silent_stream_is_closed() {
     let config = Config {
         stream_read_timeout: Duration::from_millis(600),
         ..quick()
     };
     let a = Member::start_with(1, config.clone(), |router| router).await;
     let b = Member::start_with(2, config.clone(), |router| router).await;
-    a.knows(&b);
-    b.knows(&a);
+    a.add_peer(&b);
+    b.add_peer(&a);
     a.connected(&b).await;
     tokio::time::sleep(Duration::from_millis(1500)).await;
     assert_eq!(a.metric("etcd_network_disconnected_peers_total", "2"), 0.0);
@@ -392,8 +395,8 @@ async fn an_idle_stream_is_kept_alive_and_a_silent_one_is_given_up() {
         ..config
     };
     let c = Member::start_with(3, silent, |router| router).await;
-    a.knows(&c);
-    c.knows(&a);
+    a.add_peer(&c);
+    c.add_peer(&a);
     until(|| a.metric("etcd_network_disconnected_peers_total", "3") >= 1.0).await;
 }
 

@@ -1,4 +1,4 @@
-//! Databases on their way between two members: whole, cut off, refused.
+//! Snapshot transfer between two members: complete, truncated, refused.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use common::{
-    Member, Told, ask, good_headers, message, quick, raw_answer, raw_request, snapshot, url,
+    Call, Member, ask, good_headers, message, quick, raw_answer, raw_request, snapshot, url,
 };
 use portunus_proto::raftpb::MessageType;
 use portunus_rafthttp::codec;
@@ -20,7 +20,7 @@ use prost::Message as _;
 
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Member 1, whose database has this many pieces and then perhaps an error.
+/// Member 1, whose database has this many pieces and ends with an error if `fails`.
 async fn sender(pieces: usize, fails: bool) -> Member {
     let a = Member::start(1).await;
     *a.recorder.opener.lock().unwrap() = Some(Box::new(move || {
@@ -33,8 +33,8 @@ async fn sender(pieces: usize, fails: bool) -> Member {
 }
 
 async fn received(b: &mut Member) -> (u64, u64, bool) {
-    b.next(|told| match told {
-        Told::Received {
+    b.next(|call| match call {
+        Call::Received {
             index,
             bytes,
             whole,
@@ -45,10 +45,10 @@ async fn received(b: &mut Member) -> (u64, u64, bool) {
 }
 
 #[tokio::test]
-async fn a_database_of_100_mb_arrives_whole_and_is_reported() {
+async fn snapshot_of_100_mb_is_received_completely_and_reported() {
     let mut a = sender(1600, false).await;
     let mut b = Member::start(2).await;
-    a.knows(&b);
+    a.add_peer(&b);
     a.transport.send(vec![snapshot(1, 2, 77)]);
     assert_eq!(
         received(&mut b).await,
@@ -63,7 +63,7 @@ async fn a_database_of_100_mb_arrives_whole_and_is_reported() {
 }
 
 #[tokio::test]
-async fn a_sender_never_runs_ahead_of_its_receiver() {
+async fn snapshot_sender_waits_for_a_slow_receiver() {
     let opened = Arc::new(AtomicU64::new(0));
     let a = Member::start(1).await;
     let counter = opened.clone();
@@ -75,15 +75,15 @@ async fn a_sender_never_runs_ahead_of_its_receiver() {
         });
         Ok(Box::pin(tokio_stream::iter(body)))
     }));
-    // A receiver that reads the head and nothing of the database.
+    // A receiver that accepts connections and never reads.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     a.transport.add_peer(2, &[url(address)]);
     a.transport.send(vec![snapshot(1, 2, 1)]);
-    let mut deaf = Vec::new();
+    let mut accepted = Vec::new();
     let accept = async {
         loop {
-            deaf.push(listener.accept().await.unwrap());
+            accepted.push(listener.accept().await.unwrap());
         }
     };
     let quiet = async {
@@ -106,10 +106,10 @@ async fn a_sender_never_runs_ahead_of_its_receiver() {
 }
 
 #[tokio::test]
-async fn a_database_that_is_cut_off_never_looks_whole() {
+async fn truncated_database_is_never_complete() {
     let mut a = sender(10, true).await;
     let mut b = Member::start(2).await;
-    a.knows(&b);
+    a.add_peer(&b);
     a.transport.send(vec![snapshot(1, 2, 5)]);
     let (_, bytes, whole) = received(&mut b).await;
     assert!(!whole && bytes <= 10 * PIECE_BYTES as u64);
@@ -118,7 +118,7 @@ async fn a_database_that_is_cut_off_never_looks_whole() {
 }
 
 #[tokio::test]
-async fn a_sender_that_dies_in_the_middle_never_looks_done() {
+async fn database_of_a_sender_that_disconnects_is_never_complete() {
     let mut b = Member::start(2).await;
     b.transport.add_peer(1, &["http://127.0.0.1:1".to_owned()]);
     for framing in [
@@ -137,7 +137,7 @@ async fn a_sender_that_dies_in_the_middle_never_looks_done() {
         body.extend_from_slice(&envelope);
         body.extend_from_slice(b"\r\n");
         let stream = raw_request(b.address, "POST /raft/snapshot", &headers, &body).await;
-        // The body has reached the member before the line breaks.
+        // The member has received the body before the connection breaks.
         common::until(|| b.metric("etcd_network_snapshot_receive_inflights_total", "1") == 1.0)
             .await;
         drop(stream);
@@ -147,7 +147,7 @@ async fn a_sender_that_dies_in_the_middle_never_looks_done() {
 }
 
 #[tokio::test]
-async fn refusals_reach_the_sender_with_the_right_status() {
+async fn refused_snapshot_is_answered_with_the_status_of_its_cause() {
     let b = Member::start(2).await;
     let mut body = BytesMut::new();
     codec::message::encode(&snapshot(1, 2, 6), &mut body);
@@ -164,7 +164,7 @@ async fn refusals_reach_the_sender_with_the_right_status() {
             },
             412,
         ),
-        // The sender would stop for good, and nobody has removed it.
+        // 403 would make the sender stop, but it was not removed.
         (SnapshotRefused::SenderRemoved, 412),
     ];
     for (refusal, expected) in refusals {
@@ -178,10 +178,10 @@ async fn refusals_reach_the_sender_with_the_right_status() {
 }
 
 #[tokio::test]
-async fn a_refused_or_missing_database_is_reported_as_a_failure() {
+async fn refused_or_missing_snapshot_is_reported_as_failed() {
     let mut a = sender(100, false).await;
     let b = Member::start(2).await;
-    a.knows(&b);
+    a.add_peer(&b);
     *b.recorder.refuse_snapshot.lock().unwrap() = Some(SnapshotRefused::Failed {
         reason: "no space".into(),
     });
@@ -190,13 +190,13 @@ async fn a_refused_or_missing_database_is_reported_as_a_failure() {
     *a.recorder.opener.lock().unwrap() = None;
     a.transport.send(vec![snapshot(1, 2, 5)]);
     assert!(!a.next_snapshot_report().await);
-    // To a peer that nobody knows.
+    // To an id that is not a peer.
     a.transport.send(vec![snapshot(1, 99, 5)]);
     assert!(!a.next_snapshot_report().await);
 }
 
 #[tokio::test]
-async fn an_upload_without_progress_is_given_up() {
+async fn upload_without_progress_is_aborted() {
     let config = Config {
         snapshot_stall_timeout: Duration::from_millis(200),
         snapshot_answer_timeout: Duration::from_millis(200),
@@ -206,7 +206,7 @@ async fn an_upload_without_progress_is_given_up() {
     *a.recorder.opener.lock().unwrap() = Some(Box::new(|| {
         Ok(Box::pin(tokio_stream::iter([Ok(Bytes::from_static(b"x"))])))
     }));
-    // Somebody who accepts everything and answers nothing.
+    // A peer that accepts connections and never answers.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     a.transport.add_peer(2, &[url(address)]);
@@ -215,7 +215,7 @@ async fn an_upload_without_progress_is_given_up() {
 }
 
 #[tokio::test]
-async fn what_is_no_snapshot_is_refused() {
+async fn invalid_snapshot_request_is_refused() {
     let b = Member::start(2).await;
     let vote = message(MessageType::MsgVote, 1, 2, 1);
     let mut not_a_snapshot = BytesMut::new();
@@ -247,7 +247,7 @@ async fn what_is_no_snapshot_is_refused() {
         assert_eq!(status, expected, "{what}: {text}");
         assert!(text.contains(reason), "{what}: {text}");
     }
-    // Refused although the sender goes on for ever.
+    // Refused before the sender completes the body.
     let mut headers = good_headers(1);
     headers.push(("Transfer-Encoding".into(), "chunked".into()));
     let body = [b"8\r\n".as_slice(), &(2u64 << 30).to_be_bytes(), b"\r\n"].concat();

@@ -1,9 +1,9 @@
-//! A data directory that nobody uses: do its log and its backend tell one story?
+//! Checks that log and backend of a data directory agree while no process uses it.
 //!
-//! The log is read and carried out by the model, which shares no code with the server. At
-//! the entry the backend says it has applied, the backend must hold exactly what the model
-//! holds; and the log may never end before that entry. What the log says beyond it is what
-//! the member has to be after its next start.
+//! The model, which shares no code with the server, applies the entries of the log. At the
+//! applied index of the backend, the backend must equal the model's store, and the log must
+//! not end before that index. The store after the last entry is the state that the member
+//! must have after its next start.
 //!
 //! Called between the end of a process and the next start. The log is only read; the
 //! backend is opened as a copy.
@@ -27,71 +27,71 @@ use crate::linearizability::etcd::{Keys, Store};
 use crate::watch_events::{Event, between};
 use crate::wire;
 
-/// A member's directory through all its crashes.
+/// The state of a member's directory at the previous check.
 #[derive(Debug, Default)]
 pub struct AtRest {
-    /// The entry that the backend had applied when it was last looked at.
+    /// The last entry that the backend had applied at the previous check.
     applied: EntryId,
     /// The store after that entry.
     store: Store,
 }
 
-/// What the directory says.
+/// The content of a directory.
 #[derive(Debug)]
-pub struct Found {
+pub struct DirectoryState {
     /// The store after the last entry of the log.
     pub store: Store,
-    /// Every change since the backend was last looked at.
+    /// Every change since the applied index of the previous check.
     pub events: Vec<Event>,
     /// Entries of the log that the backend has not applied.
     pub entries_ahead: u64,
 }
 
-/// A directory that contradicts itself, or cannot be read.
+/// A directory that is inconsistent or cannot be read.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 #[allow(missing_docs)] // the fields are the ones the messages print
 pub enum AtRestError {
-    /// The log.
+    /// Reading the log failed.
     #[error("the log cannot be read")]
     Log(#[from] portunus_wal::ReadError),
-    /// A hole in the log.
-    #[error("the log goes on with entry {found} after entry {last}")]
+    /// The log has a gap.
+    #[error("entry {found} of the log follows entry {last}")]
     Gap { last: u64, found: u64 },
-    /// An entry that is no request.
+    /// An entry cannot be decoded.
     #[error("entry {index} of the log cannot be decoded")]
     Entry {
         index: u64,
         source: prost::DecodeError,
     },
-    /// A request that clients of this run never send.
-    #[error("entry {index} of the log holds what the model cannot say: {what}")]
+    /// An entry that the clients of a run never propose.
+    #[error("entry {index} of the log cannot be expressed in the model: {what}")]
     Foreign { index: u64, what: &'static str },
-    /// A copy of the backend.
+    /// Copying the backend failed.
     #[error("the backend cannot be copied")]
     Copy(#[source] io::Error),
-    /// The backend.
+    /// Opening the backend failed.
     #[error("the backend cannot be opened")]
     Backend(#[from] BackendError),
-    /// The store in it.
+    /// Opening the store failed.
     #[error("the store in the backend cannot be opened")]
     Store(#[from] OpenError),
-    /// Its keys.
+    /// Reading the keys failed.
     #[error("the keys in the backend cannot be read")]
     Keys(#[from] ReadError),
-    /// Its leases.
+    /// Reading a lease failed.
     #[error("a lease in the backend cannot be read")]
     Lease(#[from] RecordError),
-    /// Synced writes are gone.
+    /// The log lacks entries that the backend has applied.
     #[error(
         "the backend has applied {applied:?}, but the log ends at {last} or has another entry there"
     )]
     LogBehindBackend { applied: EntryId, last: u64 },
-    /// Committed changes are gone.
+    /// The applied index of the backend decreased.
     #[error("the backend has applied {now:?}, but had applied {before:?}")]
     BackendWentBack { before: EntryId, now: EntryId },
-    /// The two tell different stories.
-    #[error("at entry {index} the log makes\n    {log:?}\nbut the backend holds\n    {backend:?}")]
+    /// Log and backend disagree.
+    #[error("at entry {index} the log gives\n    {log:?}\nbut the backend holds\n    {backend:?}")]
     Differ {
         index: u64,
         log: Box<Store>,
@@ -100,8 +100,8 @@ pub enum AtRestError {
 }
 
 impl AtRest {
-    /// Reads a data directory. Nobody may be using it.
-    pub fn read(&mut self, data_dir: &Path) -> Result<Found, AtRestError> {
+    /// Reads and checks a data directory, which no process may be using.
+    pub fn read(&mut self, data_dir: &Path) -> Result<DirectoryState, AtRestError> {
         let member = data_dir.join("member");
         let (applied, backend) = read_backend(&member.join("portunus"))?;
         if applied.index < self.applied.index {
@@ -127,7 +127,7 @@ impl AtRest {
         let (behind, ahead) = entries.split_at(split);
         let mut events = Vec::new();
         let mut store = self.store.clone();
-        carry_out(&mut store, behind, &mut events)?;
+        apply_entries(&mut store, behind, &mut events)?;
         if store != backend {
             return Err(AtRestError::Differ {
                 index: applied.index,
@@ -137,8 +137,8 @@ impl AtRest {
         }
         self.applied = applied;
         self.store = store.clone();
-        carry_out(&mut store, ahead, &mut events)?;
-        Ok(Found {
+        apply_entries(&mut store, ahead, &mut events)?;
+        Ok(DirectoryState {
             store,
             events,
             entries_ahead: ahead.len() as u64,
@@ -146,7 +146,7 @@ impl AtRest {
     }
 }
 
-fn carry_out(
+fn apply_entries(
     store: &mut Store,
     entries: &[Entry],
     events: &mut Vec<Event>,
@@ -168,7 +168,7 @@ fn carry_out(
     Ok(())
 }
 
-/// The entries after one index; of several with one index the newest.
+/// Reads the entries after an index; of several with the same index, the newest.
 fn read_log(dir: &Path, after: u64) -> Result<Vec<Entry>, AtRestError> {
     let mut entries: Vec<Entry> = Vec::new();
     for record in read_records(dir)? {
@@ -176,7 +176,7 @@ fn read_log(dir: &Path, after: u64) -> Result<Vec<Entry>, AtRestError> {
             continue;
         };
         if entry.index <= after {
-            // It replaces whatever came after it.
+            // It replaces all entries after it.
             entries.clear();
             continue;
         }
@@ -193,7 +193,7 @@ fn read_log(dir: &Path, after: u64) -> Result<Vec<Entry>, AtRestError> {
     Ok(entries)
 }
 
-/// What a backend has applied, and what it holds.
+/// Returns the last applied entry and the content of a backend.
 fn read_backend(dir: &Path) -> Result<(EntryId, Store), AtRestError> {
     let copy = tempfile::tempdir().map_err(AtRestError::Copy)?;
     for file in fs::read_dir(dir).map_err(AtRestError::Copy)? {

@@ -1,14 +1,14 @@
-//! Proofs from the outside: what a store told its clients, judged as a whole.
+//! Black-box checks of a store: whether all answers, events and files are consistent.
 //!
 //! ```text
-//!  clients ──▶ history ──▶ linearizability     one order that explains every answer?
-//!  watchers ─▶ events ───▶ watch_events        every change once, in order, whole?
-//!  log + backend ────────▶ at_rest             does the disk say what clients were told?
-//!        └──────────── torture: all three, while the process is killed ────────────┘
+//!  clients ──▶ history ──▶ linearizability     does one order explain every answer?
+//!  watchers ─▶ events ───▶ watch_events        every change once and in order?
+//!  log + backend ────────▶ at_rest             do the files match the answers?
+//!        └──────────── torture: all three, while the process is killed ────┘
 //! ```
 //!
 //! [`linearizability`] and [`watch_events`] are pure. [`torture`] runs a real binary; tests
-//! of the server and the command of the same name call it. Nothing here is part of a server.
+//! of the server and the command of the same name call it. No server depends on this crate.
 
 pub mod at_rest;
 pub mod cluster;

@@ -1,7 +1,7 @@
-//! `torture`: the proof of the tests, for as long as one likes.
+//! `torture`: the checks of [`portunus_sim::torture`], for a given time or number of kills.
 //!
-//! Prints its seed and what it did; ends with 1 at the first contradiction and says where
-//! the data directory was kept.
+//! Prints its seed and its progress; exits with 1 at the first contradiction and prints the
+//! path of the kept data directory.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,24 +10,24 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use clap::Parser;
 use portunus_sim::torture::{self, Options, Until};
 
-/// Clients and watchers use a member that is killed again and again; every answer, every
-/// event and the files are checked after every kill.
+/// Clients and watchers use a member that is killed repeatedly; every answer, every event and
+/// the files are checked after every kill.
 #[derive(Debug, Parser)]
 #[command(name = "torture", version)]
 struct Arguments {
-    /// The binary to torture.
+    /// The server binary.
     #[arg(long, default_value = "target/release/portunus")]
     portunus: PathBuf,
-    /// How long.
+    /// Duration of the run.
     #[arg(long, default_value_t = 10)]
     minutes: u64,
-    /// Stop after so many kills instead.
+    /// Stop after this many kills instead.
     #[arg(long, conflicts_with = "minutes")]
     kills: Option<u64>,
     /// Clients that write and read.
     #[arg(long, default_value_t = 8)]
     clients: usize,
-    /// Repeats the choices of an earlier run; moments depend on the machine too.
+    /// Repeats the choices of an earlier run; the timing also depends on the machine.
     #[arg(long)]
     seed: Option<u64>,
 }

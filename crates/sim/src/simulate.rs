@@ -1,8 +1,8 @@
-//! `simulate`: the simulated clusters of the tests, for as many seeds as one likes.
+//! `simulate`: runs the simulated clusters of the tests for a range of seeds.
 //!
-//! Progress goes to stderr. The first seed that breaks a rule ends the run with 1; it is
-//! played again for its last events, and made as simple as it goes. `--seed` plays one with
-//! everything that happens.
+//! Progress goes to stderr. The first seed that violates an invariant ends the run with exit
+//! code 1; it is run again to print its last events, and then shrunk. `--seed` runs one seed
+//! and prints every event.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -15,41 +15,41 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use portunus_sim::cluster::{Class, Failure, Report, Scenario, run, run_with_trace, shrink};
 
-/// Events shown of a run that failed.
+/// Events printed of a failed run.
 const LAST_EVENTS: usize = 60;
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 
 thread_local! {
-    /// For the message of a panic, which no error carries.
+    /// The seed of this thread, for the panic message.
     static SEED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Plays simulated clusters and checks every step of theirs.
+/// Runs simulated clusters and checks every step.
 ///
 /// The classes of faults are: loss, repetition, delay, partition, crash, crash-in-write,
 /// crash-of-all, skew, slow-disk, slow-apply, membership, transfer, compaction, reads, features.
 #[derive(Debug, Parser)]
 #[command(name = "simulate", version)]
 struct Arguments {
-    /// Plays this seed only and tells everything that happens.
+    /// Runs only this seed and prints every event.
     #[arg(long)]
     seed: Option<u64>,
-    /// How many seeds.
+    /// Number of seeds.
     #[arg(long, default_value_t = 10_000, conflicts_with = "seed")]
     seeds: u64,
     /// The first seed.
     #[arg(long, default_value_t = 0, conflicts_with = "seed")]
     from: u64,
-    /// Threads; as many as the machine has if not given.
+    /// Number of threads; by default the number of cores.
     #[arg(long)]
     threads: Option<usize>,
-    /// Classes of faults to leave out.
+    /// Classes of faults to disable.
     #[arg(long, value_delimiter = ',')]
     without: Vec<Class>,
-    /// How many ticks of faults, instead of what the seed says.
+    /// Ticks with faults, instead of the number drawn from the seed.
     #[arg(long)]
     ticks: Option<u64>,
-    /// How many founders, instead of what the seed says.
+    /// Initial members, instead of the number drawn from the seed.
     #[arg(long)]
     members: Option<u64>,
 }
@@ -71,12 +71,12 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let default_hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
-        eprintln!("simulate: a panic; repeat with --seed {}", SEED.get());
+        eprintln!("simulate: panicked; repeat with --seed {}", SEED.get());
         default_hook(info);
     }));
     let failed = match arguments.seed {
-        Some(seed) => play_one(&arguments, seed),
-        None => play_many(&arguments),
+        Some(seed) => run_one(&arguments, seed),
+        None => run_many(&arguments),
     };
     if failed {
         ExitCode::FAILURE
@@ -85,7 +85,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn play_one(arguments: &Arguments, seed: u64) -> bool {
+fn run_one(arguments: &Arguments, seed: u64) -> bool {
     SEED.set(seed);
     let scenario = arguments.scenario(seed);
     match run_with_trace(&scenario, None, &mut |line| println!("{line}")) {
@@ -100,7 +100,7 @@ fn play_one(arguments: &Arguments, seed: u64) -> bool {
     }
 }
 
-fn play_many(arguments: &Arguments) -> bool {
+fn run_many(arguments: &Arguments) -> bool {
     let end = arguments.from.saturating_add(arguments.seeds);
     let available = || thread::available_parallelism().map_or(1, usize::from);
     let threads = arguments.threads.unwrap_or_else(available).max(1);
@@ -152,11 +152,11 @@ fn play_many(arguments: &Arguments) -> bool {
     true
 }
 
-/// The last events of a failing run, and how to see a simpler one.
+/// Prints the last events of a failing run and the command for a shrunk one.
 fn explain(arguments: &Arguments, seed: u64) {
     let scenario = arguments.scenario(seed);
     let mut last = VecDeque::new();
-    // It fails as before: the same scenario gives the same events.
+    // Fails as before: the same scenario produces the same events.
     let _ = run_with_trace(&scenario, None, &mut |line| {
         if last.len() == LAST_EVENTS {
             last.pop_front();
@@ -177,8 +177,10 @@ fn explain(arguments: &Arguments, seed: u64) {
     if let Some(members) = arguments.members {
         command.push_str(&format!(" --members {members}"));
     }
-    eprintln!("simulate: the whole run: the same options, with --seed {seed} for the range");
-    eprintln!("simulate: simpler, with some rule still broken: `{command}`");
+    eprintln!(
+        "simulate: to repeat the run: the same options, with --seed {seed} instead of a range"
+    );
+    eprintln!("simulate: a shrunk run that still fails: `{command}`");
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -1,8 +1,8 @@
-//! What watchers must see, and whether they did.
+//! The events that watchers must receive, and the comparison with those they received.
 //!
-//! The truth comes from the log of the member, carried out by the model; a watcher has to
-//! see exactly that, each event once, in the order of revisions, however often its
-//! connection broke. Pure.
+//! The expected events come from the log of the member, applied by the model. A watcher must
+//! receive exactly these, each once and in the order of revisions, also when its connection
+//! broke in between. Pure.
 
 use std::fmt;
 
@@ -10,36 +10,36 @@ use thiserror::Error;
 
 use crate::linearizability::etcd::{Entry, Key, Store};
 
-/// Events shown in front of a difference.
+/// Events shown before a difference.
 const CONTEXT_EVENTS: usize = 3;
 
 /// One change of one key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Event {
-    /// When.
+    /// The revision of the change.
     pub revision: i64,
-    /// Which key.
+    /// The key.
     pub key: Key,
-    /// What it is now; `None` if it is gone.
+    /// The entry after the change; `None` if it was deleted.
     pub now: Option<Entry>,
-    /// What it was before.
+    /// The entry before the change.
     pub before: Option<Entry>,
 }
 
-/// A watcher that saw something else than what happened.
+/// A difference between the expected and the received events.
 #[derive(Debug, Error)]
-#[error("a watcher should have seen, after {after:?},\n    {expected:?}\nbut saw\n    {seen:?}")]
+#[error("expected, after {after:?},\n    {expected:?}\nbut received\n    {seen:?}")]
 #[non_exhaustive]
 pub struct WatchViolation {
-    /// The last events that were right.
+    /// The last equal events.
     pub after: Vec<Event>,
-    /// What comes next; `None` if nothing does.
+    /// The expected event; `None` if there is none.
     pub expected: Option<Event>,
-    /// What the watcher saw instead; `None` if nothing.
+    /// The received event; `None` if there is none.
     pub seen: Option<Event>,
 }
 
-/// The events between two moments that are one request apart.
+/// Returns the events of one request, from the stores before and after it.
 #[must_use]
 pub fn between(before: &Store, after: &Store) -> Vec<Event> {
     let revision = after.revision;
@@ -65,12 +65,11 @@ pub fn between(before: &Store, after: &Store) -> Vec<Event> {
     events
 }
 
-/// Compares what happened with what a watcher saw. Within a revision the order of keys does
-/// not matter.
+/// Compares expected and received events. The order of keys within a revision is ignored.
 pub fn compare(mut expected: Vec<Event>, mut seen: Vec<Event>) -> Result<(), Box<WatchViolation>> {
     for events in [&mut expected, &mut seen] {
-        // Only neighbours of one revision are brought into order: a revision that comes
-        // too late stays where it is.
+        // Only adjacent events of one revision are sorted, so that a revision out of order is
+        // detected.
         for revision in events.chunk_by_mut(|one, next| one.revision == next.revision) {
             revision.sort_by(|one, other| one.key.cmp(&other.key));
         }
@@ -111,7 +110,7 @@ mod tests {
     use super::*;
     use crate::linearizability::etcd::{Op, Request, Txn};
 
-    fn story() -> Vec<Event> {
+    fn events_of_requests() -> Vec<Event> {
         let mut store = Store::default();
         let mut events = Vec::new();
         let both = Txn {
@@ -136,8 +135,8 @@ mod tests {
     }
 
     #[test]
-    fn every_change_is_an_event() {
-        let revisions: Vec<(i64, String)> = story()
+    fn every_change_gives_one_event() {
+        let revisions: Vec<(i64, String)> = events_of_requests()
             .iter()
             .map(|event| (event.revision, event.key.to_string()))
             .collect();
@@ -149,10 +148,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_repeated_swapped_or_changed_is_found() {
-        let mut other_order = story();
+    fn missing_repeated_reordered_or_changed_event_is_detected() {
+        let mut other_order = events_of_requests();
         other_order.swap(1, 2);
-        assert!(compare(story(), other_order).is_ok());
+        assert!(compare(events_of_requests(), other_order).is_ok());
         let falsified: [fn(&mut Vec<Event>); 6] = [
             |events| drop(events.remove(1)),
             |events| drop(events.pop()),
@@ -162,9 +161,9 @@ mod tests {
             |events| events[3].revision += 1,
         ];
         for falsify in falsified {
-            let mut seen = story();
+            let mut seen = events_of_requests();
             falsify(&mut seen);
-            assert!(compare(story(), seen).is_err());
+            assert!(compare(events_of_requests(), seen).is_err());
         }
     }
 }

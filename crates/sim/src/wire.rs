@@ -1,7 +1,6 @@
-//! The model's requests and answers as etcd's messages, and back.
+//! Conversion between the model's requests and answers and etcd's messages.
 //!
-//! Clients send what the model asks and read answers in its words; the log of a member is
-//! read back into the same requests.
+//! Clients use it for requests and answers, [`crate::at_rest`] for the entries of a log.
 
 use portunus_proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 use portunus_proto::etcdserverpb::request_op::Request as ProtoOp;
@@ -16,16 +15,16 @@ use crate::linearizability::etcd::{
     Answer, Condition, Entry, Key, Keys, Op, OpAnswer, Request, Txn,
 };
 
-/// Stands for the first and, as an end, for no last key.
+/// As start the first key, as end no upper bound.
 const ALL_KEYS: &[u8] = &[0];
 
-/// A key of the wire as one of the model.
+/// Converts a key.
 #[must_use]
 pub fn key(bytes: &[u8]) -> Key {
     String::from_utf8_lossy(bytes).into()
 }
 
-/// What is stored at a key.
+/// Converts a key-value pair to an entry.
 #[must_use]
 pub fn entry(kv: &KeyValue) -> Entry {
     Entry {
@@ -37,13 +36,13 @@ pub fn entry(kv: &KeyValue) -> Entry {
     }
 }
 
-/// Several keys with what is stored there.
+/// Converts key-value pairs to keys and entries.
 #[must_use]
 pub fn entries(kvs: &[KeyValue]) -> Vec<(Key, Entry)> {
     kvs.iter().map(|kv| (key(&kv.key), entry(kv))).collect()
 }
 
-/// A put that answers with what was there.
+/// A put that returns the previous entry.
 #[must_use]
 pub fn put(key: &str, value: &str, lease: i64) -> PutRequest {
     PutRequest {
@@ -66,7 +65,7 @@ pub fn range(keys: &Keys) -> RangeRequest {
     }
 }
 
-/// A deletion that answers with what was there.
+/// A deletion that returns the deleted entries.
 #[must_use]
 pub fn delete(keys: &Keys) -> DeleteRangeRequest {
     let (key, range_end) = bounds(keys);
@@ -84,7 +83,7 @@ fn bounds(keys: &Keys) -> (Vec<u8>, Vec<u8>) {
     }
 }
 
-/// A transaction.
+/// Converts a transaction.
 #[must_use]
 pub fn txn(txn: &Txn) -> TxnRequest {
     let compare = |(key, condition): &(Key, Condition)| {
@@ -117,7 +116,7 @@ pub fn txn(txn: &Txn) -> TxnRequest {
     }
 }
 
-/// The answer to a single operation.
+/// Converts the answer to a single operation.
 #[must_use]
 pub fn op_answer(header: Option<&ResponseHeader>, answer: OpAnswer) -> Answer {
     Answer::Txn {
@@ -127,7 +126,7 @@ pub fn op_answer(header: Option<&ResponseHeader>, answer: OpAnswer) -> Answer {
     }
 }
 
-/// The answer to a transaction; what the model never asks for is left out.
+/// Converts the answer to a transaction; fields outside the model are ignored.
 #[must_use]
 pub fn txn_answer(response: &TxnResponse) -> Answer {
     let answers = response.responses.iter().filter_map(|op| {
@@ -145,8 +144,8 @@ pub fn txn_answer(response: &TxnResponse) -> Answer {
     }
 }
 
-/// A request as the log holds it. `None` for what changes neither keys nor leases, and an
-/// error for what the model cannot say.
+/// Converts a request from the log. Returns `None` if it changes neither keys nor leases, and
+/// an error if the model cannot express it.
 pub fn logged(request: &InternalRaftRequest) -> Result<Option<Request>, &'static str> {
     Ok(Some(if let Some(put) = &request.put {
         Request::op(put_of(put))
@@ -208,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sent_is_what_the_log_says() {
+    fn requests_round_trip_through_the_log() {
         let request = Txn {
             when: vec![
                 ("a".into(), Condition::ModRevision(3)),

@@ -1,5 +1,5 @@
-//! The command, as far as it goes without a server. With one it is tested where the server
-//! is: `crates/server/tests/durability.rs`.
+//! The `torture` command without a server. `crates/server/tests/durability.rs` tests the run
+//! with a server.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::process::{Command, Output};
@@ -14,7 +14,7 @@ fn torture(args: &[&str]) -> (Output, String) {
 }
 
 #[test]
-fn a_failure_names_the_seed_the_reason_and_the_kept_directory() {
+fn failure_names_seed_reason_and_kept_directory() {
     let (output, stderr) = torture(&["--portunus", "/nowhere/portunus", "--seed", "7"]);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(stderr.contains("--seed 7"), "{stderr}");
@@ -24,11 +24,11 @@ fn a_failure_names_the_seed_the_reason_and_the_kept_directory() {
 }
 
 #[test]
-fn a_member_that_ends_by_itself_is_shown_with_what_it_said() {
+fn member_that_exits_early_is_reported() {
     let (output, stderr) = torture(&["--portunus", "/bin/false", "--seed", "7"]);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(
-        stderr.contains("ended by itself") || stderr.contains("does not serve"),
+        stderr.contains("exited unexpectedly") || stderr.contains("does not serve"),
         "{stderr}"
     );
     let (_, kept) = stderr.rsplit_once("kept in ").unwrap();

@@ -1,4 +1,4 @@
-//! Simulated clusters in every test run, and the proof that they find what they are for.
+//! Simulated clusters, and the check that they detect planted bugs.
 #![allow(
     missing_docs,
     clippy::unwrap_used,
@@ -14,41 +14,41 @@ use std::thread;
 use portunus_sim::cluster::{Class, PlantedBug, Report, Scenario, run, run_with_trace, shrink};
 
 const SEEDS: u64 = 2_000;
-/// A planted bug that survives so many seeds would survive for good.
+/// The seeds within which every planted bug must be detected.
 const SEEDS_PER_BUG_MAX: u64 = 1_500;
 
-/// The engine panics where it sees that it was misled; that counts as found.
-fn play_one(seed: u64, bug: Option<PlantedBug>) -> Result<Report, String> {
+/// Runs one seed. A panic of the engine counts as a detected bug.
+fn run_one(seed: u64, bug: Option<PlantedBug>) -> Result<Report, String> {
     match catch_unwind(|| run(&Scenario::from_seed(seed), bug)) {
         Ok(Ok(report)) => Ok(report),
         Ok(Err(failure)) => Err(format!("{failure}: {}", failure.violation.chain())),
-        Err(_) => Err(format!("seed {seed}: a panic")),
+        Err(_) => Err(format!("seed {seed}: panicked")),
     }
 }
 
-/// The first failing seed of a range, played on all cores.
-fn play(seeds: u64, bug: Option<PlantedBug>) -> Result<Report, String> {
+/// Runs a range of seeds on all cores; fails with the first failing seed.
+fn run_seeds(seeds: u64, bug: Option<PlantedBug>) -> Result<Report, String> {
     let next = AtomicU64::new(0);
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let results = thread::scope(|scope| {
-        let play_some = || {
+        let run_some = || {
             let mut sum = Report::default();
             loop {
                 let seed = next.fetch_add(1, Ordering::Relaxed);
                 if seed >= seeds {
                     return Ok(sum);
                 }
-                match play_one(seed, bug) {
+                match run_one(seed, bug) {
                     Ok(report) => sum += report,
                     Err(failure) => {
-                        // The others need not go on.
+                        // Stops the other threads.
                         next.store(seeds, Ordering::Relaxed);
                         return Err(failure);
                     }
                 }
             }
         };
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(play_some)).collect();
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(run_some)).collect();
         let joined = workers.into_iter().map(|worker| worker.join().unwrap());
         joined.collect::<Vec<_>>()
     });
@@ -59,16 +59,16 @@ fn play(seeds: u64, bug: Option<PlantedBug>) -> Result<Report, String> {
     Ok(sum)
 }
 
-/// Members are restarted with other flags and versions all the time, features go on and off,
-/// and what a client's entry does depends on them.
+/// Members are restarted with other flags and versions, features are switched on and off, and
+/// the effect of a client's entry depends on them.
 ///
-/// `cargo run --release -p portunus-sim --bin simulate -- --seed N` shows a failure in full.
+/// `cargo run --release -p portunus-sim --bin simulate -- --seed N` prints a failing run.
 ///
 /// Proves: S0-1, S0-5, S0-7, S0-24, S0-29, S0-A27, X9
 #[test]
-fn whatever_happens_members_agree_and_come_together_again() {
-    let sum = play(SEEDS, None).unwrap_or_else(|failure| panic!("{failure}"));
-    // A fault that does not happen proves nothing.
+fn members_agree_under_faults_and_converge_after_they_stop() {
+    let sum = run_seeds(SEEDS, None).unwrap_or_else(|failure| panic!("{failure}"));
+    // A fault that does not occur proves nothing.
     let Report {
         events: _,
         committed,
@@ -101,15 +101,15 @@ fn whatever_happens_members_agree_and_come_together_again() {
         (members_gone, 100),
         (switches, 2_000),
     ] {
-        assert!(count >= least, "too little happens: {sum}");
+        assert!(count >= least, "too few events: {sum}");
     }
 }
 
 #[test]
-fn every_planted_bug_is_found() {
-    let survivors: Vec<_> = PlantedBug::ALL
+fn every_planted_bug_is_detected() {
+    let undetected: Vec<_> = PlantedBug::ALL
         .into_iter()
-        .filter(|bug| match play(SEEDS_PER_BUG_MAX, Some(*bug)) {
+        .filter(|bug| match run_seeds(SEEDS_PER_BUG_MAX, Some(*bug)) {
             Ok(_) => true,
             Err(found) => {
                 println!("{bug:?}: {found}");
@@ -117,19 +117,19 @@ fn every_planted_bug_is_found() {
             }
         })
         .collect();
-    assert_eq!(survivors, []);
+    assert_eq!(undetected, []);
 }
 
-/// The mistake that cluster features are most easily built with does not live long.
+/// Reading the newest feature values in apply is the most likely implementation mistake.
 #[test]
-fn asking_the_newest_features_is_found_soon() {
-    let found = play(100, Some(PlantedBug::ReadsNewestFeatures));
+fn reading_the_newest_features_is_detected_within_100_seeds() {
+    let found = run_seeds(100, Some(PlantedBug::ReadsNewestFeatures));
     assert!(found.is_err_and(|it| it.contains("another state")));
 }
 
 #[test]
-fn a_run_is_a_function_of_its_scenario() {
-    let told = |seed| {
+fn same_scenario_gives_the_same_events() {
+    let traced = |seed| {
         let mut lines = Vec::new();
         let result = run_with_trace(&Scenario::from_seed(seed), None, &mut |line| {
             lines.push(line);
@@ -137,13 +137,16 @@ fn a_run_is_a_function_of_its_scenario() {
         (lines, result.unwrap())
     };
     for seed in 0..20 {
-        assert_eq!(told(seed), told(seed), "seed {seed}");
-        assert_eq!(told(seed).1, run(&Scenario::from_seed(seed), None).unwrap());
+        assert_eq!(traced(seed), traced(seed), "seed {seed}");
+        assert_eq!(
+            traced(seed).1,
+            run(&Scenario::from_seed(seed), None).unwrap()
+        );
     }
 }
 
 #[test]
-fn a_failure_is_made_simpler_and_still_fails() {
+fn shrunk_scenario_still_fails() {
     let bug = Some(PlantedBug::NeverSyncs);
     let seed = (0..).find(|seed| run(&Scenario::from_seed(*seed), bug).is_err());
     let scenario = Scenario::from_seed(seed.unwrap());
@@ -156,7 +159,7 @@ fn a_failure_is_made_simpler_and_still_fails() {
 }
 
 #[test]
-fn classes_of_faults_read_as_they_are_written() {
+fn classes_of_faults_round_trip_through_their_names() {
     for (class, name) in Class::ALL {
         assert_eq!(class.to_string(), name);
         assert_eq!(name.parse(), Ok(class));
@@ -165,7 +168,7 @@ fn classes_of_faults_read_as_they_are_written() {
 }
 
 #[test]
-fn the_command_plays_many_seeds_or_tells_one() {
+fn simulate_runs_many_seeds_or_traces_one() {
     let simulate = |args: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_simulate"))
             .args(args)

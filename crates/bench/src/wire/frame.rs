@@ -1,10 +1,10 @@
-//! HTTP/2 frames: nine bytes that say what follows.
+//! HTTP/2 frames: a header of nine bytes and a payload.
 
 use bytes::{Buf, BufMut, BytesMut};
 
 const HEADER_BYTES: usize = 9;
 
-/// What a frame is, as far as this client cares.
+/// The frame types that this client handles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Data = 0,
@@ -20,7 +20,7 @@ pub(super) enum Kind {
 pub(super) mod flag {
     /// The last frame of a stream in this direction.
     pub const END_STREAM: u8 = 0x1;
-    /// An answer to settings or a ping.
+    /// The acknowledgement of settings or a ping.
     pub const ACK: u8 = 0x1;
     /// No continuation follows.
     pub const END_HEADERS: u8 = 0x4;
@@ -30,25 +30,25 @@ pub(super) mod flag {
 
 /// Names of settings.
 pub(super) mod setting {
-    /// Bytes of the dynamic table of headers.
+    /// Size of the dynamic header table.
     pub const HEADER_TABLE_SIZE: u16 = 1;
-    /// Bytes that may be sent on a fresh stream.
+    /// Initial window of a stream.
     pub const INITIAL_WINDOW_SIZE: u16 = 4;
 }
 
-/// The first nine bytes.
+/// The header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FrameHeader {
-    /// Of the payload.
+    /// Length of the payload.
     pub length: usize,
-    /// Nothing, if it is a kind to pass over.
+    /// `None` for a type that is skipped.
     pub kind: Option<Kind>,
     pub flags: u8,
     pub stream: u32,
 }
 
 impl FrameHeader {
-    /// Takes a header from the front if its payload is there too.
+    /// Removes the header of the first frame if the frame is complete.
     pub fn cut(bytes: &mut BytesMut) -> Option<FrameHeader> {
         let header = bytes.first_chunk::<HEADER_BYTES>()?;
         let [a, b, c, kind, flags, stream @ ..] = *header;
@@ -95,13 +95,13 @@ pub(super) fn put_settings(out: &mut BytesMut, settings: &[(u16, u32)]) {
     }
 }
 
-/// Grants the server more bytes on the whole connection.
+/// Increases the window of the connection.
 pub(super) fn put_window_update(out: &mut BytesMut, bytes: u32) {
     put_header(out, 4, Kind::WindowUpdate, 0, 0);
     out.put_u32(bytes);
 }
 
-/// The value of a setting in the payload of a settings frame.
+/// Returns the value of a setting in the payload of a settings frame.
 pub(super) fn setting_in(payload: &[u8], name: u16) -> Option<u32> {
     payload.chunks_exact(6).find_map(|entry| {
         let [a, b, value @ ..] = *entry.first_chunk::<6>()?;
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_is_cut_only_when_all_of_it_is_there() {
+    fn frame_is_cut_only_when_complete() {
         let mut bytes = BytesMut::new();
         put_header(&mut bytes, 3, Kind::Data, flag::END_STREAM, 7);
         bytes.put_slice(b"ab");
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_found_by_name() {
+    fn setting_is_found_by_name() {
         let mut bytes = BytesMut::new();
         put_settings(&mut bytes, &[(3, 100), (setting::HEADER_TABLE_SIZE, 4096)]);
         let header = FrameHeader::cut(&mut bytes).unwrap();

@@ -1,14 +1,14 @@
-//! The headers of a call, compressed as HPACK wants it.
+//! The headers of a call, encoded with HPACK.
 //!
-//! The first call of a method on a connection writes its headers out and puts them into the
-//! table that both sides keep; every later one is a handful of indexes, as with any client.
+//! The first call of a method on a connection sends its headers in full and adds them to the
+//! dynamic table; every later call sends a few indexes.
 
 use bytes::{BufMut, BytesMut};
 
-/// What is called.
+/// A gRPC method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
-    /// Reads.
+    /// Reads keys.
     Range,
     /// Writes one key.
     Put,
@@ -16,15 +16,15 @@ pub enum Method {
     Txn,
     /// Watches; many messages both ways.
     Watch,
-    /// Makes a lease.
+    /// Grants a lease.
     LeaseGrant,
     /// Renews leases; many messages both ways.
     LeaseKeepAlive,
-    /// Tells who leads.
+    /// Returns the status of a member, including the leader.
     Status,
-    /// Makes a cluster larger.
+    /// Adds a member.
     MemberAdd,
-    /// Tells who belongs to a cluster.
+    /// Lists the members.
     MemberList,
 }
 
@@ -45,14 +45,14 @@ impl Method {
         }
     }
 
-    /// Whether a call takes many messages.
+    /// Returns whether a call has many messages.
     #[must_use]
     pub fn is_streaming(self) -> bool {
         matches!(self, Method::Watch | Method::LeaseKeepAlive)
     }
 }
 
-/// Places in HPACK's static table.
+/// Indexes in HPACK's static table.
 mod known {
     pub const AUTHORITY: u8 = 1;
     pub const METHOD_POST: u8 = 3;
@@ -70,11 +70,11 @@ const LITERAL_TO_BE_KEPT: u8 = 0x40;
 #[derive(Debug)]
 pub(super) struct HeaderBlocks {
     authority: String,
-    /// How many entries the dynamic table has; none is ever pushed out of it.
+    /// Number of entries in the dynamic table, which never evicts one.
     entries: usize,
-    /// Which entry holds the authority, the path of each method, the type of the content and
-    /// what is said about trailers; counted from the first.
-    said: [Option<usize>; METHODS + 3],
+    /// The entries of the authority, the path of each method, the content type and the `te`
+    /// header, counted from the first.
+    sent: [Option<usize>; METHODS + 3],
     block: BytesMut,
 }
 
@@ -83,13 +83,13 @@ impl HeaderBlocks {
         HeaderBlocks {
             authority: authority.to_owned(),
             entries: 0,
-            said: [None; METHODS + 3],
+            sent: [None; METHODS + 3],
             block: BytesMut::with_capacity(256),
         }
     }
 
-    /// The block of the next call of this method. Every block that is asked for must be
-    /// sent, in this order.
+    /// Returns the header block of the next call of this method. The caller must send every
+    /// block, in order.
     pub fn of(&mut self, method: Method) -> &[u8] {
         self.block.clear();
         self.block.put_u8(INDEXED | known::METHOD_POST);
@@ -97,7 +97,7 @@ impl HeaderBlocks {
         let authority = std::mem::take(&mut self.authority);
         self.put_once(0, Some(known::AUTHORITY), "", &authority);
         self.authority = authority;
-        // Names with a colon must all come before the others.
+        // Pseudo-headers must come before the others.
         self.put_once(1 + method as usize, Some(known::PATH), "", method.path());
         let after_paths = 1 + METHODS;
         let content_type = "application/grpc";
@@ -106,15 +106,15 @@ impl HeaderBlocks {
         &self.block
     }
 
-    /// Refers to the header if it was said on this connection, else says it.
+    /// Writes an index if the header was sent on this connection, else the header itself.
     fn put_once(&mut self, header: usize, known_name: Option<u8>, name: &str, value: &str) {
-        if let Some(entry) = self.said[header] {
-            // At most a dozen entries, so the index always fits into the seven bits.
+        if let Some(entry) = self.sent[header] {
+            // There are at most 12 entries, so the index fits into seven bits.
             let index = known::NEWEST + self.entries - 1 - entry;
             self.block.put_u8(INDEXED | index as u8);
             return;
         }
-        self.said[header] = Some(self.entries);
+        self.sent[header] = Some(self.entries);
         self.entries += 1;
         self.block
             .put_u8(LITERAL_TO_BE_KEPT | known_name.unwrap_or(0));
@@ -124,7 +124,7 @@ impl HeaderBlocks {
         self.put_text(value);
     }
 
-    /// Shorter than 127 bytes, so that one byte is enough for the length; not Huffman-coded.
+    /// Writes a text below 127 bytes, whose length takes one byte, without Huffman coding.
     fn put_text(&mut self, text: &str) {
         assert!(text.len() < 127, "{text}");
         self.block.put_u8(text.len() as u8);
@@ -137,19 +137,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_call_spells_its_headers_out_and_later_ones_refer_to_them() {
+    fn first_call_sends_headers_and_later_calls_send_indexes() {
         let mut blocks = HeaderBlocks::new("127.0.0.1:1");
         let first = blocks.of(Method::Put).to_vec();
         let text = String::from_utf8_lossy(&first).into_owned();
         for part in ["127.0.0.1:1", "application/grpc", "trailers", "KV/Put"] {
             assert!(text.contains(part), "{part} in {text:?}");
         }
-        // Four entries: the newest, 62, is about trailers, and 65 the authority.
+        // Four entries: the newest, 62, is `te`, and 65 the authority.
         assert_eq!(blocks.of(Method::Put), [0x83, 0x86, 193, 192, 191, 190]);
     }
 
     #[test]
-    fn another_method_adds_its_path_and_moves_all_others() {
+    fn another_method_adds_its_path_and_shifts_the_indexes() {
         let mut blocks = HeaderBlocks::new("127.0.0.1:1");
         blocks.of(Method::Put);
         let second = blocks.of(Method::Range).to_vec();

@@ -1,17 +1,17 @@
-//! gRPC at the least cost: one TCP connection with HTTP/2 on it, driven by one task.
+//! A gRPC client with low overhead: one HTTP/2 connection, driven by one task.
 //!
-//! The load generator shares its cores with the server that it measures, so what it spends
-//! per request limits what can be seen. A general client pays for tasks, locks, header maps
-//! and bodies of every request; this one appends bytes to a buffer and cuts frames from
-//! another, and the headers of a method are encoded once.
+//! The load generator shares the cores with the measured server, so its own cost per request
+//! limits the measurement. A general client needs tasks, locks, header maps and bodies for
+//! every request; this one appends bytes to a buffer, cuts frames from another, and encodes
+//! the headers of a method once.
 //!
 //! ```text
 //!   request, send ──▶ outgoing ──flush──▶ socket ──receive──▶ incoming ──▶ next_event
 //! ```
 //!
-//! It is enough for this load and not more: plain TCP, no compression, messages below the
-//! window of a stream, one message under way per stream. Headers of answers are not
-//! decoded: a call that ends without a message has failed, which is what gRPC servers do.
+//! It supports only this load: plain TCP, no compression, messages below the window of a
+//! stream, one message in flight per stream. Headers of answers are not decoded: a call that
+//! ends without a message has failed.
 
 mod frame;
 mod headers;
@@ -28,56 +28,56 @@ use frame::{FrameHeader, Kind, flag, setting};
 use headers::HeaderBlocks;
 pub use headers::Method;
 
-/// What HTTP/2 clients say first.
+/// The connection preface of HTTP/2 clients.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The largest window there is: answers are never held back by this client.
+/// The largest window, so that the server never waits for this client.
 const WINDOW_BYTES_MAX: u32 = 0x7fff_ffff;
-/// What a connection may receive before anything was said about it.
+/// The default window of a connection.
 const WINDOW_BYTES_DEFAULT: u32 = 65_535;
-/// Once so much was received, as much is granted again.
+/// After this many received bytes, the window is increased by the same number.
 const WINDOW_BYTES_REGRANTED: u32 = 1 << 28;
 
-/// Frames sent are not larger, as every peer must take this.
+/// The largest frame sent; every server must accept it.
 const FRAME_BYTES_MAX: usize = 16_384;
 
-/// No message may be larger: each must fit into the window of a fresh stream.
+/// The largest message sent, which must fit into the initial window of a stream.
 pub const MESSAGE_BYTES_MAX: usize = 60_000;
 
-/// How much is read at once, if there is so much.
+/// The most bytes read at once.
 const READ_BYTES: usize = 256 * 1024;
 
-/// The byte that says "not compressed", and the length.
+/// The compression flag and the length.
 const MESSAGE_PREFIX_BYTES: usize = 5;
 
-/// Dynamic header table of every peer that says nothing else.
+/// The default size of the dynamic header table.
 const HEADER_TABLE_BYTES_DEFAULT: u32 = 4096;
 
 /// A call on a connection.
 pub type StreamId = u32;
 
-/// What came from the server.
+/// An event from the server.
 #[derive(Debug)]
 pub enum Event {
-    /// A whole message.
+    /// A complete message.
     Message(StreamId, Bytes),
-    /// Nothing more comes on this stream.
+    /// The end of the stream.
     End(StreamId),
 }
 
-/// A connection that is of no use any more.
+/// A failed connection.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 #[allow(missing_docs)] // the fields are the ones the messages print
 pub enum WireError {
-    /// The socket says so.
+    /// A socket error.
     #[error("the connection failed: is the server still running?")]
     Socket(#[from] io::Error),
-    /// The server went away.
+    /// The server closed the connection.
     #[error("the server closed the connection")]
     Closed,
-    /// Something this client does not do.
-    #[error("the server wants {what}, which this client cannot do")]
+    /// The server requires a feature that this client does not have.
+    #[error("the server requires {what}, which this client does not support")]
     Unsupported { what: &'static str },
 }
 
@@ -89,18 +89,18 @@ pub struct Connection {
     incoming: BytesMut,
     blocks: HeaderBlocks,
     next_stream: StreamId,
-    /// What may be sent before the server grants more.
+    /// The remaining send window of the connection.
     send_window_bytes: i64,
-    /// What waits for that, in order.
+    /// Messages that wait for the window, in order.
     held: VecDeque<(StreamId, Bytes, bool)>,
-    /// Received since the last grant.
+    /// Bytes received since the last window update.
     received_bytes: u32,
-    /// The beginnings of messages that came in several frames.
+    /// Incomplete messages, by stream.
     partial: HashMap<StreamId, BytesMut>,
-    /// The end of the last of them. Once its message is dropped there is room for another:
-    /// fresh memory for every answer of 10 MB would cost more than receiving it.
+    /// The buffer of the last such message, reused once the message is dropped: new memory for
+    /// every answer of 10 MB would cost more than receiving it.
     spare: BytesMut,
-    /// Found in frames that were cut already.
+    /// Events of received frames.
     events: VecDeque<Event>,
 }
 
@@ -137,7 +137,7 @@ impl Connection {
         stream
     }
 
-    /// Queues the beginning of a call that takes many messages.
+    /// Queues the headers of a streaming call.
     pub fn start(&mut self, method: Method) -> StreamId {
         let stream = self.next_stream;
         self.next_stream += 2;
@@ -183,7 +183,7 @@ impl Connection {
         }
     }
 
-    /// Hands everything queued to the socket.
+    /// Writes everything queued to the socket.
     pub async fn flush(&mut self) -> Result<(), WireError> {
         if !self.outgoing.is_empty() {
             self.socket.write_all(&self.outgoing).await?;
@@ -192,8 +192,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits for bytes and cuts them into events. Nothing is lost if it is not polled to
-    /// its end.
+    /// Waits for bytes and turns complete frames into events. Cancel safe.
     pub async fn receive(&mut self) -> Result<(), WireError> {
         self.incoming.reserve(READ_BYTES);
         if self.socket.read_buf(&mut self.incoming).await? == 0 {
@@ -206,12 +205,12 @@ impl Connection {
         Ok(())
     }
 
-    /// The next thing that came, if anything did.
+    /// Returns the next received event, if any.
     pub fn next_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// A call with one message and one answer; for what is not measured.
+    /// Sends one message and waits for its answer; for calls that are not measured.
     pub async fn call(
         &mut self,
         method: Method,
@@ -292,7 +291,7 @@ impl Connection {
             }
             if !payload.is_empty() {
                 let mut begun = std::mem::take(&mut self.spare);
-                begun.reserve(whole_bytes(&payload));
+                begun.reserve(message_bytes(&payload));
                 begun.extend_from_slice(&payload);
                 self.partial.insert(stream, begun);
             }
@@ -309,7 +308,7 @@ impl Connection {
     }
 }
 
-/// A message with its prefix, in as many frames as it takes.
+/// Writes a message with its prefix, in one or more frames.
 fn put_message(out: &mut BytesMut, stream: StreamId, message: &[u8], is_last: bool) {
     let mut prefix = [0; MESSAGE_PREFIX_BYTES];
     prefix[1..].copy_from_slice(&(message.len() as u32).to_be_bytes());
@@ -326,18 +325,18 @@ fn put_message(out: &mut BytesMut, stream: StreamId, message: &[u8], is_last: bo
     }
 }
 
-/// How many bytes the message that begins here will have, prefix included.
-fn whole_bytes(begun: &[u8]) -> usize {
+/// Returns the size of the message at the front, including its prefix.
+fn message_bytes(begun: &[u8]) -> usize {
     match begun.first_chunk::<MESSAGE_PREFIX_BYTES>() {
         Some([_, length @ ..]) => MESSAGE_PREFIX_BYTES + u32::from_be_bytes(*length) as usize,
         None => MESSAGE_PREFIX_BYTES,
     }
 }
 
-/// Where the first message ends, if it is complete.
+/// Returns the end of the first message, if it is complete.
 fn message_at_front(bytes: &[u8]) -> Option<usize> {
     let is_begun = bytes.len() >= MESSAGE_PREFIX_BYTES;
-    let end = whole_bytes(bytes);
+    let end = message_bytes(bytes);
     (is_begun && bytes.len() >= end).then_some(end)
 }
 

@@ -7,7 +7,7 @@ fn grpc(message: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A connection and the other end of it, as bytes.
+/// A connection and the socket of its server.
 async fn pair() -> (Connection, TcpStream) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -36,7 +36,7 @@ async fn next(connection: &mut Connection) -> Event {
 }
 
 #[tokio::test]
-async fn messages_are_put_together_from_any_number_of_frames() {
+async fn message_is_assembled_from_any_number_of_frames() {
     let (mut connection, mut server) = pair().await;
     let two = [grpc(b"one"), grpc(b"two")].concat();
     for piece in [&two[..3], &two[3..9], &two[9..]] {
@@ -53,19 +53,19 @@ async fn messages_are_put_together_from_any_number_of_frames() {
 }
 
 #[tokio::test]
-async fn a_ping_is_answered_with_its_own_bytes() {
+async fn ping_is_answered_with_its_payload() {
     let (mut connection, mut server) = pair().await;
     answer(&mut server, Kind::Ping, 0, 0, b"12345678").await;
     connection.receive().await.unwrap();
     connection.flush().await.unwrap();
-    let mut said = [0; 17];
-    server.read_exact(&mut said).await.unwrap();
-    assert_eq!(said[3..5], [Kind::Ping as u8, flag::ACK]);
-    assert_eq!(&said[9..], b"12345678");
+    let mut received = [0; 17];
+    server.read_exact(&mut received).await.unwrap();
+    assert_eq!(received[3..5], [Kind::Ping as u8, flag::ACK]);
+    assert_eq!(&received[9..], b"12345678");
 }
 
 #[tokio::test]
-async fn what_the_window_does_not_hold_waits_until_more_is_granted() {
+async fn message_beyond_the_window_waits_for_an_update() {
     let (mut connection, mut server) = pair().await;
     connection.request(Method::Put, &[0; 50_000]);
     connection.request(Method::Put, &[0; 50_000]);
@@ -79,7 +79,7 @@ async fn what_the_window_does_not_hold_waits_until_more_is_granted() {
 }
 
 #[tokio::test]
-async fn a_large_message_goes_in_several_frames_and_only_the_last_ends_the_stream() {
+async fn only_the_last_frame_of_a_large_message_ends_the_stream() {
     let (mut connection, _server) = pair().await;
     connection.send_message(1, &[7; 20_000], true);
     let first = FrameHeader::cut(&mut connection.outgoing).unwrap();
@@ -91,7 +91,7 @@ async fn a_large_message_goes_in_several_frames_and_only_the_last_ends_the_strea
 }
 
 #[tokio::test]
-async fn a_server_that_goes_away_is_an_error() {
+async fn closed_connection_is_an_error() {
     let (mut connection, server) = pair().await;
     drop(server);
     assert!(matches!(

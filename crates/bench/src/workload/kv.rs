@@ -15,7 +15,7 @@ pub(super) const RANGE_KEYS: usize = 500;
 /// Bytes of a value in the long list.
 const LIST_VALUE_BYTES: usize = 1024;
 
-/// What is asked for.
+/// The requests of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KvKind {
     /// Puts of keys of the hot set.
@@ -109,7 +109,7 @@ fn range(from: usize, to: usize) -> RangeRequest {
     }
 }
 
-/// Encodes without the check for space that only fixed buffers need.
+/// Encodes into a growing buffer, which cannot run out of space.
 pub(super) fn write(request: &impl Message, message: &mut Vec<u8>) {
     message.reserve(request.encoded_len());
     request.encode_raw(message);

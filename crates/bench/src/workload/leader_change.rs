@@ -1,4 +1,4 @@
-//! How long a cluster takes no writes after its leader is gone.
+//! The time without writes after the leader of a cluster is killed.
 //!
 //! Every member gets a put every few milliseconds, whether or not earlier ones are answered:
 //! one that was under way to the old leader is lost, and its client would learn that only
@@ -25,11 +25,11 @@ use crate::usage;
 use crate::window::{Seen, Spent, micros};
 use crate::wire::{Connection, Event, Method, StreamId, WireError};
 
-/// Between two puts to a member: the step in which time is seen here.
+/// The interval of puts to a member, which is the resolution of the measurement.
 const PUT_INTERVAL: Duration = Duration::from_millis(5);
-/// The load runs for so long before the leader is killed.
-const CALM: Duration = Duration::from_secs(1);
-/// A cluster that takes no put for so long is broken.
+/// Duration of the load before a leader is killed.
+const LOAD_BEFORE_KILL: Duration = Duration::from_secs(1);
+/// The time limit for an acknowledged put.
 const CHANGE_TIME_MAX: Duration = Duration::from_secs(60);
 
 pub(super) async fn run(
@@ -63,11 +63,11 @@ pub(super) async fn run(
     sample_of(&cluster.process_ids(), seen, spent)
 }
 
-/// One change of leadership.
+/// The measurement of one leader change.
 struct Change {
     /// From the kill to the acknowledgement; see the module's text for other endings.
     took: Duration,
-    /// CPU time of the others meanwhile.
+    /// CPU time of the other members in that time.
     survivors_cpu: Duration,
 }
 
@@ -78,7 +78,7 @@ async fn change_leader(
 ) -> Result<Change, WorkloadError> {
     let (leader, _) = cluster.leader().await?;
     let mut puts = SteadyPuts::start(&cluster.addresses(), keys);
-    tokio::time::sleep(CALM).await;
+    tokio::time::sleep(LOAD_BEFORE_KILL).await;
     if !puts.take_acknowledged() {
         return Err(WorkloadError::NoPuts);
     }
@@ -108,7 +108,7 @@ async fn change_leader(
     Ok(change)
 }
 
-/// When a put was sent and when it was acknowledged.
+/// The times at which a put was sent and acknowledged.
 struct Acknowledged {
     sent_at: Instant,
     at: Instant,
@@ -125,7 +125,7 @@ struct Resumed {
 /// Puts to every member, until it is dropped.
 struct SteadyPuts {
     acknowledged: mpsc::UnboundedReceiver<Acknowledged>,
-    /// Ended with this.
+    /// Aborted when this is dropped.
     _tasks: JoinSet<()>,
 }
 
@@ -136,8 +136,8 @@ impl SteadyPuts {
         for (member, address) in addresses.iter().cloned().enumerate() {
             let sender = sender.clone();
             tasks.spawn(async move {
-                // The one to the member that is killed breaks, as it must; if another does,
-                // its puts are missed.
+                // The connection to the killed member fails, as expected; if another one
+                // fails, the puts to that member are missing.
                 let _ = put_steadily(&address, member, keys, &sender).await;
             });
         }
@@ -147,7 +147,7 @@ impl SteadyPuts {
         }
     }
 
-    /// Forgets what was acknowledged so far; false if nothing was.
+    /// Drops the acknowledgements so far; returns false if there were none.
     fn take_acknowledged(&mut self) -> bool {
         let mut count = 0;
         while self.acknowledged.try_recv().is_ok() {
@@ -202,7 +202,7 @@ async fn put_steadily(
             let Some(sent_at) = under_way.remove(stream) else {
                 continue;
             };
-            // An end without a message before it is a refusal.
+            // The end of a call without a message is a refusal.
             if matches!(event, Event::Message(..)) {
                 let at = Instant::now();
                 if acknowledged.send(Acknowledged { sent_at, at }).is_err() {

@@ -1,4 +1,4 @@
-//! Leases: clients that register themselves, and clients that stay registered.
+//! Granting and renewing leases.
 
 use portunus_proto::etcdserverpb::{LeaseGrantRequest, LeaseKeepAliveRequest};
 
@@ -8,15 +8,15 @@ use crate::answer::{Fields, field};
 use crate::closed_loop::{Answered, Requester, closed_loop};
 use crate::wire::Method;
 
-/// Long enough that none runs out while it is measured.
+/// Longer than a measurement.
 const LEASE_TTL_S: i64 = 3600;
 
-/// What clients do with leases.
+/// The operation of a lease load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseKind {
-    /// Grant one and renew it once.
+    /// Grant a lease and renew it once.
     GrantAndKeepAlive,
-    /// Renew the one that was granted at the beginning.
+    /// Renew a lease that was granted at the beginning.
     KeepAlive,
 }
 
@@ -31,10 +31,10 @@ pub(super) async fn run(kind: LeaseKind, load: &Load<'_>) -> Result<LoadOutcome,
     Ok(closed_loop(connections, clients, load.scale.pace, &load.process_ids).await?)
 }
 
-/// Renews on one stream, which it keeps.
+/// A client that renews on one stream.
 struct LeaseRequester {
     kind: LeaseKind,
-    /// 0 is none.
+    /// The lease, or 0.
     lease: i64,
     is_granting: bool,
 }
@@ -57,7 +57,7 @@ impl Requester for LeaseRequester {
     fn answered(&mut self, answer: &[u8]) -> Result<Answered, String> {
         let fields = Fields::of(answer);
         if fields.number(field::LEASE_TTL) <= 0 {
-            return Err("a lease was gone before its time".to_owned());
+            return Err("a lease expired before its TTL".to_owned());
         }
         if self.is_granting {
             self.lease = fields.number(field::LEASE_ID);

@@ -1,5 +1,5 @@
-//! Everything at once, roughly as a control plane does it: mostly reads, some updates, few
-//! lists and puts, and somebody who watches all of it.
+//! A mixed load, roughly as of a control plane: mostly reads, some updates, few lists and puts,
+//! and one watch on all keys.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,7 +48,7 @@ pub(super) async fn run(load: &Load<'_>) -> Result<LoadOutcome, WorkloadError> {
         closed_loop(connections, clients, load.scale.pace, &load.process_ids).await?;
     watching.abort();
     if events.load(Ordering::Relaxed) == 0 {
-        seen.failed("the watch saw nothing of all that was written");
+        seen.failed("the watch received no events");
     }
     Ok((seen, spent))
 }
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_part_has_its_share() {
+    fn mixed_load_has_the_configured_shares() {
         let share = |part| (0..100).filter(|n| part_of(*n) == part).count();
         assert_eq!(share(Part::Get), 70);
         assert_eq!(share(Part::Update), 20);

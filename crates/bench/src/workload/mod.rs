@@ -1,4 +1,4 @@
-//! What is measured: one file per kind of load, and a table for one member and for three.
+//! The workloads: one file per kind of load, and tables for one member and for three.
 
 mod kv;
 mod leader_change;
@@ -28,33 +28,33 @@ use crate::usage::{self, UsageError};
 use crate::window::{Pace, Seen, Spent};
 use crate::wire::{Connection, WireError};
 
-/// How much of everything. A smoke run differs only in this.
+/// Sizes and durations. A smoke run differs only in these.
 #[derive(Debug, Clone, Copy)]
 pub struct Scale {
-    /// How long each load runs.
+    /// Duration of each load.
     pub pace: Pace,
-    /// Keys that loads read and write.
+    /// Keys that most loads read and write.
     pub hot_keys: usize,
     /// Keys of the long list.
     pub list_keys: usize,
-    /// Keys of the store that is restarted.
+    /// Keys of the restarted store.
     pub restart_keys: usize,
     /// Keys of the big store.
     pub big_keys: usize,
-    /// Keys, of 32 000 bytes each, of the store that a new member gets.
+    /// Keys, of 32 000 bytes each, in the snapshot for a new member.
     pub snapshot_keys: usize,
-    /// Leaders that are killed in a round.
+    /// Killed leaders per round.
     pub leader_kills: usize,
-    /// How long a store that was filled is left alone.
+    /// Pause after a store was filled.
     pub settle: Duration,
-    /// No load has more connections.
+    /// The most connections of a load.
     pub connections_max: usize,
-    /// No load has more clients.
+    /// The most clients of a load.
     pub clients_max: usize,
 }
 
 impl Scale {
-    /// For figures.
+    /// The sizes of a measurement.
     #[must_use]
     pub fn full(measured: Duration) -> Scale {
         Scale {
@@ -74,7 +74,7 @@ impl Scale {
         }
     }
 
-    /// To see that everything works; the figures mean nothing.
+    /// The sizes of a smoke run, whose figures are meaningless.
     #[must_use]
     pub fn smoke() -> Scale {
         Scale {
@@ -95,13 +95,13 @@ impl Scale {
     }
 }
 
-/// A load on a server that runs.
+/// The parameters of a load on a running cluster.
 struct Load<'a> {
-    /// The server, or the leader: where stores are filled.
+    /// The address of the leader, where stores are filled.
     address: String,
-    /// Where the clients of the load connect.
+    /// The addresses of the clients' connections.
     addresses: Vec<String>,
-    /// Of all members.
+    /// The process ids of all members.
     process_ids: Vec<u32>,
     connections: usize,
     clients: usize,
@@ -114,17 +114,17 @@ impl Load<'_> {
     }
 }
 
-/// What clients saw, and what it cost.
+/// The results of the clients and the used resources.
 type LoadOutcome = (Seen, Spent);
 
 /// A workload that could not be measured.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum WorkloadError {
-    /// The server would not start, restart or stop.
+    /// The server did not start, restart or stop.
     #[error("the server failed")]
     Server(#[from] ServerError),
-    /// A cluster that is none.
+    /// The cluster failed.
     #[error("the cluster failed")]
     Cluster(#[from] ClusterError),
     /// A connection was refused, or broke before it was measured.
@@ -133,39 +133,38 @@ pub enum WorkloadError {
     /// The keys that a load needs could not be written.
     #[error("preparing the load failed")]
     Fill(#[from] FillError),
-    /// The meters could not be read.
+    /// The usage could not be read.
     #[error("the server's use of CPU and memory is unknown")]
     Usage(#[from] UsageError),
-    /// A watch that was not created.
+    /// A watch was not created.
     #[error("the server refused a watch")]
     WatchRefused,
-    /// A put whose event was to be measured.
+    /// A put of the watch workload failed.
     #[error("the server refused the put that watches wait for")]
     PutRefused,
-    /// A cluster that did not come back.
+    /// The cluster did not acknowledge puts after a leader was killed.
     #[error("no put was acknowledged within {seconds} s after the leader was killed")]
     NoLeaderAgain {
-        /// How long was waited.
+        /// The time limit.
         seconds: u64,
     },
-    /// Load that was refused before anything was killed.
+    /// No put was acknowledged before a leader was killed.
     #[error("no put was acknowledged while all members ran")]
     NoPuts,
-    /// Events that never came.
+    /// Watch events were not received.
     #[error("{missing} of {expected} watch events did not arrive within {seconds} s")]
     EventsMissing {
-        /// How many.
+        /// Missing events.
         missing: u64,
-        /// Of how many.
+        /// Expected events.
         expected: u64,
-        /// How long was waited.
+        /// The time limit.
         seconds: u64,
     },
 }
 
 impl Workload {
-    /// Runs it once against a cluster that was started for it, or that the workload before
-    /// it in its group has left.
+    /// Runs the workload once on a cluster that was started for its group.
     pub async fn run(&self, cluster: &mut Cluster, scale: &Scale) -> Result<Sample, WorkloadError> {
         let (leader, term) = cluster.leader().await?;
         let load = self.load(cluster, leader, scale);
@@ -187,7 +186,7 @@ impl Workload {
         };
         let (_, term_afterwards) = cluster.leader().await?;
         if term_afterwards != term {
-            eprintln!("!! there was an election while it was measured: the machine is too busy");
+            eprintln!("!! an election took place during the measurement: the machine is too busy");
         }
         sample_of(&load.process_ids, seen, spent)
     }

@@ -1,12 +1,12 @@
-//! A new member of a cluster with much data: how long until it has everything, and what that
-//! costs the memory of the leader, which sends it.
+//! A new member of a cluster with much data: the time until it has all keys, and the memory
+//! that the snapshot costs the leader.
 //!
-//! The log is kept so short that the leader has to send its data as a snapshot. That it did is
-//! read from its metrics, which have the same names in both servers.
+//! The log is so short that the leader must send a snapshot. The workload checks this in the
+//! metrics of the leader, which have the same names in both servers.
 //!
-//! Meanwhile the leader is given a put now and then, as it would be in life. etcd needs that: its
-//! new member counts what came with a snapshot as not applied until the first entry after it, and
-//! with more than 5 000 of those it refuses requests, its own announcement among them, for ever.
+//! Meanwhile the leader gets a put every 100 ms. etcd needs it: a new member counts the entries
+//! of a snapshot as not applied until the first entry after it, and with more than 5 000 of
+//! them it refuses requests, including the publication of its own attributes.
 
 use std::time::{Duration, Instant};
 
@@ -23,16 +23,16 @@ use crate::usage;
 use crate::window::{Seen, Spent, micros};
 use crate::wire::Method;
 
-/// Its puts fit into one message of the load generator, and its record into eight pages.
+/// A put fits into one message of the load generator, and its record into eight pages.
 const SNAPSHOT_VALUE_BYTES: usize = 32_000;
-/// A member that has not caught up by then is reported as broken.
+/// The time limit for a new member to catch up.
 const CATCH_UP_TIME_MAX: Duration = Duration::from_secs(600);
-/// The sender counts a snapshot only when it is answered.
+/// The time limit for the sender's metric, which counts a snapshot after its answer.
 const COUNT_TIME_MAX: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 const PUT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Snapshots that a member has sent, by receiver.
+/// The metric of sent snapshots, by receiver.
 const SENT_METRIC: &str = "etcd_network_snapshot_send_success{";
 
 pub(super) async fn run(cluster: &mut Cluster, scale: &Scale) -> Result<Sample, WorkloadError> {
@@ -46,7 +46,7 @@ pub(super) async fn run(cluster: &mut Cluster, scale: &Scale) -> Result<Sample, 
 
     let sent_before = snapshots_sent(&address).await;
     let resident_before = usage::memory(sender)?.resident_bytes;
-    usage::forget_peak(sender)?;
+    usage::reset_peak(sender)?;
     let sender_cpu_before = usage::cpu_time(sender)?;
     let client_before = usage::cpu_time(std::process::id())?;
     let learner = cluster.add_learner().await?;
@@ -55,13 +55,13 @@ pub(super) async fn run(cluster: &mut Cluster, scale: &Scale) -> Result<Sample, 
     let last_key = scale.snapshot_keys - 1;
     tokio::select! {
         caught_up = wait_for_last_key(&mut cluster.servers[learner], last_key) => caught_up?,
-        () = put_now_and_then(&address) => {}
+        () = put_periodically(&address) => {}
     }
     let took = started.elapsed();
 
     let spent = Spent {
         elapsed: took,
-        // A new process: all that the receiver has used, it used for this.
+        // The receiver is a new process: its CPU time is that of the transfer.
         server_cpu: usage::cpu_time(sender)?.saturating_sub(sender_cpu_before)
             + usage::cpu_time(receiver)?,
         client_cpu: usage::cpu_time(std::process::id())?.saturating_sub(client_before),
@@ -78,7 +78,7 @@ pub(super) async fn run(cluster: &mut Cluster, scale: &Scale) -> Result<Sample, 
     if term_afterwards != term {
         seen.failed("the leader changed while it sent the snapshot");
     }
-    // After the end of everything that follows the snapshot.
+    // After the deferred work that follows the snapshot.
     tokio::time::sleep(scale.settle).await;
     let (sender, receiver) = (usage::memory(sender)?, usage::memory(receiver)?);
     let transfer = Transfer {
@@ -98,7 +98,7 @@ async fn wait_for_last_key(server: &mut Server, last_key: usize) -> Result<(), W
     let address = server.address();
     let deadline = Instant::now() + CATCH_UP_TIME_MAX;
     while !client::holds_key(&address, last_key).await {
-        server.check_it_runs()?;
+        server.check_running()?;
         if Instant::now() >= deadline {
             return Err(server.silent(CATCH_UP_TIME_MAX).into());
         }
@@ -107,15 +107,15 @@ async fn wait_for_last_key(server: &mut Server, last_key: usize) -> Result<(), W
     Ok(())
 }
 
-/// For as long as it is asked to.
-async fn put_now_and_then(address: &str) {
+/// Puts a key every [`PUT_INTERVAL`] until it is dropped.
+async fn put_periodically(address: &str) {
     let put = PutRequest {
         key: client::key(0),
         ..PutRequest::default()
     };
     loop {
         tokio::time::sleep(PUT_INTERVAL).await;
-        // A refused one is followed by another.
+        // A refused put is ignored; the next one follows.
         client::ask(address, Method::Put, &put).await;
     }
 }
@@ -132,10 +132,10 @@ async fn has_sent_another(address: &str, sent_before: Option<f64>) -> bool {
     false
 }
 
-/// How many snapshots the member says it has sent; nothing if it does not say.
+/// Returns the number of sent snapshots in the member's metrics, if it is there.
 async fn snapshots_sent(address: &str) -> Option<f64> {
     let mut socket = TcpStream::connect(address).await.ok()?;
-    // The old version, so that the answer is not cut into chunks.
+    // HTTP/1.0, so that the answer is not chunked.
     socket
         .write_all(b"GET /metrics HTTP/1.0\r\n\r\n")
         .await
@@ -145,7 +145,7 @@ async fn snapshots_sent(address: &str) -> Option<f64> {
     sum_of(&String::from_utf8_lossy(&answer), SENT_METRIC)
 }
 
-/// The sum over all labels of a metric.
+/// Returns the sum of a metric over all labels.
 fn sum_of(metrics: &str, name: &str) -> Option<f64> {
     let lines = metrics.lines().filter(|line| line.starts_with(name));
     let values = lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_metric_is_added_up_over_its_labels() {
+    fn metric_is_summed_over_its_labels() {
         let metrics = "HTTP/1.0 200 OK\r\n\r\n# TYPE etcd_network_snapshot_send_success counter\n\
             etcd_network_snapshot_send_success{To=\"a1\"} 1\n\
             etcd_network_snapshot_send_success{To=\"b2\"} 2\n\

@@ -1,5 +1,4 @@
-//! Stores that are there before: filling one, and how long clients wait for a member that
-//! was restarted on it.
+//! Filling a store, and the restart time of a member with that store.
 
 use std::time::{Duration, Instant};
 
@@ -10,8 +9,7 @@ use crate::server::{Ending, Server};
 use crate::usage;
 use crate::window::{Seen, Spent, micros};
 
-/// Fills the store, and then leaves the server alone for a while, so that memory is what it
-/// needs for the data and not for taking it.
+/// Fills the store, then waits without load, so that the memory of the writes is released.
 pub(super) async fn load(
     server: &Server,
     keys: usize,
@@ -29,7 +27,7 @@ pub(super) async fn load(
     let written = usage::disk_written_bytes().zip(written_before);
     let spent = Spent {
         elapsed,
-        // What is put off until later is part of the cost.
+        // Includes deferred work.
         server_cpu: usage::cpu_time(process_id)?.saturating_sub(server_before),
         client_cpu,
         disk_written_bytes: written.map(|(after, before)| after.saturating_sub(before)),
@@ -41,7 +39,7 @@ pub(super) async fn load(
     sample_of(&[server.process_id()], seen, spent)
 }
 
-/// Ends the server and starts it again.
+/// Stops the server and starts it again.
 pub(super) async fn restart(server: &mut Server, ending: Ending) -> Result<Sample, WorkloadError> {
     let own_process_id = std::process::id();
     let client_before = usage::cpu_time(own_process_id)?;
@@ -50,7 +48,7 @@ pub(super) async fn restart(server: &mut Server, ending: Ending) -> Result<Sampl
     let written = usage::disk_written_bytes().zip(written_before);
     let spent = Spent {
         elapsed: took,
-        // A new process: all it has used, it used for starting.
+        // A new process: its CPU time is that of the start.
         server_cpu: usage::cpu_time(server.process_id())?,
         client_cpu: usage::cpu_time(own_process_id)?.saturating_sub(client_before),
         disk_written_bytes: written.map(|(after, before)| after.saturating_sub(before)),

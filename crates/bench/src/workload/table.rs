@@ -1,23 +1,23 @@
-//! What a workload is, and the table of those for one member.
+//! The description of a workload, and the table for one member.
 
 use super::{KvKind, LeaseKind, TxnKind};
 use crate::report::Measure;
 use crate::server::Ending;
 
-/// What the clients do.
+/// The kind of load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Puts and reads.
     Kv(KvKind),
     /// Transactions, as kube-apiserver sends them.
     Txn(TxnKind),
-    /// Some of everything.
+    /// A mix of requests.
     Mixed,
     /// Many watches on one prefix.
     Watch,
     /// Granting and renewing leases.
     Lease(LeaseKind),
-    /// Filling a store to be restarted.
+    /// Filling the store for a restart.
     Load,
     /// Filling a big store.
     LoadBig,
@@ -29,40 +29,39 @@ pub enum Kind {
     NewMember,
 }
 
-/// Which members the clients of a load ask.
+/// The members to which the clients of a load connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
-    /// All alike: connections go to one after the other, the first to the leader.
-    Everybody,
+    /// All members in turn, the leader first.
+    AllMembers,
     /// The leader only.
     Leader,
 }
 
-/// One row of the table.
+/// A workload.
 #[derive(Debug, Clone, Copy)]
 pub struct Workload {
-    /// How `--only` names it.
+    /// Name for `--only`.
     pub name: &'static str,
-    /// For people.
+    /// Description for the tables.
     pub title: &'static str,
-    /// What is counted.
+    /// The counted unit.
     pub unit: &'static str,
-    /// What is done.
+    /// The kind of load.
     pub kind: Kind,
-    /// TCP connections that the clients share.
+    /// Number of TCP connections, shared by the clients.
     pub connections: usize,
-    /// Clients, each with one request under way; of a watch workload, watches.
+    /// Number of clients, each with one request in flight; for a watch workload, of watches.
     pub clients: usize,
-    /// Whom they ask.
+    /// The members to which the clients connect.
     pub target: Target,
-    /// What its table shows.
+    /// The measured quantity.
     pub measure: Measure,
-    /// What the server is told beside what every server is told. Of a group, those of its
-    /// first workload are taken.
+    /// Additional flags of the server. A group uses those of its first workload.
     pub server_flags: &'static [&'static str],
-    /// Whether it goes on with the server and the data of the one before it.
+    /// Whether it continues with the server and data of the previous workload.
     pub is_continuation: bool,
-    /// Whether it takes so long that one round is enough when there is little time.
+    /// Whether `--quick` runs it in the first round only.
     pub is_long: bool,
 }
 
@@ -81,7 +80,7 @@ pub(super) const fn workload(
         kind,
         connections,
         clients,
-        target: Target::Everybody,
+        target: Target::AllMembers,
         measure: Measure::Rate,
         server_flags: &[],
         is_continuation: false,
@@ -107,7 +106,7 @@ pub(super) const fn long(workload: Workload) -> Workload {
     }
 }
 
-/// Those for one member, in the order in which they run.
+/// The workloads for one member, in order.
 pub const ONE_MEMBER: &[Workload] = &[
     workload(
         "put-1",
@@ -269,17 +268,17 @@ pub const ONE_MEMBER: &[Workload] = &[
     )),
 ];
 
-/// Workloads that run one after the other on the same server.
+/// Splits workloads into groups that run on the same server.
 pub fn groups(workloads: &[Workload]) -> impl Iterator<Item = &[Workload]> {
     workloads.chunk_by(|_, next| next.is_continuation)
 }
 
 impl Workload {
-    /// Whether `--only` with this word means it: the name, or its beginning up to a dash.
+    /// Returns whether a name in `--only` selects it: its name, or the part before a dash.
     #[must_use]
-    pub fn is_meant_by(&self, word: &str) -> bool {
+    pub fn matches_name(&self, prefix: &str) -> bool {
         self.name
-            .strip_prefix(word)
+            .strip_prefix(prefix)
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
     }
 }
@@ -288,19 +287,19 @@ impl Workload {
 mod tests {
     use super::*;
 
-    fn meant_by(word: &str) -> Vec<&'static str> {
+    fn selected_by(prefix: &str) -> Vec<&'static str> {
         let meant = ONE_MEMBER
             .iter()
-            .filter(|workload| workload.is_meant_by(word));
+            .filter(|workload| workload.matches_name(prefix));
         meant.map(|workload| workload.name).collect()
     }
 
     #[test]
-    fn a_word_means_a_name_or_a_family_of_names() {
-        assert_eq!(meant_by("put"), ["put-1", "put-100", "put-1000"]);
-        assert_eq!(meant_by("put-1"), ["put-1"]);
-        assert_eq!(meant_by("get"), ["get", "get-serializable"]);
-        assert!(meant_by("pu").is_empty());
+    fn name_selects_a_workload_or_a_family() {
+        assert_eq!(selected_by("put"), ["put-1", "put-100", "put-1000"]);
+        assert_eq!(selected_by("put-1"), ["put-1"]);
+        assert_eq!(selected_by("get"), ["get", "get-serializable"]);
+        assert!(selected_by("pu").is_empty());
     }
 
     #[test]
@@ -311,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_a_workload_with_all_that_go_on_with_its_server() {
+    fn group_is_a_workload_with_its_continuations() {
         let big = groups(ONE_MEMBER).last().unwrap_or_default();
         let names: Vec<&str> = big.iter().map(|workload| workload.name).collect();
         assert_eq!(names, ["big-load", "big-killed", "big-asked"]);

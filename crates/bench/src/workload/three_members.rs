@@ -1,16 +1,15 @@
 //! The table of workloads for three members.
 //!
-//! Clients spread over all members, as clients do that are given all endpoints; one load asks
-//! the leader only, because then nothing has to be passed on. Connections are a multiple of
-//! three, so that each member gets as many.
+//! Clients spread over all members, as clients with all endpoints do; one load uses the leader
+//! only, so that no request is forwarded. Connections are a multiple of three, so that each
+//! member gets the same number.
 
 use super::table::{long, workload};
 use super::{Kind, KvKind, Target, Workload};
 use crate::report::Measure;
 use crate::server::Ending;
 
-/// So short a log that a new member cannot be served from it, however little was written;
-/// and no wait until the cluster counts as healthy enough for one.
+/// A log too short to serve a new member, and no health check before a member is added.
 const SHORT_LOG: &[&str] = &[
     "--snapshot-count=100",
     "--snapshot-catchup-entries=10",
@@ -24,7 +23,7 @@ const fn duration(workload: Workload) -> Workload {
     }
 }
 
-/// Those for three members, in the order in which they run.
+/// The workloads for three members, in order.
 pub const THREE_MEMBERS: &[Workload] = &[
     workload(
         "put-1",
@@ -110,10 +109,10 @@ mod tests {
     }
 
     #[test]
-    fn every_member_gets_as_many_connections() {
+    fn connections_are_spread_evenly_over_members() {
         let spread = THREE_MEMBERS
             .iter()
-            .filter(|load| matches!(load.kind, Kind::Kv(_)) && load.target == Target::Everybody);
+            .filter(|load| matches!(load.kind, Kind::Kv(_)) && load.target == Target::AllMembers);
         assert!(spread.clone().count() > 2);
         for load in spread.filter(|load| load.connections > 1) {
             assert_eq!(load.connections % 3, 0, "{}", load.name);

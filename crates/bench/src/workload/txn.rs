@@ -1,7 +1,7 @@
 //! Transactions as kube-apiserver sends them: create, update, delete.
 //!
-//! Every client has keys of its own, as a controller has its objects, so comparisons hold
-//! and each transaction writes.
+//! Every client has its own keys, as a controller has its objects, so comparisons succeed and
+//! each transaction writes.
 
 use portunus_proto::etcdserverpb::{
     Compare, DeleteRangeRequest, RangeRequest, RequestOp, TxnRequest,
@@ -16,13 +16,13 @@ use crate::client::{self, PUTS_PER_FILL, VALUE_BYTES, key, put_of, puts_of};
 use crate::closed_loop::{Answered, Requester, closed_loop};
 use crate::wire::Method;
 
-/// Keys that belong to one client, far apart from those of the next.
+/// The distance between the first keys of two clients.
 const KEYS_PER_CLIENT: usize = 10_000_000;
 
-/// Which of the three.
+/// The kind of transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TxnKind {
-    /// Put if the key is not there.
+    /// Put if the key is absent.
     Create,
     /// Put if unchanged, else get.
     Update,
@@ -109,16 +109,16 @@ impl Requester for Creator {
 
     fn answered(&mut self, answer: &[u8]) -> Result<Answered, String> {
         if !has_succeeded(answer) {
-            return Err("a new key was there already".to_owned());
+            return Err("a new key existed already".to_owned());
         }
         Ok(Answered::Done)
     }
 }
 
-/// Updates one key again and again.
+/// Updates one key repeatedly.
 pub(super) struct Updater {
     key: usize,
-    /// Where it was last changed; 0 is not known yet, and the first answer tells.
+    /// The mod revision of the key; 0 until the first answer.
     revision: i64,
 }
 
@@ -151,13 +151,13 @@ impl Requester for Updater {
     }
 }
 
-/// Deletes one key after the other, and makes a hundred when none is left. Making them is
-/// not counted, but its cost is: about one hundredth of such a transaction per delete.
+/// Deletes one key after the other, and creates a hundred when none is left. The creation does
+/// not count as an operation, but its cost does: a hundredth of a transaction per delete.
 struct Deleter {
     next_key: usize,
-    /// Keys below this one were made.
+    /// The end of the created keys.
     made_to: usize,
-    /// Where those that are left were made.
+    /// The mod revision of the remaining keys.
     revision: i64,
     is_making: bool,
 }
@@ -186,7 +186,7 @@ impl Requester for Deleter {
             return Ok(Answered::Prepared);
         }
         if !has_succeeded(answer) {
-            return Err("a key was not as it was made".to_owned());
+            return Err("a key was changed after its creation".to_owned());
         }
         Ok(Answered::Done)
     }

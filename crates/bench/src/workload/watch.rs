@@ -1,9 +1,8 @@
 //! Fan-out: one put, many watches.
 //!
-//! The writer puts, waits until every watch has the event, and puts again. So no backlog
-//! builds up, and the latency of an event is that of delivering it, not of queueing behind
-//! earlier ones. One stream per connection carries its share of the watches, as Go clients
-//! do it.
+//! The writer puts, waits until every watch has received the event, and puts again. So there
+//! is no backlog, and the latency of an event does not include queueing after earlier ones.
+//! Each connection has one stream with its share of the watches, as in Go clients.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,7 +22,7 @@ use crate::client::{PREFIX, PREFIX_END, VALUE_BYTES, key};
 use crate::window::{Seen, Window, micros};
 use crate::wire::{Connection, Event, Method, StreamId};
 
-/// An event that has not come by then is lost.
+/// The time limit for an event.
 const EVENT_TIME_MAX: Duration = Duration::from_secs(20);
 
 pub(super) async fn run(load: &Load<'_>) -> Result<LoadOutcome, WorkloadError> {
@@ -59,7 +58,7 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    /// Opens the watches, and waits until each of them is there.
+    /// Opens the watches and waits until all are created.
     pub(super) async fn open(
         mut connection: Connection,
         watches: usize,
@@ -95,14 +94,14 @@ impl Watcher {
         Ok(Watcher { connection, stream })
     }
 
-    /// Reads until the stream ends, which it should not. For each answer tells how many
-    /// events it has, and the value of the first.
+    /// Reads until the stream ends, which is an error. Calls `see` for each answer with the
+    /// number of its events and the value of the first.
     pub(super) async fn read(
         &mut self,
         mut see: impl FnMut(u64, Option<&[u8]>),
     ) -> Result<(), crate::wire::WireError> {
         loop {
-            // What has to be said about pings and windows.
+            // Answers to pings and window updates.
             self.connection.flush().await?;
             self.connection.receive().await?;
             while let Some(event) = self.connection.next_event() {
@@ -123,17 +122,17 @@ impl Watcher {
     }
 }
 
-/// What the writer and the readers share.
+/// State shared by the writer and the readers.
 struct FanOut {
-    /// Where the clock in values starts.
+    /// The origin of the times in values.
     started: Instant,
     window: Window,
-    /// Events that all watches together have received.
+    /// Events received by all watches together.
     delivered: AtomicU64,
-    /// The count that the writer waits for.
+    /// The number of events that the writer waits for.
     awaited: AtomicU64,
-    /// Told when that count is reached.
-    all_here: Notify,
+    /// Notified when that number is reached.
+    all_delivered: Notify,
 }
 
 impl Default for FanOut {
@@ -143,12 +142,12 @@ impl Default for FanOut {
             window: Window::default(),
             delivered: AtomicU64::new(0),
             awaited: AtomicU64::new(0),
-            all_here: Notify::new(),
+            all_delivered: Notify::new(),
         }
     }
 }
 
-/// Puts until the window is over, each time when the last put has reached every watch.
+/// Puts until the window is over; each put waits until every watch has the previous one.
 async fn write(
     mut connection: Connection,
     watches: u64,
@@ -167,12 +166,12 @@ async fn write(
         if answer.is_none() {
             return Err(WorkloadError::PutRefused);
         }
-        let all_here = async {
+        let all_delivered = async {
             while fan_out.delivered.load(Ordering::SeqCst) < expected {
-                fan_out.all_here.notified().await;
+                fan_out.all_delivered.notified().await;
             }
         };
-        if tokio::time::timeout(EVENT_TIME_MAX, all_here)
+        if tokio::time::timeout(EVENT_TIME_MAX, all_delivered)
             .await
             .is_err()
         {
@@ -198,7 +197,7 @@ async fn read_events(mut watcher: Watcher, fan_out: Arc<FanOut>, seen: Arc<Mutex
         }
         let delivered = fan_out.delivered.fetch_add(count, Ordering::SeqCst) + count;
         if delivered >= fan_out.awaited.load(Ordering::SeqCst) {
-            fan_out.all_here.notify_one();
+            fan_out.all_delivered.notify_one();
         }
     };
     if let Err(error) = watcher.read(see).await {
@@ -210,7 +209,7 @@ fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A value of the usual length that says when it was sent.
+/// Returns a value that contains its send time.
 fn time_stamp(sent: Duration) -> Bytes {
     let mut value = BytesMut::zeroed(VALUE_BYTES);
     let nanoseconds = u64::try_from(sent.as_nanos()).unwrap_or(u64::MAX);
@@ -228,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_says_when_it_was_sent() {
+    fn send_time_is_read_from_the_value() {
         let sent = Duration::from_nanos(1_234_567_890_123);
         let value = time_stamp(sent);
         assert_eq!(value.len(), VALUE_BYTES);

@@ -3,12 +3,12 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-/// Longer than any test takes; what waits for it fails.
+/// Longer than any test takes.
 const LONG: Duration = Duration::from_secs(60);
-/// An empty SETTINGS frame: how an HTTP/2 server begins.
+/// An empty SETTINGS frame, which an HTTP/2 server sends first.
 const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
 
-/// Accepts connections and hands them out; sends the settings first if it `answers`.
+/// Accepts connections and returns them; sends settings first if `answers`.
 async fn server(answers: bool) -> (String, mpsc::UnboundedReceiver<TcpStream>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -39,7 +39,7 @@ async fn pick(balancer: &Arc<Balancer>) -> u64 {
     picked.expect("an endpoint is ready").generation
 }
 
-/// The endpoint a generation belongs to.
+/// Returns the endpoint of a generation.
 fn endpoint_of(balancer: &Balancer, generation: u64) -> usize {
     let state = balancer.state();
     let is_it = |connection: &Connection| matches!(&connection.phase, Phase::Ready { picked, .. } if picked.generation == generation);
@@ -65,7 +65,7 @@ async fn wait_for_ready(balancer: &Arc<Balancer>, count: usize) {
 async fn endpoint_that_never_answers_delays_no_call() {
     let (silent, _held) = server(false).await;
     let (good, _connections) = server(true).await;
-    // With the dial timeout as long as this nothing is decided by time.
+    // The dial timeout does not expire during the test.
     let balancer = balancer(&[&silent, &good], LONG);
     for _ in 0..3 {
         let generation = pick(&balancer).await;

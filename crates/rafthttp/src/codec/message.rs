@@ -1,4 +1,4 @@
-//! The message stream, and the head of a snapshot's body: a length, then a message.
+//! The encoding of the message stream and of the head of a snapshot body: length, message.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use portunus_proto::raftpb::Message;
@@ -11,11 +11,11 @@ pub fn encode(message: &Message, to: &mut BytesMut) {
     let length = message.encoded_len();
     to.reserve(WORD_BYTES + length);
     to.put_u64(length as u64);
-    // Encoding fails for want of room only, and a growing buffer always has room.
+    // Encoding fails only if the buffer is full, and this buffer grows.
     let _ = message.encode(to);
 }
 
-/// Takes messages out of what arrived.
+/// Decodes messages from received bytes.
 pub struct Decoder {
     arrived: BytesMut,
     message_bytes_max: u64,
@@ -30,12 +30,12 @@ impl Decoder {
         }
     }
 
-    /// Adds what arrived.
+    /// Adds received bytes.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.arrived.extend_from_slice(bytes);
     }
 
-    /// The next message, if it is whole. After an error the stream is of no more use.
+    /// Returns the next complete message. After an error the stream cannot be decoded further.
     pub fn next_message(&mut self) -> Result<Option<Message>, DecodeError> {
         let Some(length) = peek_word(&self.arrived) else {
             return Ok(None);
@@ -51,7 +51,7 @@ impl Decoder {
             .map_err(DecodeError::Malformed)
     }
 
-    /// What arrived behind the last message.
+    /// Returns the bytes received after the last message.
     pub fn into_rest(self) -> Bytes {
         self.arrived.freeze()
     }
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_its_length_and_its_protobuf() {
+    fn message_is_encoded_as_length_and_protobuf() {
         let mut bytes = BytesMut::new();
         encode(&vote(), &mut bytes);
         let golden = [
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn the_link_heartbeat_is_known_by_its_missing_sender() {
+    fn link_heartbeat_has_no_sender() {
         let mut bytes = BytesMut::new();
         encode(&link_heartbeat(), &mut bytes);
         assert_eq!(&bytes[..], &[0, 0, 0, 0, 0, 0, 0, 2, 0x08, 8]);
@@ -98,22 +98,22 @@ mod tests {
     }
 
     #[test]
-    fn zeros_that_old_members_write_are_read() {
+    fn message_with_explicit_zeros_of_etcd_35_is_decoded() {
         let mut decoder = Decoder::new(100);
-        // Every scalar written out, zeros included, and an empty snapshot, as 3.5 does.
-        let old = [
+        // As etcd 3.5 encodes it: every scalar, zeros included, and an empty snapshot.
+        let encoded_by_35 = [
             0x08, 8, 0x10, 2, 0x18, 1, 0x20, 7, 0x28, 0, 0x30, 0, 0x40, 5, 0x4a, 8, 0x12, 6, 0x0a,
             0, 0x10, 0, 0x18, 0, 0x50, 0, 0x58, 0,
         ];
-        decoder.feed(&[0, 0, 0, 0, 0, 0, 0, old.len() as u8]);
-        decoder.feed(&old);
+        decoder.feed(&[0, 0, 0, 0, 0, 0, 0, encoded_by_35.len() as u8]);
+        decoder.feed(&encoded_by_35);
         let message = decoder.next_message().unwrap().unwrap();
         assert_eq!((message.to, message.from, message.term), (2, 1, 7));
         assert_eq!(message.commit, 5);
     }
 
     #[test]
-    fn a_length_above_the_limit_is_refused_before_anything_is_kept() {
+    fn length_above_the_limit_is_refused_without_allocating() {
         let mut decoder = Decoder::new(512 << 20);
         decoder.feed(&(2u64 << 30).to_be_bytes());
         let error = decoder.next_message().unwrap_err();
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_announcement_alone_costs_no_memory() {
+    fn announced_length_allocates_no_memory() {
         let mut decoder = Decoder::new(512 << 20);
         decoder.feed(&(512u64 << 20).to_be_bytes());
         decoder.feed(&[0; 1000]);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_message_end_the_stream() {
+    fn malformed_message_is_an_error() {
         let mut decoder = Decoder::new(100);
         decoder.feed(&[0, 0, 0, 0, 0, 0, 0, 1, 0xff]);
         assert!(matches!(
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn payloads_share_the_memory_they_arrived_in() {
+    fn decoded_payloads_share_the_receive_buffer() {
         let message = Message {
             entries: (1..=3)
                 .map(|index| Entry {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_message_is_handed_on() {
+    fn bytes_after_the_message_are_returned() {
         let mut bytes = BytesMut::new();
         encode(&vote(), &mut bytes);
         bytes.extend_from_slice(b"database");

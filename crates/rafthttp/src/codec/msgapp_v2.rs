@@ -1,13 +1,13 @@
-//! The msgapp stream: appends, without what the other side can work out by itself.
+//! The encoding of the msgapp stream: appends, without fields that the reader can derive.
 //!
 //! ```text
-//!   0                                                       the line is alive
-//!   1  count  (length entry)*count  commit                  entries right behind the last ones
+//!   0                                                       link heartbeat
+//!   1  count  (length entry)*count  commit                  entries that follow the previous ones
 //!   2  length message                                       any other append
 //! ```
 //!
-//! Both sides keep the term and the index that the stream has reached. While a leader
-//! sends in order, an append is of the first kind and says neither term nor index.
+//! Both sides track the term and index of the last entry on the stream. While a leader sends
+//! in order, appends use kind 1, which contains neither term nor index.
 
 use bytes::{Buf, BufMut, BytesMut};
 use portunus_proto::raftpb::{Entry, Message, MessageType};
@@ -21,11 +21,11 @@ const LINK_HEARTBEAT: u8 = 0;
 const APP_ENTRIES: u8 = 1;
 const APP: u8 = 2;
 
-/// What an entry costs in memory besides its payload, counted against the limit of a
-/// message: otherwise a small message of empty entries could grow large.
+/// The memory of an entry besides its payload. It counts against the message limit, because
+/// a short message of empty entries could otherwise use much memory.
 const ENTRY_OVERHEAD_BYTES: u64 = size_of::<Entry>() as u64;
 
-/// Where a stream has got to; the same on both sides.
+/// The term and index of the last entry on a stream; the same on both sides.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Reached {
     term: u64,
@@ -42,7 +42,7 @@ impl Reached {
     }
 }
 
-/// Writes one stream.
+/// Encodes one stream.
 #[derive(Debug, Default)]
 pub struct Encoder {
     reached: Reached,
@@ -83,11 +83,11 @@ fn put_with_length(message: &impl prost::Message, to: &mut BytesMut) {
     let length = message.encoded_len();
     to.reserve(WORD_BYTES + length);
     to.put_u64(length as u64);
-    // Encoding fails for want of room only, and a growing buffer always has room.
+    // Encoding fails only if the buffer is full, and this buffer grows.
     let _ = message.encode(to);
 }
 
-/// Reads one stream.
+/// Decodes one stream.
 pub struct Decoder {
     local: u64,
     remote: u64,
@@ -97,7 +97,7 @@ pub struct Decoder {
     open: Option<OpenAppend>,
 }
 
-/// An append of the first kind of which some entries have not arrived.
+/// An append of kind 1 that is not complete yet.
 struct OpenAppend {
     message: Message,
     entries_missing: u64,
@@ -105,7 +105,7 @@ struct OpenAppend {
 }
 
 impl Decoder {
-    /// A decoder of what `remote` sends to `local`, in messages of at most this size.
+    /// A decoder for the stream from `remote` to `local`, with messages of at most this size.
     pub fn new(local: u64, remote: u64, message_bytes_max: u64) -> Decoder {
         Decoder {
             local,
@@ -117,15 +117,15 @@ impl Decoder {
         }
     }
 
-    /// Adds what arrived.
+    /// Adds received bytes.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.arrived.extend_from_slice(bytes);
     }
 
-    /// The next message, if it is whole. After an error the stream is of no more use.
+    /// Returns the next complete message. After an error the stream cannot be decoded further.
     pub fn next_message(&mut self) -> Result<Option<Message>, DecodeError> {
         if self.open.is_some() {
-            return self.go_on();
+            return self.continue_append();
         }
         let Some(&kind) = self.arrived.first() else {
             return Ok(None);
@@ -145,9 +145,9 @@ impl Decoder {
                     entries_missing,
                     bytes_left: self.message_bytes_max,
                 });
-                self.go_on()
+                self.continue_append()
             }
-            APP => self.whole_append(),
+            APP => self.decode_full_append(),
             kind => Err(DecodeError::UnknownKind { kind }),
         }
     }
@@ -164,8 +164,8 @@ impl Decoder {
         }
     }
 
-    /// Takes the entries that have arrived; gives the message behind the last one.
-    fn go_on(&mut self) -> Result<Option<Message>, DecodeError> {
+    /// Decodes the received entries; returns the message once its commit index was received.
+    fn continue_append(&mut self) -> Result<Option<Message>, DecodeError> {
         let Some(open) = &mut self.open else {
             return Ok(None);
         };
@@ -200,7 +200,7 @@ impl Decoder {
         Ok(Some(message))
     }
 
-    fn whole_append(&mut self) -> Result<Option<Message>, DecodeError> {
+    fn decode_full_append(&mut self) -> Result<Option<Message>, DecodeError> {
         let Some(length) = peek_word(&self.arrived[1..]) else {
             return Ok(None);
         };
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_are_etcds() {
+    fn encoding_equals_etcds_bytes() {
         let messages = [
             append(3, 2, 9, 8, vec![entry(3, 10, b"a")]),
             append(3, 3, 10, 10, vec![entry(3, 11, b"b")]),
@@ -278,14 +278,14 @@ mod tests {
         ];
         #[rustfmt::skip]
         let golden: &[u8] = &[
-            2, 0,0,0,0,0,0,0,23,                            // a whole append
+            2, 0,0,0,0,0,0,0,23,                            // a full append
             0x08,3, 0x10,2, 0x18,1, 0x20,3, 0x28,2, 0x30,9,
             0x3a,7, 0x10,3, 0x18,10, 0x22,1,b'a', 0x40,8,
-            1, 0,0,0,0,0,0,0,1,                             // one entry behind it
+            1, 0,0,0,0,0,0,0,1,                             // one following entry
             0,0,0,0,0,0,0,7, 0x10,3, 0x18,11, 0x22,1,b'b',
             0,0,0,0,0,0,0,10,                               // commit
             0,                                              // heartbeat
-            1, 0,0,0,0,0,0,0,0, 0,0,0,0,0,0,0,11,           // commit alone
+            1, 0,0,0,0,0,0,0,0, 0,0,0,0,0,0,0,11,           // commit only
         ];
         assert_eq!(&encoded(&messages)[..], golden);
         for piece_bytes in [1, 2, 7, 1000] {
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn an_append_that_does_not_continue_is_sent_whole() {
+    fn append_that_does_not_continue_is_sent_in_full() {
         let cases = [
             ("another index", append(3, 3, 12, 0, vec![])),
             ("an older entry before it", append(3, 2, 10, 0, vec![])),
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_kind_ends_the_stream() {
+    fn unknown_kind_is_an_error() {
         let mut decoder = Decoder::new(2, 1, 100);
         decoder.feed(b"HTTP/1.1 400 Bad Request");
         assert!(matches!(
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_above_the_limit_is_refused_before_anything_is_kept() {
+    fn length_above_the_limit_is_refused_without_allocating() {
         let announcements: [&[u8]; 2] = [
             &[2, 0, 0, 0, 0, 0x80, 0, 0, 0],
             &[1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0x80, 0, 0, 0],
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_alone_costs_no_memory() {
+    fn announced_entry_count_allocates_no_memory() {
         let mut decoder = Decoder::new(2, 1, 512 << 20);
         decoder.feed(&[1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]);
         assert!(decoder.next_message().unwrap().is_none());

@@ -1,6 +1,6 @@
-//! A member that only listens: records what the transport tells it, and serves on a port.
+//! A member that records the calls of its transport, and serves on a port.
 
-#![allow(dead_code)] // every test file uses a part
+#![allow(dead_code)] // every test file uses only some items
 
 pub mod log;
 
@@ -27,12 +27,12 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_stream::StreamExt;
 
 pub const CLUSTER: u64 = 0xc1;
-/// Long enough for any machine; nothing waits that long when it works.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+/// Limit of every wait; only a failing test reaches it.
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What the transport told the member.
+/// A call of the transport to the member.
 #[derive(Debug)]
-pub enum Told {
+pub enum Call {
     Step(Box<Message>),
     Unreachable(u64),
     Snapshot { peer: u64, delivered: bool },
@@ -44,7 +44,7 @@ type SnapshotBody = BoxStream<'static, io::Result<Bytes>>;
 type Opener = Box<dyn Fn() -> io::Result<SnapshotBody> + Send>;
 
 pub struct Recorder {
-    told: UnboundedSender<Told>,
+    calls: UnboundedSender<Call>,
     pub removed: Mutex<HashSet<u64>>,
     pub refuse_steps: Mutex<bool>,
     pub opener: Mutex<Option<Opener>>,
@@ -52,9 +52,9 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    fn tell(&self, told: Told) {
-        // Nobody listens any more when a test is over.
-        let _ = self.told.send(told);
+    fn record(&self, call: Call) {
+        // The receiver is dropped when a test ends.
+        let _ = self.calls.send(call);
     }
 }
 
@@ -63,7 +63,7 @@ impl Raft for Recorder {
         if *self.refuse_steps.lock().unwrap() {
             return Err(StepRefused::new("not now"));
         }
-        self.tell(Told::Step(Box::new(message)));
+        self.record(Call::Step(Box::new(message)));
         Ok(())
     }
 
@@ -76,11 +76,11 @@ impl Raft for Recorder {
     }
 
     fn report_unreachable(&self, id: u64) {
-        self.tell(Told::Unreachable(id));
+        self.record(Call::Unreachable(id));
     }
 
     fn report_snapshot(&self, peer: u64, delivered: bool) {
-        self.tell(Told::Snapshot { peer, delivered });
+        self.record(Call::Snapshot { peer, delivered });
     }
 
     fn open_snapshot(&self, message: Message) -> BoxFuture<'static, io::Result<OutgoingSnapshot>> {
@@ -97,7 +97,7 @@ impl Raft for Recorder {
         message: Message,
         mut body: SnapshotBody,
     ) -> BoxFuture<'static, Result<(), SnapshotRefused>> {
-        let told = self.told.clone();
+        let calls = self.calls.clone();
         let refusal = self.refuse_snapshot.lock().unwrap().take();
         Box::pin(async move {
             if let Some(refusal) = refusal {
@@ -111,7 +111,7 @@ impl Raft for Recorder {
                     Err(_) => whole = false,
                 }
             }
-            let _ = told.send(Told::Received {
+            let _ = calls.send(Call::Received {
                 index,
                 bytes,
                 whole,
@@ -126,7 +126,7 @@ impl Raft for Recorder {
     }
 
     fn told_removed(&self, by: u64) {
-        self.tell(Told::Removed { by });
+        self.record(Call::Removed { by });
     }
 }
 
@@ -135,7 +135,7 @@ pub struct Member {
     pub transport: Arc<Transport>,
     pub recorder: Arc<Recorder>,
     pub metrics: prometheus::Registry,
-    pub told: UnboundedReceiver<Told>,
+    pub calls: UnboundedReceiver<Call>,
     pub address: SocketAddr,
     server: JoinHandle<()>,
 }
@@ -188,9 +188,9 @@ impl Member {
         };
         let runtime = tokio::runtime::Handle::current();
         let transport = Transport::new(local, config, &metrics, runtime).unwrap();
-        let (sender, told) = unbounded_channel();
+        let (sender, calls) = unbounded_channel();
         let recorder = Arc::new(Recorder {
-            told: sender,
+            calls: sender,
             removed: Mutex::default(),
             refuse_steps: Mutex::default(),
             opener: Mutex::default(),
@@ -203,54 +203,57 @@ impl Member {
             transport,
             recorder,
             metrics,
-            told,
+            calls,
             address,
             server,
         }
     }
 
-    pub fn knows(&self, peer: &Member) {
+    pub fn add_peer(&self, peer: &Member) {
         self.transport.add_peer(peer.id, &[url(peer.address)]);
     }
 
-    /// The next of what the transport tells that is of interest.
-    pub async fn next<T>(&mut self, pick: impl Fn(&Told) -> Option<T>) -> T {
+    /// Returns the next call that `pick` selects.
+    pub async fn next<T>(&mut self, pick: impl Fn(&Call) -> Option<T>) -> T {
         let search = async {
             loop {
-                let told = self.told.recv().await.expect("the transport is there");
-                if let Some(found) = pick(&told) {
+                let call = self
+                    .calls
+                    .recv()
+                    .await
+                    .expect("the recorder holds the sender");
+                if let Some(found) = pick(&call) {
                     return found;
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, search)
+        tokio::time::timeout(TIMEOUT, search)
             .await
-            .expect("the transport never told")
+            .expect("the transport did not make the call")
     }
 
     pub async fn next_step(&mut self) -> Message {
-        self.next(|told| match told {
-            Told::Step(message) => Some((**message).clone()),
+        self.next(|call| match call {
+            Call::Step(message) => Some((**message).clone()),
             _ => None,
         })
         .await
     }
 
     pub async fn next_snapshot_report(&mut self) -> bool {
-        self.next(|told| match told {
-            Told::Snapshot { delivered, .. } => Some(*delivered),
+        self.next(|call| match call {
+            Call::Snapshot { delivered, .. } => Some(*delivered),
             _ => None,
         })
         .await
     }
 
-    /// Waits until this member writes to both streams that the peer opened, and reads both
-    /// of its own: a message of each kind came through.
+    /// Waits until both members have received bytes from each other.
     pub async fn connected(&self, peer: &Member) {
         until(|| streams_read(self, peer.id) >= 1.0 && streams_read(peer, self.id) >= 1.0).await;
     }
 
-    /// The value of a metric with this label value.
+    /// Returns the value of a metric with this label value.
     pub fn metric(&self, name: &str, label: &str) -> f64 {
         for family in self.metrics.gather() {
             if family.name() != name {
@@ -267,7 +270,7 @@ impl Member {
         0.0
     }
 
-    /// Ends the member as if its process had died.
+    /// Ends the member as if its process was killed.
     pub async fn crash(self) -> SocketAddr {
         self.transport.stop().await;
         self.server.abort();
@@ -287,7 +290,7 @@ pub fn url(address: SocketAddr) -> String {
     format!("http://{address}")
 }
 
-/// Serves until the task is aborted; then every connection is cut.
+/// Serves until the task is aborted; then every connection is closed.
 pub fn serve(listener: TcpListener, router: Router) -> JoinHandle<()> {
     tokio::spawn(async move {
         let mut connections = JoinSet::new();
@@ -305,16 +308,16 @@ pub fn serve(listener: TcpListener, router: Router) -> JoinHandle<()> {
     })
 }
 
-/// Waits for something that has no event.
+/// Polls a condition until it holds.
 pub async fn until(condition: impl Fn() -> bool) {
     let wait = async {
         while !condition() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, wait)
+    tokio::time::timeout(TIMEOUT, wait)
         .await
-        .expect("it never came true");
+        .expect("the condition did not become true");
 }
 
 pub fn message(kind: MessageType, from: u64, to: u64, index: u64) -> Message {
@@ -328,7 +331,7 @@ pub fn message(kind: MessageType, from: u64, to: u64, index: u64) -> Message {
     }
 }
 
-/// An append with one entry behind `index`.
+/// An append with one entry after `index`.
 pub fn append(from: u64, to: u64, index: u64, data: Bytes) -> Message {
     let entry = Entry {
         term: 3,
@@ -385,12 +388,12 @@ pub async fn raw_request(
     }
     head.push_str("\r\n");
     stream.write_all(head.as_bytes()).await.unwrap();
-    // The peer may have refused already and gone.
+    // The peer may have refused the request and closed the connection.
     let _ = stream.write_all(body).await;
     stream
 }
 
-/// Reads the head of an answer: the status, and everything as text with what came along.
+/// Reads an answer: its status, and head and body as text.
 pub async fn raw_answer(stream: &mut TcpStream) -> (u16, String) {
     let mut bytes = Vec::new();
     let read = async {
@@ -412,7 +415,7 @@ pub async fn raw_answer(stream: &mut TcpStream) -> (u16, String) {
             }
         }
     };
-    tokio::time::timeout(PATIENCE, read)
+    tokio::time::timeout(TIMEOUT, read)
         .await
         .expect("no answer");
     let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -420,7 +423,7 @@ pub async fn raw_answer(stream: &mut TcpStream) -> (u16, String) {
     (status.unwrap_or(0), text)
 }
 
-/// Asks once.
+/// Sends one request and reads the answer.
 pub async fn ask(
     address: SocketAddr,
     method_and_path: &str,

@@ -1,12 +1,11 @@
-//! A disk in memory that loses power.
+//! An in-memory disk with simulated power loss.
 //!
-//! Files have content as written and content as synced; names have a journal. When the power
-//! goes, some of what was not synced survives: nothing, everything, a prefix, or any of the
-//! sectors. Sectors are whole, as the log takes for granted; a file may end anywhere between
-//! its old and its new size. Names survive in the order in which they were made.
+//! Files have written and synced content; names have a journal. A power loss keeps a part of
+//! the unsynced data: nothing, everything, a prefix, or a subset of the sectors. Sectors are
+//! atomic, as the log assumes; a file may end anywhere between its old and its new size. Name
+//! changes survive in order.
 //!
-//! A fuse makes the power go in the middle of whatever the log is doing: before or after any
-//! single call.
+//! A scheduled power loss occurs before or after a chosen call of the log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -20,17 +19,17 @@ use crate::random::Random;
 
 const SECTOR_BYTES: usize = 512;
 
-/// Shared by all handles of one machine's disk.
+/// The disk of one member, shared by all its handles.
 #[derive(Clone, Default)]
 pub(super) struct SimDisk {
-    shared: Arc<Mutex<Platter>>,
+    shared: Arc<Mutex<DiskState>>,
 }
 
 #[derive(Default)]
 struct Inode {
     written: Vec<u8>,
     synced: Vec<u8>,
-    /// Sectors of `written` that differ, or may differ, from `synced`.
+    /// Sectors of `written` that may differ from `synced`.
     dirty_sectors: BTreeSet<usize>,
     lock: Weak<()>,
 }
@@ -51,24 +50,24 @@ struct Names {
 }
 
 #[derive(Default)]
-struct Platter {
+struct DiskState {
     inodes: Vec<Inode>,
     now: Names,
     synced: Names,
-    /// What happened to names since they were last synced.
+    /// Name changes since the last sync.
     journal: Vec<NameChange>,
-    fuse: Option<Fuse>,
+    power_loss: Option<PowerLoss>,
     is_off: bool,
-    /// For a planted bug: syncs that do nothing.
-    pub lies: bool,
+    /// For a planted bug: syncs have no effect.
+    ignores_syncs: bool,
 }
 
-/// When the power goes.
+/// A scheduled power loss.
 #[derive(Clone, Copy)]
-struct Fuse {
-    /// After so many more calls that change something.
+struct PowerLoss {
+    /// The number of modifying calls before it.
     calls: u64,
-    /// The last of them still took place.
+    /// The interrupted call still takes effect.
     completes: bool,
 }
 
@@ -88,7 +87,7 @@ impl Names {
                     Ok(rest) => to.join(rest),
                     Err(_) => path.to_owned(),
                 };
-                // A file of the new name gives way.
+                // Replaces a file with the new name.
                 self.files.remove(to);
                 let files = std::mem::take(&mut self.files);
                 self.files = files
@@ -102,7 +101,7 @@ impl Names {
 }
 
 impl NameChange {
-    /// In this directory.
+    /// Returns whether the change is in this directory.
     fn touches(&self, dir: &Path) -> bool {
         let within = |path: &Path| path.parent() == Some(dir);
         match self {
@@ -142,7 +141,7 @@ impl Inode {
         }
     }
 
-    /// The power goes: what is there afterwards.
+    /// Chooses the content after a power loss.
     fn survive(&mut self, random: &mut Random) {
         if self.dirty_sectors.is_empty() && self.written.len() == self.synced.len() {
             return;
@@ -181,56 +180,56 @@ impl Inode {
 }
 
 impl SimDisk {
-    fn lock(&self) -> MutexGuard<'_, Platter> {
+    fn lock(&self) -> MutexGuard<'_, DiskState> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The power goes after so many calls that change something.
-    pub(super) fn set_fuse(&self, calls: u64, completes: bool) {
-        self.lock().fuse = Some(Fuse { calls, completes });
+    /// Schedules a power loss after this many modifying calls.
+    pub(super) fn schedule_power_loss(&self, calls: u64, completes: bool) {
+        self.lock().power_loss = Some(PowerLoss { calls, completes });
     }
 
-    pub(super) fn remove_fuse(&self) {
-        self.lock().fuse = None;
+    pub(super) fn cancel_power_loss(&self) {
+        self.lock().power_loss = None;
     }
 
-    /// Whether the fuse has blown.
+    /// Returns whether the scheduled power loss has occurred.
     pub(super) fn is_off(&self) -> bool {
         self.lock().is_off
     }
 
-    /// From now on syncs do nothing and say they did.
-    pub(super) fn lie(&self) {
-        self.lock().lies = true;
+    /// Makes syncs return success without effect.
+    pub(super) fn ignore_syncs(&self) {
+        self.lock().ignores_syncs = true;
     }
 
-    /// The power goes now, and comes back.
+    /// Simulates a power loss and the return of power.
     pub(super) fn lose_power(&self, random: &mut Random) {
-        let mut platter = self.lock();
-        let platter = &mut *platter;
-        for inode in &mut platter.inodes {
+        let mut state = self.lock();
+        let state = &mut *state;
+        for inode in &mut state.inodes {
             inode.survive(random);
             inode.lock = Weak::new();
         }
-        let kept = random.below(platter.journal.len() as u64 + 1);
-        let journal = std::mem::take(&mut platter.journal);
+        let kept = random.below(state.journal.len() as u64 + 1);
+        let journal = std::mem::take(&mut state.journal);
         for change in journal.iter().take(usize::try_from(kept).unwrap_or(0)) {
-            platter.synced.apply(change);
+            state.synced.apply(change);
         }
-        platter.now = platter.synced.clone();
-        // Files without a name are gone; their places stay, they are few.
-        let named: BTreeSet<usize> = platter.now.files.values().copied().collect();
-        for (number, inode) in platter.inodes.iter_mut().enumerate() {
+        state.now = state.synced.clone();
+        // Files without a name are cleared; their few slots stay.
+        let named: BTreeSet<usize> = state.now.files.values().copied().collect();
+        for (number, inode) in state.inodes.iter_mut().enumerate() {
             if !named.contains(&number) {
                 *inode = Inode::default();
             }
         }
-        platter.fuse = None;
-        platter.is_off = false;
+        state.power_loss = None;
+        state.is_off = false;
     }
 }
 
-impl Platter {
+impl DiskState {
     fn check_power(&self) -> io::Result<()> {
         if self.is_off {
             return Err(io::Error::other("the power is off"));
@@ -238,24 +237,24 @@ impl Platter {
         Ok(())
     }
 
-    /// Makes a change, if the power lasts.
+    /// Makes a change unless the power is lost.
     fn change<R>(&mut self, act: impl FnOnce(&mut Self) -> io::Result<R>) -> io::Result<R> {
         self.check_power()?;
-        let Some(fuse) = &mut self.fuse else {
+        let Some(power_loss) = &mut self.power_loss else {
             return act(self);
         };
-        if fuse.calls > 0 {
-            fuse.calls -= 1;
+        if power_loss.calls > 0 {
+            power_loss.calls -= 1;
             return act(self);
         }
         self.is_off = true;
-        if fuse.completes {
+        if power_loss.completes {
             act(self)?;
         }
-        Err(io::Error::other("the power went off"))
+        Err(io::Error::other("the power was lost"))
     }
 
-    fn rename_names(&mut self, change: NameChange) {
+    fn change_names(&mut self, change: NameChange) {
         self.now.apply(&change);
         self.journal.push(change);
     }
@@ -274,16 +273,16 @@ struct SimFile {
 
 impl SimFile {
     fn with_inode<R>(&self, act: impl FnOnce(&mut Inode) -> R) -> io::Result<R> {
-        let mut platter = self.disk.lock();
-        platter.check_power()?;
-        let inode = platter.inodes.get_mut(self.inode);
+        let mut state = self.disk.lock();
+        state.check_power()?;
+        let inode = state.inodes.get_mut(self.inode);
         inode.map(act).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     fn change(&self, act: impl FnOnce(&mut Inode)) -> io::Result<()> {
         let number = self.inode;
-        self.disk.lock().change(|platter| {
-            let inode = platter.inodes.get_mut(number);
+        self.disk.lock().change(|state| {
+            let inode = state.inodes.get_mut(number);
             inode.map(act).ok_or_else(|| io::ErrorKind::NotFound.into())
         })
     }
@@ -291,21 +290,21 @@ impl SimFile {
 
 impl Disk for SimDisk {
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        let platter = self.lock();
-        platter.check_power()?;
+        let state = self.lock();
+        state.check_power()?;
         Ok(Box::new(SimFile {
             disk: self.clone(),
-            inode: platter.find(path)?,
+            inode: state.find(path)?,
             lock: None,
         }))
     }
 
     fn open_locked(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        let mut platter = self.lock();
-        platter.check_power()?;
-        let inode = platter.find(path)?;
+        let mut state = self.lock();
+        state.check_power()?;
+        let inode = state.find(path)?;
         let lock = Arc::new(());
-        match platter.inodes.get_mut(inode) {
+        match state.inodes.get_mut(inode) {
             Some(found) if found.lock.strong_count() == 0 => found.lock = Arc::downgrade(&lock),
             _ => return Err(io::ErrorKind::WouldBlock.into()),
         }
@@ -323,13 +322,13 @@ impl Disk for SimDisk {
             return Ok(file);
         }
         let lock = Arc::new(());
-        let inode = self.lock().change(|platter| {
-            let inode = platter.inodes.len();
-            platter.inodes.push(Inode {
+        let inode = self.lock().change(|state| {
+            let inode = state.inodes.len();
+            state.inodes.push(Inode {
                 lock: Arc::downgrade(&lock),
                 ..Inode::default()
             });
-            platter.rename_names(NameChange::Created(path.to_owned(), inode));
+            state.change_names(NameChange::Created(path.to_owned(), inode));
             Ok(inode)
         })?;
         Ok(Box::new(SimFile {
@@ -340,55 +339,55 @@ impl Disk for SimDisk {
     }
 
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
-        self.lock().change(|platter| {
-            platter.rename_names(NameChange::MadeDir(dir.to_owned()));
+        self.lock().change(|state| {
+            state.change_names(NameChange::MadeDir(dir.to_owned()));
             Ok(())
         })
     }
 
     fn remove_dir(&self, dir: &Path) -> io::Result<()> {
-        self.lock().change(|platter| {
-            if platter.now.dirs.contains(dir) {
-                platter.rename_names(NameChange::RemovedDir(dir.to_owned()));
+        self.lock().change(|state| {
+            if state.now.dirs.contains(dir) {
+                state.change_names(NameChange::RemovedDir(dir.to_owned()));
             }
             Ok(())
         })
     }
 
     fn names_in(&self, dir: &Path) -> io::Result<Vec<OsString>> {
-        let platter = self.lock();
-        platter.check_power()?;
-        if !platter.now.dirs.contains(dir) {
+        let state = self.lock();
+        state.check_power()?;
+        if !state.now.dirs.contains(dir) {
             return Err(io::ErrorKind::NotFound.into());
         }
-        let files = platter.now.files.keys();
+        let files = state.now.files.keys();
         let within = files.filter(|path| path.parent() == Some(dir));
         let names = within.filter_map(|path| path.file_name());
         Ok(names.map(ToOwned::to_owned).collect())
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.lock().change(|platter| {
-            platter.rename_names(NameChange::Renamed(from.to_owned(), to.to_owned()));
+        self.lock().change(|state| {
+            state.change_names(NameChange::Renamed(from.to_owned(), to.to_owned()));
             Ok(())
         })
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        self.lock().change(|platter| {
-            platter.find(path)?;
-            platter.rename_names(NameChange::Removed(path.to_owned()));
+        self.lock().change(|state| {
+            state.find(path)?;
+            state.change_names(NameChange::Removed(path.to_owned()));
             Ok(())
         })
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.lock().change(|platter| {
-            // A journal is written in order: what came before the last change here goes too.
-            let last = platter.journal.iter().rposition(|it| it.touches(dir));
+        self.lock().change(|state| {
+            // The journal is written in order, including earlier changes of other directories.
+            let last = state.journal.iter().rposition(|it| it.touches(dir));
             let count = last.map_or(0, |last| last + 1);
-            for change in platter.journal.drain(..count) {
-                platter.synced.apply(&change);
+            for change in state.journal.drain(..count) {
+                state.synced.apply(&change);
             }
             Ok(())
         })
@@ -418,7 +417,7 @@ impl DiskFile for SimFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        if self.disk.lock().lies {
+        if self.disk.lock().ignores_syncs {
             return Ok(());
         }
         self.change(Inode::sync)

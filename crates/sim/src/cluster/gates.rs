@@ -1,11 +1,11 @@
-//! Cluster features in simulated members: what they were started with, what the log says of
-//! them, and what was decided.
+//! Cluster features in simulated members: their flags, their publications in the log and the
+//! decided params.
 //!
 //! Members publish, the leader decides, and applying binds the values to the entries that
-//! follow, as in the server; every rule is the one of [`portunus_gates::cluster`]. A feature
-//! changes what a client's entry leaves behind, so members that disagree about it have another
-//! state. What a member does not do here is to stop because of another's version; the crate
-//! `model` looks at that.
+//! follow, as in the server, by the rules of [`portunus_gates::cluster`]. A feature changes the
+//! effect of a client's entry, so members with different values get different states. Not
+//! simulated: a member that stops because of another member's version; the crate `model`
+//! covers it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,17 +25,17 @@ use prost::Message as _;
 
 use crate::random::Random;
 
-/// On unless somebody objects; and on if all want it, from the later version on.
+/// A beta feature, on by default, and an alpha feature of the later version, off by default.
 const NAMES: [&str; 2] = ["Marks", "Seals"];
 const EARLY: MajorMinor = MajorMinor::literal("3.7");
 const LATE: MajorMinor = MajorMinor::literal("3.8");
-/// In the number at the start of an entry: it is about features, not from a client.
+/// The bit in the number of an entry that marks a request about features.
 const ABOUT_FEATURES: u64 = 1 << 63;
 
-/// The features and their rules.
+/// Returns the features and their rules.
 pub(super) fn specs() -> ClusterSpecs {
     let mut builder = RegistryBuilder::new(Level::Cluster);
-    // Were they refused, nothing would ever be switched, and the tests count that.
+    // If they were refused, no feature would be switched, which the tests count.
     let _ = builder.add_all([
         NewFeature::new(NAMES[0], [Spec::beta("3.7").on()]),
         NewFeature::new(NAMES[1], [Spec::alpha("3.8")]),
@@ -43,17 +43,17 @@ pub(super) fn specs() -> ClusterSpecs {
     ClusterSpecs::new(Arc::new(builder.build()), EARLY, MajorMinor::literal("3.0"))
 }
 
-/// What a member was started with.
+/// The version and flags of a member's start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Start {
     pub(super) version: MajorMinor,
     pub(super) flags: BTreeMap<String, bool>,
-    /// The mechanism is on, so the member publishes a proposal.
+    /// The member publishes proposed params.
     pub(super) proposes: bool,
 }
 
 impl Start {
-    /// The first start of all.
+    /// The first start of a member.
     pub(super) fn first() -> Self {
         Self {
             version: EARLY,
@@ -62,11 +62,11 @@ impl Start {
         }
     }
 
-    /// Some start of a member whose backend has this cluster version.
+    /// A random start, with a version of at least `lowest`.
     pub(super) fn any(random: &mut Random, lowest: Option<MajorMinor>) -> Self {
         let version = *random.choose(&[EARLY, LATE, LATE]).unwrap_or(&LATE);
         let mut flags = BTreeMap::new();
-        // Most want what they can get, or nothing would ever go on.
+        // Most members enable the features, so that they are switched on sometimes.
         if random.below(5) == 0 {
             flags.insert(NAMES[0].to_owned(), false);
         }
@@ -81,16 +81,16 @@ impl Start {
     }
 }
 
-/// The part of a state that is about features.
+/// The feature part of a state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Gates {
-    /// What members said of themselves; without flags if there is no place for them yet.
-    pub(super) said: BTreeMap<u64, Option<Proposal>>,
+    /// The publications by member; `None` for member attributes without proposed params.
+    pub(super) published: BTreeMap<u64, Option<Proposal>>,
     pub(super) cluster_version: Option<MajorMinor>,
     pub(super) params: Option<ClusterParams>,
 }
 
-/// Which features are on with these params, as a number.
+/// Returns the enabled features as a bit set.
 pub(super) fn effect(specs: &ClusterSpecs, params: Option<&ClusterParams>) -> u64 {
     let is_on = |name| params.is_some_and(|params| params.enabled(specs.registry(), name));
     let bits = NAMES.iter().zip([1, 2]);
@@ -99,7 +99,7 @@ pub(super) fn effect(specs: &ClusterSpecs, params: Option<&ClusterParams>) -> u6
         .sum()
 }
 
-/// The request in an entry about features.
+/// Decodes an entry about features.
 fn request_of(entry: &Entry) -> Option<InternalRaftRequest> {
     if entry.r#type() != EntryType::EntryNormal {
         return None;
@@ -111,26 +111,26 @@ fn request_of(entry: &Entry) -> Option<InternalRaftRequest> {
     })
 }
 
-/// The other way round.
+/// Encodes a request about features as the data of an entry.
 pub(super) fn payload(number: u64, request: &InternalRaftRequest) -> Bytes {
     let mut payload = (number | ABOUT_FEATURES).to_le_bytes().to_vec();
     payload.extend(request.encode_to_vec());
     payload.into()
 }
 
-/// The cluster version an entry sets.
+/// Returns the cluster version that an entry sets.
 pub(super) fn version_of(entry: &Entry) -> Option<MajorMinor> {
     request_of(entry)?.cluster_version_set?.ver.parse().ok()
 }
 
-/// The params an entry sets.
+/// Returns the cluster params that an entry sets.
 pub(super) fn params_of(entry: &Entry) -> Option<ClusterParams> {
     let set = request_of(entry)?.cluster_version_set?;
     from_message(set.cluster_params.as_ref()?)
 }
 
 impl Gates {
-    /// Takes the next entry, if it is about features. Values hold from the one after it.
+    /// Applies an entry if it is about features. Its values hold from the next entry on.
     pub(super) fn apply(gates: &mut Arc<Gates>, specs: &ClusterSpecs, entry: &Entry) -> bool {
         let Some(request) = request_of(entry) else {
             return false;
@@ -160,21 +160,21 @@ impl Gates {
                 flags: params.features,
             });
             let gates = Arc::make_mut(gates);
-            gates.said.insert(set.member_id, proposal);
+            gates.published.insert(set.member_id, proposal);
         }
         true
     }
 
-    /// Forgets what is no member any more.
+    /// Drops the publications of removed members.
     pub(super) fn keep_members(gates: &mut Arc<Gates>, conf_state: &ConfState) {
         let is_member =
             |id: &u64| conf_state.voters.contains(id) || conf_state.learners.contains(id);
-        if !gates.said.keys().all(is_member) {
-            Arc::make_mut(gates).said.retain(|id, _| is_member(id));
+        if !gates.published.keys().all(is_member) {
+            Arc::make_mut(gates).published.retain(|id, _| is_member(id));
         }
     }
 
-    /// What a member should say of itself, if it has not.
+    /// Returns the publication of a member, unless the log contains it already.
     pub(super) fn announcement(
         &self,
         specs: &ClusterSpecs,
@@ -188,7 +188,7 @@ impl Gates {
             version: start.version,
             flags: start.flags.clone(),
         });
-        if self.said.get(&id) == Some(&proposal) {
+        if self.published.get(&id) == Some(&proposal) {
             return None;
         }
         Some(InternalRaftRequest {
@@ -204,8 +204,8 @@ impl Gates {
         })
     }
 
-    /// What the leader should propose, if anything. `versions` are those of all members,
-    /// `proposes` says whether the leader itself publishes a proposal.
+    /// Returns the proposal of a leader, if something changes. `versions` are those of all
+    /// members; `proposes` is whether the leader publishes proposed params.
     pub(super) fn decision(
         &self,
         specs: &ClusterSpecs,
@@ -245,8 +245,8 @@ impl Gates {
             id: MemberId(*id),
             name: String::new(),
             voter: voters.contains(id),
-            started: self.said.contains_key(id),
-            publication: match self.said.get(id) {
+            started: self.published.contains_key(id),
+            publication: match self.published.get(id) {
                 None => Publication::Nothing,
                 Some(None) => Publication::Foreign,
                 Some(Some(proposal)) => Publication::Proposal(proposal.clone()),
@@ -255,10 +255,10 @@ impl Gates {
         .collect()
     }
 
-    /// Whether the values are those that the members' starts ask for: each feature that exists
-    /// is on if every voter names it, or it is on by default where the voter does not; but all
-    /// are off while a member, even a learner, proposes nothing.
-    pub(super) fn are_as_asked<'a>(
+    /// Returns whether the values follow from the members' flags: a feature that exists is on
+    /// if it is on for every voter, by flag or else by default; all are off while any member,
+    /// also a learner, publishes no proposed params.
+    pub(super) fn follow_from_flags<'a>(
         &self,
         specs: &ClusterSpecs,
         voters: impl Iterator<Item = &'a Start> + Clone,
@@ -270,10 +270,10 @@ impl Gates {
         };
         specs.registry().features().iter().all(|feature| {
             let spec = feature.at(Versions::exactly(params.version)).spec;
-            let asked = |start: &Start| start.flags.get(&feature.name).copied();
+            let flag = |start: &Start| start.flags.get(&feature.name).copied();
             let expected = spec.stage.exists().then(|| {
-                let mut words = voters.clone().map(asked);
-                all_propose && words.all(|word| word.unwrap_or(spec.default))
+                let mut flags = voters.clone().map(flag);
+                all_propose && flags.all(|flag| flag.unwrap_or(spec.default))
             });
             params.features.get(&feature.name).copied() == expected
         })

@@ -26,39 +26,39 @@ use prost::Message as _;
 
 use super::disk::SimDisk;
 use super::gates::{Start, params_of, version_of};
+use super::invariants::Invariants;
 use super::planted::PlantedBug;
 use super::scenario::Scenario;
 use super::shadow::Shadow;
 use super::state::Image;
 use super::violation::Violation;
-use super::witness::Witness;
 
-/// How a member came to be.
+/// How a member joined the cluster.
 pub(super) enum Origin {
     Founder { name: String },
     Joiner { identity: Identity },
 }
 
-/// A machine: what survives, and what runs on it, if it runs.
+/// A member: its durable state, and its process if it runs.
 pub(super) struct Member {
     pub(super) id: u64,
     pub(super) origin: Origin,
     pub(super) disk: SimDisk,
-    /// The state machine's own storage, always whole.
+    /// The durable state of the state machine; written atomically.
     pub(super) backend: Image,
-    /// Snapshots that were received and not installed.
+    /// Received snapshots that are not installed yet.
     pub(super) incoming: BTreeMap<u64, Image>,
     pub(super) shadow: Shadow,
     pub(super) running: Option<Running>,
-    /// Counts starts; what was meant for an earlier one is void.
+    /// The number of starts; events for an earlier one are ignored.
     pub(super) incarnation: u64,
     pub(super) tick_interval: u64,
-    /// Removed from the cluster and shut down.
-    pub(super) is_gone: bool,
-    /// With what it is started.
+    /// The member was removed from the cluster and shut down.
+    pub(super) is_shut_down: bool,
+    /// The version and flags of its next start.
     pub(super) start: Start,
-    /// It stopped because the cluster version is above its own.
-    pub(super) is_outgrown: bool,
+    /// The member stopped because the cluster version is above its own.
+    pub(super) is_version_too_low: bool,
 }
 
 /// A write that was made and is not yet reported to the engine.
@@ -73,7 +73,7 @@ enum ToApply {
     Snapshot(SnapshotMetadata),
 }
 
-/// A member that runs.
+/// A running member.
 pub(super) struct Running {
     engine: Engine,
     wal: Wal,
@@ -83,19 +83,19 @@ pub(super) struct Running {
     to_apply: VecDeque<ToApply>,
     pub(super) image: Image,
     seen_commit: u64,
-    /// Proposals of clients of this member.
+    /// Unacknowledged proposals of this member's clients.
     pub(super) waiting: BTreeSet<u64>,
     pub(super) outbox: Vec<Message>,
-    /// For a planted bug: of all that has arrived to be applied.
+    /// For a planted bug: the newest params of all committed entries, applied or not.
     newest_params: Option<ClusterParams>,
 }
 
-/// What all members of a run have in common.
+/// State shared by all members of a run.
 pub(super) struct Surroundings<'a> {
     pub(super) scenario: &'a Scenario,
     pub(super) founders: &'a [InitialMember],
     pub(super) bug: Option<PlantedBug>,
-    pub(super) witness: &'a mut Witness,
+    pub(super) invariants: &'a mut Invariants,
     pub(super) specs: &'a ClusterSpecs,
 }
 
@@ -125,9 +125,9 @@ impl Member {
             running: None,
             incarnation: 0,
             tick_interval: super::scenario::TICK,
-            is_gone: false,
+            is_shut_down: false,
             start: Start::first(),
-            is_outgrown: false,
+            is_version_too_low: false,
         }
     }
 
@@ -135,14 +135,14 @@ impl Member {
         LogDir::on(Arc::new(self.disk.clone()), Path::new(DIR))
     }
 
-    /// Starts it as a server would: install what was received and is in the log, restart
-    /// from log and backend, or begin for the first time. Errors while the power is off are
-    /// no violations; the caller looks.
+    /// Starts the member as the server does: installs a received snapshot that is in the log,
+    /// then restarts from log and backend, or starts for the first time. The caller ignores
+    /// errors that a power loss causes.
     pub(super) fn start(&mut self, around: &mut Surroundings<'_>) -> Result<(), Violation> {
         let id = self.id;
         self.incarnation += 1;
         if around.bug == Some(PlantedBug::NeverSyncs) {
-            self.disk.lie();
+            self.disk.ignore_syncs();
         }
         self.install_pending();
         let options = WalOptions {
@@ -172,7 +172,7 @@ impl Member {
         let checked = self.shadow.check(&initial);
         checked.map_err(|what| Violation::LostSynced { id, what })?;
         let base_term = Some(initial.base_term);
-        around.witness.in_log(id, &initial.entries, base_term)?;
+        around.invariants.in_log(id, &initial.entries, base_term)?;
 
         let snapshot_index = initial.base_index;
         let config = CoreConfig {
@@ -216,7 +216,7 @@ impl Member {
         }
     }
 
-    /// A crash may have come between taking a snapshot and installing it.
+    /// Installs a snapshot that is in the log and was not installed before a crash.
     fn install_pending(&mut self) {
         let snapshots = valid_snapshots(self.dir()).unwrap_or_default();
         let newest = snapshots
@@ -231,7 +231,7 @@ impl Member {
         self.incoming.clear();
     }
 
-    /// The state machine's storage catches up.
+    /// Makes the state of the state machine durable.
     pub(super) fn commit_backend(&mut self, bug: Option<PlantedBug>) {
         let Some(running) = &self.running else { return };
         if bug == Some(PlantedBug::PositionBeforeContent) {
@@ -244,7 +244,7 @@ impl Member {
         }
     }
 
-    /// Writes what gathered. True if there was something.
+    /// Writes the queued jobs. Returns true if there were any.
     pub(super) fn write(&mut self, around: &mut Surroundings<'_>) -> Result<bool, Violation> {
         let id = self.id;
         let Some(running) = &mut self.running else {
@@ -276,13 +276,13 @@ impl Member {
         }
         write(running, &mut self.shadow, &batch)?;
         for (write, previous_term) in batch.writes().zip(previous_terms) {
-            around.witness.in_log(id, write.entries, previous_term)?;
+            around.invariants.in_log(id, write.entries, previous_term)?;
         }
         running.in_flight = Some(WriteInFlight::Batch(batch));
         Ok(true)
     }
 
-    /// The batch counts as written.
+    /// Reports the written batch to the engine.
     pub(super) fn finish_write(&mut self, around: &mut Surroundings<'_>) -> Result<(), Violation> {
         if let Some(running) = &mut self.running
             && let Some(in_flight) = running.in_flight.take()
@@ -296,7 +296,7 @@ impl Member {
         Ok(())
     }
 
-    /// Applies what is next. True if there was something.
+    /// Applies the next entry or snapshot. Returns true if there was one.
     pub(super) fn apply_next(&mut self, around: &mut Surroundings<'_>) -> Result<bool, Violation> {
         let id = self.id;
         let Some(running) = &mut self.running else {
@@ -306,9 +306,9 @@ impl Member {
             && let Some(version) = version_of(entry)
             && version > self.start.version
         {
-            // As the server does; whoever runs it starts it with what it needs.
+            // The server stops here, too; its operator restarts it with the required version.
             self.start.version = version;
-            self.is_outgrown = true;
+            self.is_version_too_low = true;
             return Ok(false);
         }
         match running.to_apply.pop_front() {
@@ -330,7 +330,7 @@ impl Member {
                         self.backend = image;
                     }
                     self.incoming.retain(|received, _| *received > index);
-                    around.witness.applies(id, &running.image)?;
+                    around.invariants.applies(id, &running.image)?;
                     let raft = running.core().conf_state();
                     if raft != running.image.conf_state {
                         return Err(Violation::RaftMembersDiffer {
@@ -349,7 +349,7 @@ impl Member {
         Ok(true)
     }
 
-    /// Lets go of the log up to what the backend has. True if it did.
+    /// Compacts the log up to the durable applied index. Returns true if it did.
     pub(super) fn compact(&mut self, around: &mut Surroundings<'_>) -> Result<bool, Violation> {
         let id = self.id;
         let Some(running) = &mut self.running else {
@@ -374,7 +374,7 @@ impl Member {
         self.shadow
             .synced(running.wal.hard_state(), running.wal.last_index());
         if running.wal.release_to(index).is_err() {
-            // Only the power can fail here, and then the next call finds out.
+            // Fails only by a power loss, which the next call detects.
             return Ok(true);
         }
         let keep = around.scenario.catch_up_entries;
@@ -397,20 +397,20 @@ impl Member {
         Ok(Some(result))
     }
 
-    /// A read at this member; bypassed by a planted bug.
+    /// Starts a read at this member; a planted bug answers it directly.
     pub(super) fn read(
         &mut self,
         context: u64,
         around: &mut Surroundings<'_>,
     ) -> Result<(), Violation> {
-        around.witness.begins_read(context);
+        around.invariants.begins_read(context);
         if around.bug == Some(PlantedBug::AnswersReadsAlone) {
             let commit = self
                 .running
                 .as_ref()
                 .map(|it| it.core().hard_state().commit);
             return around
-                .witness
+                .invariants
                 .answers(self.id, context, commit.unwrap_or(u64::MAX));
         }
         self.act(around, |engine| engine.read_index(context))
@@ -463,7 +463,7 @@ impl Running {
             let known = self.seen_commit + 1..=state.commit;
             let core = self.engine.core();
             around
-                .witness
+                .invariants
                 .commits(id, known, state.term, |index| core.term_of(index))?;
             self.seen_commit = state.commit;
         }
@@ -486,7 +486,7 @@ impl Running {
                 .rev()
                 .find(|index| core.term_of(*index).is_none())
                 .unwrap_or(0);
-            around.witness.leads(
+            around.invariants.leads(
                 id,
                 leadership.term,
                 |index| core.term_of(index),
@@ -494,7 +494,7 @@ impl Running {
             )?;
         }
         for read in &effects.reads {
-            around.witness.answers(id, read.context, read.index)?;
+            around.invariants.answers(id, read.context, read.index)?;
         }
         self.send(effects.messages, shadow, around)?;
         let newest = effects.committed.iter().rev().find_map(params_of);
@@ -505,7 +505,7 @@ impl Running {
         Ok(())
     }
 
-    /// Nothing goes out that the disk could still forget.
+    /// Sends messages; checks that the state they depend on is durable.
     fn send(
         &mut self,
         messages: Vec<Message>,
@@ -517,17 +517,17 @@ impl Running {
             let id = message.from;
             if message.r#type() == MessageType::MsgApp {
                 let previous = Some(message.log_term);
-                around.witness.in_log(id, &message.entries, previous)?;
+                around.invariants.in_log(id, &message.entries, previous)?;
             }
             match message.r#type() {
                 MessageType::MsgVote => {
                     around
-                        .witness
+                        .invariants
                         .votes(message.from, message.term, message.from)?;
                 }
                 MessageType::MsgVoteResp if !message.reject => {
                     around
-                        .witness
+                        .invariants
                         .votes(message.from, message.term, message.to)?;
                 }
                 _ => {}
@@ -589,10 +589,10 @@ impl Running {
         let mut conf_state = self.image.conf_state.clone();
         if entry.r#type() == EntryType::EntryConfChange {
             let change = ConfChange::decode(entry.data.clone()).unwrap_or_default();
-            let change = self.image.judge(&change);
+            let change = self.image.resolve_conf_change(&change);
             let is_skipped =
                 around.bug == Some(PlantedBug::SkipsConfChange) && (index ^ id).is_multiple_of(3);
-            // As the handle does: the engine is turned before and after.
+            // The server's handle also runs a turn of the engine before and after.
             self.turn(shadow, around)?;
             if !is_skipped {
                 let changed = self.engine.apply_conf_change(&change);
@@ -606,11 +606,11 @@ impl Running {
             instead = None;
         }
         self.image.apply(entry, conf_state, around.specs, instead);
-        around.witness.applies(id, &self.image)?;
+        around.invariants.applies(id, &self.image)?;
         if let Some(proposal) = proposal_of(entry)
             && self.waiting.remove(&proposal)
         {
-            around.witness.acknowledges(proposal, index);
+            around.invariants.acknowledges(proposal, index);
         }
         Ok(())
     }
@@ -635,7 +635,7 @@ fn previous_terms(batch: &Batch, core: &Core) -> Vec<Option<u64>> {
     (0..writes.len()).map(term_at).collect()
 }
 
-/// The client's number at the start of an entry.
+/// Returns the proposal number at the start of an entry.
 fn proposal_of(entry: &Entry) -> Option<u64> {
     if entry.r#type() != EntryType::EntryNormal {
         return None;
@@ -656,13 +656,13 @@ fn check_durable(message: &Message, shadow: &Shadow) -> Result<(), Violation> {
     .filter(|candidate| {
         durable.term < message.term || durable.term == message.term && durable.vote != *candidate
     })
-    .map(|candidate| format!("its vote for {candidate:x} in term {}", message.term))
+    .map(|candidate| format!("vote for {candidate:x} in term {}", message.term))
     .or_else(|| {
         let is_unwritten = message.r#type() == MessageType::MsgAppResp
             && !message.reject
             && message.term == durable.term
             && message.index > shadow.last_index;
-        is_unwritten.then(|| format!("that it has entry {}", message.index))
+        is_unwritten.then(|| format!("entry {}", message.index))
     });
     match what {
         Some(what) => Err(Violation::SentBeforeDurable {

@@ -1,5 +1,5 @@
-//! Whole clusters in one thread: the real core and the real log, everything around them made
-//! up from one seed.
+//! Whole clusters in one thread: the real core and the real log; everything else is simulated
+//! from one seed.
 //!
 //! ```text
 //!  scenario (from the seed) ──▶ world: one queue of events in virtual time
@@ -7,19 +7,20 @@
 //!                                 ▼
 //!     member: Core ──▶ jobs ──▶ Wal ──▶ disk (in memory, loses power)
 //!        │                                │
-//!        └── everything it says ──▶ witness, shadow: what must stay true
+//!        └── messages, commits, state ──▶ invariants, shadow
 //! ```
 //!
-//! [`run`] plays one seed: faults for a while, then none, and then the cluster must come
-//! together. The same scenario gives the same events, so a failure is looked at by running
-//! it again with [`run_with_trace`]. Tests and the `simulate` command call it. Nothing here
-//! reads a clock, a file or a socket.
+//! [`run`] runs one scenario: first with faults, then without, and then the cluster must
+//! converge. The same scenario produces the same events, so a failure can be traced by running
+//! it again with [`run_with_trace`]. Tests and the `simulate` command call it. This module
+//! never reads a clock, a file or a socket.
 
-// A violation ends the run, so its size costs nothing.
+// A violation ends the run, so its size does not matter.
 #![allow(clippy::result_large_err)]
 
 mod disk;
 mod gates;
+mod invariants;
 mod member;
 mod planted;
 mod report;
@@ -28,7 +29,6 @@ mod shadow;
 mod shrink;
 mod state;
 mod violation;
-mod witness;
 mod world;
 
 pub use planted::PlantedBug;
@@ -39,15 +39,15 @@ pub use violation::Violation;
 
 use world::World;
 
-/// Plays a scenario.
+/// Runs a scenario.
 ///
 /// # Errors
-/// The first rule that was broken.
+/// The first violated invariant.
 pub fn run(scenario: &Scenario, bug: Option<PlantedBug>) -> Result<Report, Failure> {
     World::new(scenario, bug, None).run()
 }
 
-/// The same, telling every event.
+/// Runs a scenario and passes every event to `trace`.
 ///
 /// # Errors
 /// As [`run`].

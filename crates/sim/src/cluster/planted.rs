@@ -1,41 +1,40 @@
-//! Mistakes a driver could make, made on purpose, to show that they would be found.
+//! Deliberate bugs of the simulated driver and its disk, to show that a run detects them.
 //!
-//! They are mistakes of the simulated driver and its disk; the code under test has no switch.
+//! The code under test has no switches for them.
 
-/// One mistake.
+/// A planted bug.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlantedBug {
-    /// Answers go out before what they promise is on disk.
+    /// Messages are sent before the state they depend on is persisted.
     SendsBeforePersisting,
-    /// What was written counts as durable although the disk was never told to sync.
+    /// Writes count as durable although the disk was not synced.
     NeverSyncs,
-    /// Raft hears that a batch is on disk when it has only been handed to the disk.
+    /// A batch is reported as persisted before it is written.
     AcknowledgesBeforeWriting,
-    /// The term survives a restart, the vote does not.
+    /// A restart keeps the term and loses the vote.
     ForgetsVote,
     /// Hard states without entries are not written.
     SkipsHardState,
-    /// The last record of the log counts as torn though it is whole.
+    /// The last record of the log is cut off although it is complete.
     CutsWholeRecord,
-    /// What follows a snapshot is applied to the state from before it.
+    /// Entries after a snapshot are applied to the state before it.
     AppliesBeforeInstalling,
-    /// The state machine's position becomes durable before its content.
+    /// The applied index becomes durable before the state.
     PositionBeforeContent,
-    /// Reads are answered at once, by whoever is asked.
+    /// Every member answers reads without the leader.
     AnswersReadsAlone,
-    /// The log is compacted beyond what the state machine has durably.
+    /// The log is compacted beyond the durable applied index.
     CompactsTooFar,
-    /// Some members leave out some membership changes.
+    /// Some members skip some membership changes.
     SkipsConfChange,
-    /// Apply asks for the newest values of features that have arrived, not for those bound to
-    /// the entry.
+    /// Apply reads the newest feature values that were received, not those bound to the entry.
     ReadsNewestFeatures,
-    /// A snapshot brings no values of features along.
+    /// A snapshot contains no feature values.
     SnapshotWithoutFeatures,
 }
 
 impl PlantedBug {
-    /// All of them.
+    /// All planted bugs.
     pub const ALL: [PlantedBug; 13] = [
         Self::SendsBeforePersisting,
         Self::NeverSyncs,

@@ -1,4 +1,4 @@
-//! What a run did, and how it failed.
+//! The statistics of a run, and its failure.
 
 use std::fmt;
 use std::ops::AddAssign;
@@ -7,38 +7,38 @@ use thiserror::Error;
 
 use super::violation::Violation;
 
-/// What happened in a run. A fault that never happens proves nothing.
+/// The statistics of a run, which show that the faults occurred.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Steps of the simulation.
+    /// Handled events.
     pub events: u64,
-    /// Entries committed.
+    /// Committed entries.
     pub committed: u64,
-    /// Proposals whose proposer heard of them.
+    /// Proposals that were acknowledged to their client.
     pub acknowledged: u64,
-    /// Reads answered.
+    /// Answered reads.
     pub reads: u64,
-    /// Leaders elected.
+    /// Elected leaders.
     pub elections: u64,
-    /// Members that lost power.
+    /// Power losses of members.
     pub crashes: u64,
-    /// Of these, in the middle of a write.
+    /// Power losses during a write.
     pub crashes_in_write: u64,
-    /// Of these, while they were starting.
+    /// Power losses during a start.
     pub crashes_in_start: u64,
-    /// Times the network fell apart.
+    /// Network partitions.
     pub partitions: u64,
-    /// Messages that never arrived.
+    /// Lost messages.
     pub lost_messages: u64,
-    /// Snapshots for members that lagged.
+    /// Snapshots sent to lagging members.
     pub snapshots_sent: u64,
-    /// Logs shortened.
+    /// Log compactions.
     pub compactions: u64,
-    /// Members added.
+    /// Added members.
     pub members_added: u64,
-    /// Members removed.
+    /// Members shut down after their removal.
     pub members_gone: u64,
-    /// Entries that changed the value of a feature.
+    /// Entries that changed a feature value.
     pub switches: u64,
 }
 
@@ -88,17 +88,17 @@ impl fmt::Display for Report {
     }
 }
 
-/// A run that broke a rule.
+/// A run that violated an invariant.
 #[derive(Debug, Error)]
 #[error("seed {seed}, event {event}, tick {tick}")]
 pub struct Failure {
-    /// Whose run.
+    /// The seed of the run.
     pub seed: u64,
-    /// How many events came before.
+    /// The number of the event.
     pub event: u64,
-    /// When.
+    /// The tick of the event.
     pub tick: u64,
-    /// What.
+    /// The violation.
     #[source]
     pub violation: Violation,
 }

@@ -1,8 +1,8 @@
-//! What may happen in a run, drawn from its seed.
+//! The parameters of a run, drawn from its seed.
 //!
-//! Each seed has its own mixture: some lose many messages, some crash often, some have a slow
-//! disk, some change members all the time. A fault that was found can be looked at with fewer
-//! others around it: `without` takes classes of faults away and leaves the rest as it was.
+//! Seeds differ in their faults: some lose many messages, some crash often, some have a slow
+//! disk, some change members often. `without` disables classes of faults and leaves the other
+//! parameters unchanged, to reproduce a failure with fewer faults.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,35 +11,35 @@ use thiserror::Error;
 
 use crate::random::Random;
 
-/// Time between two ticks of a clock that is right.
+/// Time units between two ticks of an exact clock.
 pub const TICK: u64 = 100;
 
-/// A class of faults or of actions, to be taken away as a whole.
+/// A class of faults or actions that can be disabled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
-    /// Messages get lost.
+    /// Messages are lost.
     Loss,
-    /// Messages arrive twice.
+    /// Messages are duplicated.
     Repetition,
-    /// Messages take long, and overtake each other.
+    /// Messages are delayed and reordered.
     Delay,
     /// Members cannot reach each other, in one or both directions.
     Partition,
     /// Members lose power between two steps.
     Crash,
-    /// Members lose power in the middle of writing.
+    /// Members lose power during a write.
     CrashInWrite,
     /// All members lose power at once.
     CrashOfAll,
     /// Clocks run at different speeds.
     Skew,
-    /// Disks take long.
+    /// Disks are slow.
     SlowDisk,
-    /// State machines take long.
+    /// State machines are slow.
     SlowApply,
     /// Members are added, promoted and removed.
     Membership,
-    /// Leadership is handed over.
+    /// Leadership is transferred.
     Transfer,
     /// Logs are compacted, so members that lag need snapshots.
     Compaction,
@@ -50,7 +50,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// All of them, with the names they have on the command line.
+    /// All classes, with their names on the command line.
     pub const ALL: [(Class, &'static str); 15] = [
         (Class::Loss, "loss"),
         (Class::Repetition, "repetition"),
@@ -77,9 +77,9 @@ impl fmt::Display for Class {
     }
 }
 
-/// There is no such class of faults.
+/// A name that is not a class of faults.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("there is no class of faults named {0:?}; see --help for those there are")]
+#[error("{0:?} is not a class of faults; see --help for the classes")]
 pub struct UnknownClass(String);
 
 impl FromStr for Class {
@@ -93,16 +93,16 @@ impl FromStr for Class {
     }
 }
 
-/// One run: how long, how many, how bad. Rates are per thousand.
+/// The parameters of a run. Rates are per thousand.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scenario {
-    /// Everything else is decided by this.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// Founders.
+    /// Initial members.
     pub members: u64,
-    /// Faults last so long.
+    /// Ticks with faults.
     pub fault_ticks: u64,
-    /// Members may be added up to this number, over the whole run.
+    /// The most members over the whole run, including removed ones.
     pub members_ever_max: u64,
     pub(super) loss: u64,
     pub(super) repetition: u64,
@@ -132,11 +132,11 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// The run of a seed.
+    /// Draws the parameters from a seed.
     #[must_use]
     pub fn from_seed(seed: u64) -> Self {
         let mut random = Random::from_seed(seed ^ 0x5ce4_a210);
-        // Every second dial is off, so that each fault also meets calm water.
+        // Half of the rates are 0, so that each fault also occurs without the others.
         let mut rate = |max: u64| match random.below(4) {
             0 | 1 => 0,
             2 => 1 + max / 4,
@@ -179,7 +179,7 @@ impl Scenario {
         }
     }
 
-    /// The same run without some classes of faults.
+    /// Disables classes of faults.
     #[must_use]
     pub fn without(mut self, classes: &[Class]) -> Self {
         for class in classes {

@@ -1,4 +1,4 @@
-//! What a member's disk has promised to keep, kept where no crash reaches it.
+//! A copy of what a member's disk must have kept durably; no simulated crash affects it.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ enum Written {
         index: u64,
         term: u64,
     },
-    /// The leader's, which takes the place of everything before it.
+    /// A snapshot of the leader, which replaces all entries before it.
     Snapshot,
 }
 
-/// The log as synced, and what was added since.
+/// The synced log and the writes since then.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Shadow {
     pub(super) hard_state: HardState,
@@ -47,7 +47,7 @@ impl Shadow {
         self.unsynced.push(Written::Snapshot);
     }
 
-    /// The disk says that everything is durable.
+    /// Records that all writes are durable.
     pub(super) fn synced(&mut self, hard_state: HardState, last_index: u64) {
         for written in self.unsynced.drain(..) {
             add(&mut self.terms, written);
@@ -56,7 +56,7 @@ impl Shadow {
         self.last_index = last_index;
     }
 
-    /// Compares with what was there after a restart, and goes on from it.
+    /// Compares with the state read at a restart, and continues from it.
     pub(super) fn check(&mut self, found: &InitialState) -> Result<(), String> {
         let (synced, found_state) = (self.hard_state, found.hard_state);
         if found_state.term < synced.term || found_state.commit < synced.commit {
@@ -96,7 +96,7 @@ impl Shadow {
         self.terms = there;
         self.unsynced.clear();
         self.last_index = found.last_index();
-        // The commit index may come from the state machine and not be in the log.
+        // The commit index may come from the state machine instead of the log.
         self.hard_state = HardState {
             commit: synced.commit,
             ..found_state

@@ -1,11 +1,11 @@
-//! Makes a failing scenario simpler while it still fails.
+//! Shrinks a failing scenario.
 
 use super::planted::PlantedBug;
 use super::run;
 use super::scenario::{Class, Scenario};
 
-/// Fewer kinds of faults and less time, as far as some rule is still broken. Returns the
-/// scenario and the classes that were taken away.
+/// Removes classes of faults and ticks while the scenario still violates an invariant. Returns
+/// the scenario and the removed classes.
 #[must_use]
 pub fn shrink(scenario: &Scenario, bug: Option<PlantedBug>) -> (Scenario, Vec<Class>) {
     let fails = |scenario: &Scenario| run(scenario, bug).is_err();
@@ -18,7 +18,7 @@ pub fn shrink(scenario: &Scenario, bug: Option<PlantedBug>) -> (Scenario, Vec<Cl
             removed.push(class);
         }
     }
-    // Later faults cannot be what an earlier failure needs.
+    // Faults after a failure cannot be its cause.
     let (mut passes, mut fails_at) = (0, smallest.fault_ticks);
     while passes + 1 < fails_at {
         let middle = passes + (fails_at - passes) / 2;

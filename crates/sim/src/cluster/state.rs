@@ -1,8 +1,8 @@
-//! The state machine of the simulated members: small, but every entry leaves its mark.
+//! The state machine of the simulated members: a digest of all applied entries.
 //!
-//! Whoever has applied the same entries in the same order has the same number. A snapshot is
-//! a copy of it. It decides about membership changes as a server does: by what it knows at
-//! that index, and alike everywhere.
+//! Members that have applied the same entries in the same order have the same digest. A
+//! snapshot is a copy of the state. Membership changes are accepted or refused as in a server:
+//! by the state at their index, so equally on all members.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use portunus_proto::raftpb::{ConfChange, ConfChangeType, ConfState, Entry};
 
 use super::gates::{Gates, effect};
 
-/// A state, and where in the log it is.
+/// A state and its index in the log.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Image {
     pub(super) applied_index: u64,
@@ -24,8 +24,8 @@ pub(super) struct Image {
 }
 
 impl Image {
-    /// What raft is told of a committed change: member 0 if it is refused.
-    pub(super) fn judge(&self, change: &ConfChange) -> ConfChange {
+    /// Returns the change to pass to raft: with member 0 if it is refused.
+    pub(super) fn resolve_conf_change(&self, change: &ConfChange) -> ConfChange {
         let ConfState {
             voters, learners, ..
         } = &self.conf_state;
@@ -38,8 +38,8 @@ impl Image {
                 !voters.contains(&id) && !learners.contains(&id) && !self.removed.contains(&id)
             }
             ConfChangeType::ConfChangeRemoveNode => {
-                // Of two voters none goes: a leader that leaves may be the only one to know that
-                // it has left, and the other cannot be elected without it. No raft can help.
+                // Neither of two voters is removed: a leader that removes itself may be the
+                // only one to know the commit, and the other one needs its vote.
                 learners.contains(&id) || voters.contains(&id) && voters.len() > 2
             }
             ConfChangeType::ConfChangeUpdateNode => false,
@@ -50,8 +50,8 @@ impl Image {
         }
     }
 
-    /// Takes the next entry; `conf_state` is that after it. What a client's entry does depends
-    /// on the features; those bound to it unless a planted bug has others in `instead`.
+    /// Applies the next entry; `conf_state` is the one after it. The effect of a client's entry
+    /// depends on the features bound to it, or on `instead` for a planted bug.
     pub(super) fn apply(
         &mut self,
         entry: &Entry,
@@ -77,7 +77,7 @@ impl Image {
         Gates::keep_members(&mut self.gates, &self.conf_state);
     }
 
-    /// Is or was to be a member.
+    /// Returns the voters and learners.
     pub(super) fn members(&self) -> impl Iterator<Item = u64> {
         let ConfState {
             voters, learners, ..
@@ -86,7 +86,7 @@ impl Image {
     }
 }
 
-/// A number for a history: that before, and one entry more.
+/// Returns the digest after one more entry.
 pub(super) fn digest(before: u64, entry: &Entry) -> u64 {
     let mut mixed = before ^ 0xcbf2_9ce4_8422_2325;
     let mut mix = |number: u64| {
@@ -98,9 +98,9 @@ pub(super) fn digest(before: u64, entry: &Entry) -> u64 {
     mix(u64::from(entry.r#type.unsigned_abs()));
     mix(entry.data.len() as u64);
     for chunk in entry.data.chunks(8) {
-        let mut word = [0; 8];
-        word[..chunk.len()].copy_from_slice(chunk);
-        mix(u64::from_le_bytes(word));
+        let mut padded = [0; 8];
+        padded[..chunk.len()].copy_from_slice(chunk);
+        mix(u64::from_le_bytes(padded));
     }
     mixed
 }

@@ -1,4 +1,4 @@
-//! What must never happen, and did.
+//! Violated invariants.
 
 use portunus_consensus::bootstrap::{NewClusterError, RestartError};
 use portunus_consensus::core::{AppliedBeyondCommit, ConfChangeError, StartError};
@@ -6,33 +6,33 @@ use portunus_proto::raftpb::ConfState;
 use portunus_wal::WriteError;
 use thiserror::Error;
 
-/// Short, because it is everywhere.
+/// The short name used in this module.
 pub type Violation = ViolationError;
 
-/// A rule that was broken. Ids are raft's.
+/// A violated invariant. Ids are raft ids.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-#[allow(missing_docs)] // the messages say what the fields are
+#[allow(missing_docs)] // the messages explain the fields
 pub enum ViolationError {
-    /// One term, two leaders.
+    /// One term has two leaders.
     #[error("{one:x} and {other:x} both lead term {term}")]
     TwoLeaders { term: u64, one: u64, other: u64 },
-    /// A leader lacks what is committed.
+    /// A leader lacks a committed entry.
     #[error("{id:x} leads term {term} without the committed entry {index}")]
     LeaderIncomplete { id: u64, term: u64, index: u64 },
-    /// Two logs agree at an index and not before it.
+    /// Two logs agree at an index but not before it.
     #[error("the log of {id:x} has another entry or history at {index} in term {term}")]
     LogsDiffer { id: u64, index: u64, term: u64 },
-    /// Two entries are committed at one index.
+    /// Two different entries are committed at one index.
     #[error("{id:x} has committed another entry at {index}")]
     CommittedTwice { id: u64, index: u64 },
-    /// Something is committed after a gap.
-    #[error("{id:x} has committed {index}, and nobody the one before")]
+    /// An entry is committed after a gap.
+    #[error("{id:x} has committed {index}, but no member has committed the entry before")]
     CommitGap { id: u64, index: u64 },
-    /// Something is applied that was never committed.
-    #[error("{id:x} has applied {index}, which is not committed as such")]
+    /// An entry is applied that was not committed.
+    #[error("{id:x} has applied {index}, which was not committed with this term")]
     AppliedUncommitted { id: u64, index: u64 },
-    /// Something is applied after a gap.
+    /// An entry is applied after a gap.
     #[error("{id:x} applies {index} after {applied_index}")]
     AppliedWithGap {
         id: u64,
@@ -42,37 +42,37 @@ pub enum ViolationError {
     /// Two state machines differ at one index.
     #[error("{id:x} has another state at {index}")]
     StatesDiffer { id: u64, index: u64 },
-    /// Two members have other features, or know other flags, at one index.
-    #[error("{id:x} has other features at {index}: {other}, not {one}")]
+    /// Two members have different feature values or publications at one index.
+    #[error("{id:x} has different features at {index}: {other}, not {one}")]
     FeaturesDiffer {
         id: u64,
         index: u64,
         one: String,
         other: String,
     },
-    /// What was decided is not what members were started for.
-    #[error("all have settled on features that nobody asked for: {what}")]
-    FeaturesNotAsAsked { what: String },
-    /// Two members know other members at one index.
-    #[error("{id:x} has other members at {index}: {other:?}, not {one:?}")]
+    /// The decided feature values do not follow from the flags of the members.
+    #[error("the decided features do not follow from the members' flags: {what}")]
+    FeaturesNotFromFlags { what: String },
+    /// Two members have different member lists at one index.
+    #[error("{id:x} has different members at {index}: {other:?}, not {one:?}")]
     MembersDiffer {
         id: u64,
         index: u64,
         one: ConfState,
         other: ConfState,
     },
-    /// Raft and the state machine know other members.
-    #[error("raft of {id:x} has other members at {index}: {raft:?}, not {state_machine:?}")]
+    /// Raft and the state machine have different member lists.
+    #[error("raft of {id:x} has different members at {index}: {raft:?}, not {state_machine:?}")]
     RaftMembersDiffer {
         id: u64,
         index: u64,
         raft: ConfState,
         state_machine: ConfState,
     },
-    /// A read misses what was committed before it.
+    /// A read misses an entry that was committed before it.
     #[error("{id:x} answers a read at {index}, but {floor} was committed before")]
     StaleRead { id: u64, index: u64, floor: u64 },
-    /// One member, one term, two votes.
+    /// A member votes twice in one term.
     #[error("{id:x} votes for {one:x} and {other:x} in term {term}")]
     TwoVotes {
         id: u64,
@@ -80,47 +80,47 @@ pub enum ViolationError {
         one: u64,
         other: u64,
     },
-    /// A message promises what a crash would take back.
-    #[error("{id:x} sends what is not on its disk: {what}")]
+    /// A message depends on state that is not durable.
+    #[error("{id:x} sends a message that depends on undurable state: {what}")]
     SentBeforeDurable { id: u64, what: String },
-    /// The disk lost what it had promised.
-    #[error("the disk of {id:x} has lost what was synced: {what}")]
+    /// A restart lost synced state.
+    #[error("the disk of {id:x} has lost synced state: {what}")]
     LostSynced { id: u64, what: String },
-    /// A snapshot was taken that is not there.
-    #[error("{id:x} has no snapshot {index} to install, although raft took it")]
+    /// Raft accepted a snapshot that the member does not have.
+    #[error("{id:x} has no snapshot {index} to install, although raft accepted it")]
     NoSnapshotToInstall { id: u64, index: u64 },
-    /// A member cannot come back.
+    /// A member does not restart.
     #[error("{id:x} does not start")]
     Restart { id: u64, source: RestartError },
-    /// A member cannot begin.
+    /// A member does not start for the first time.
     #[error("{id:x} does not start for the first time")]
     FirstStart { id: u64, source: NewClusterError },
-    /// Raft refuses the state a member comes back with.
-    #[error("{id:x} does not start: its log contradicts itself")]
+    /// Raft refuses the state of a restarted member.
+    #[error("{id:x} does not start: its log is inconsistent")]
     Core { id: u64, source: StartError },
-    /// The log refuses what raft wants written.
-    #[error("the log of {id:x} does not take what raft wants written")]
+    /// The log refuses a write.
+    #[error("the log of {id:x} refuses a write")]
     Write { id: u64, source: WriteError },
     /// The state machine is ahead of raft.
-    #[error("{id:x} has applied too much")]
+    #[error("{id:x} has applied beyond the commit index")]
     Applied {
         id: u64,
         source: AppliedBeyondCommit,
     },
     /// Raft refuses a committed change of membership.
-    #[error("{id:x} cannot make the membership change at {index}")]
+    #[error("{id:x} cannot apply the membership change at {index}")]
     ConfChange {
         id: u64,
         index: u64,
         source: ConfChangeError,
     },
-    /// It does not heal.
-    #[error("without faults the cluster did not come together within {ticks} ticks: {why}")]
+    /// The cluster does not converge without faults.
+    #[error("without faults the cluster did not converge within {ticks} ticks: {why}")]
     NotLive { ticks: u64, why: String },
 }
 
 impl ViolationError {
-    /// A disk without power explains it.
+    /// Returns whether a disk without power can be the cause.
     pub(super) fn is_of_disk(&self) -> bool {
         matches!(
             self,
@@ -128,7 +128,7 @@ impl ViolationError {
         )
     }
 
-    /// The message with its causes.
+    /// Formats the violation with its sources.
     #[must_use]
     pub fn chain(&self) -> String {
         let mut text = self.to_string();

@@ -1,7 +1,7 @@
-//! Virtual time, the network, and everything that goes wrong.
+//! Virtual time, the network, the workload and the faults.
 //!
-//! One queue of events. Each is handled to its end before the next, and every choice comes
-//! from one generator, so a run is a function of its scenario.
+//! One queue of events. Each event is handled completely before the next one, and every choice
+//! comes from one generator, so a run is a function of its scenario.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -15,22 +15,23 @@ use portunus_proto::raftpb::{ConfChange, ConfChangeType, Message, MessageType};
 use prost::Message as _;
 
 use super::gates::{self, Start};
+use super::invariants::Invariants;
 use super::member::{Member, Origin, Surroundings, founder, founder_id};
 use super::planted::PlantedBug;
 use super::report::{Failure, Report};
 use super::scenario::{Scenario, TICK};
 use super::state::Image;
 use super::violation::Violation;
-use super::witness::Witness;
 use crate::random::Random;
 
-/// Without faults the cluster has this long to come together. Far more than an election, a
-/// hand-over that is given up and the longest backlog take.
-const CALM_TICKS: u64 = 600;
-const PATIENCE_TICKS: u64 = 25;
-/// Of a thousand ticks a member looks in so many whether there is something to say about features.
+/// The time limit for convergence without faults. More than an election, an aborted leadership
+/// transfer and the longest backlog take.
+const CONVERGENCE_TICKS_MAX: u64 = 600;
+/// The last proposal of a run is repeated after this time.
+const PROPOSAL_RETRY_TICKS: u64 = 25;
+/// Per thousand ticks: how often a member checks whether to propose a feature change.
 const FEATURES_RATE: u64 = 300;
-const CALM_FEATURES_RATE: u64 = 400;
+const FEATURES_RATE_WITHOUT_FAULTS: u64 = 400;
 
 type Trace<'a> = &'a mut dyn FnMut(String);
 
@@ -71,13 +72,13 @@ enum Event {
     Heal {
         number: u64,
     },
-    /// Clients and faults get their chance.
-    Fate,
+    /// Clients act and faults occur, once per tick.
+    Workload,
 }
 
 struct Packet {
     message: Message,
-    /// What a snapshot message brings along.
+    /// The state that a snapshot message transfers.
     image: Option<Image>,
 }
 
@@ -107,7 +108,7 @@ impl Ord for Scheduled {
     }
 }
 
-/// What is expected of each member that has something to do soon.
+/// Whether a write and an apply of a member are scheduled.
 #[derive(Default)]
 struct Pending {
     write: bool,
@@ -126,14 +127,14 @@ pub(super) struct World<'a> {
     cluster_id: u64,
     members: BTreeMap<u64, Member>,
     pending: BTreeMap<u64, Pending>,
-    /// Sender and receiver, by the number of the partition.
+    /// Blocked pairs of sender and receiver, by the number of the partition.
     blocked: BTreeMap<u64, BTreeSet<(u64, u64)>>,
-    witness: Witness,
+    invariants: Invariants,
     specs: ClusterSpecs,
-    is_calm: bool,
+    faults_stopped: bool,
     next_number: u64,
     ever: u64,
-    /// Ids that proposals of new members used.
+    /// Ids of proposed new members that were not added yet.
     candidates: BTreeSet<u64>,
     report: Report,
     last_leader_term: u64,
@@ -167,9 +168,9 @@ impl<'a> World<'a> {
             founders,
             pending: BTreeMap::new(),
             blocked: BTreeMap::new(),
-            witness: Witness::default(),
+            invariants: Invariants::default(),
             specs: gates::specs(),
-            is_calm: false,
+            faults_stopped: false,
             next_number: 1,
             ever: scenario.members,
             candidates: BTreeSet::new(),
@@ -179,12 +180,12 @@ impl<'a> World<'a> {
     }
 
     pub(super) fn run(mut self) -> Result<Report, Failure> {
-        match self.play() {
+        match self.run_events() {
             Ok(()) => {
-                self.report.committed = self.witness.commit();
-                self.report.acknowledged = self.witness.acknowledged.len() as u64;
-                self.report.reads = self.witness.reads_answered;
-                self.report.switches = self.witness.switches;
+                self.report.committed = self.invariants.commit();
+                self.report.acknowledged = self.invariants.acknowledged.len() as u64;
+                self.report.reads = self.invariants.reads_answered;
+                self.report.switches = self.invariants.switches;
                 Ok(self.report)
             }
             Err(violation) => {
@@ -199,21 +200,21 @@ impl<'a> World<'a> {
         }
     }
 
-    fn play(&mut self) -> Result<(), Violation> {
+    fn run_events(&mut self) -> Result<(), Violation> {
         let scenario = self.scenario.clone();
         self.note(|| format!("{scenario:?}"));
         for id in self.ids() {
             let delay = self.random.below(3 * TICK);
             self.after(delay, Event::Start { id });
         }
-        self.after(TICK, Event::Fate);
+        self.after(TICK, Event::Workload);
         let faults_end = self.scenario.fault_ticks * TICK;
         while self.step(faults_end)? {}
-        self.become_calm();
-        self.come_together(faults_end)
+        self.stop_faults();
+        self.converge(faults_end)
     }
 
-    /// Handles the next event, unless it comes later.
+    /// Handles the next event, unless it is later than `until`.
     fn step(&mut self, until: u64) -> Result<bool, Violation> {
         match self.queue.peek() {
             Some(Reverse(next)) if next.at <= until => {}
@@ -261,7 +262,7 @@ impl<'a> World<'a> {
         member.is_some_and(|it| it.incarnation == incarnation && it.running.is_some())
     }
 
-    /// Does something with a member; what it says goes out, and power losses are seen.
+    /// Calls a member, sends its messages, and handles a power loss of its disk.
     fn with_member<R: Default>(
         &mut self,
         id: u64,
@@ -274,27 +275,27 @@ impl<'a> World<'a> {
             scenario: &self.scenario,
             founders: &self.founders,
             bug: self.bug,
-            witness: &mut self.witness,
+            invariants: &mut self.invariants,
             specs: &self.specs,
         };
         let result = act(member, &mut around);
         if member.disk.is_off() && result.as_ref().err().is_none_or(Violation::is_of_disk) {
-            // It met a disk without power.
+            // The power was lost during the call.
             self.report.crashes_in_write += 1;
             self.crash(id, "while writing");
             return Ok(R::default());
         }
         let result = result?;
-        if std::mem::take(&mut member.is_outgrown) {
+        if std::mem::take(&mut member.is_version_too_low) {
             self.crash(id, "to be started with a later version");
             return Ok(result);
         }
-        self.look_at(id);
+        self.collect_effects(id);
         Ok(result)
     }
 
-    /// What a member wants from the world after something happened to it.
-    fn look_at(&mut self, id: u64) {
+    /// Sends a member's messages and schedules its writes and applies.
+    fn collect_effects(&mut self, id: u64) {
         let Some(member) = self.members.get_mut(&id) else {
             return;
         };
@@ -318,7 +319,7 @@ impl<'a> World<'a> {
         if is_new_leader {
             self.last_leader_term = leadership.term;
             self.report.elections += 1;
-            self.note(|| format!("{id:x} leads term {}", leadership.term));
+            self.note(|| format!("{id:x} became leader at term {}", leadership.term));
         }
         let pending = self.pending.entry(id).or_default();
         let start_write = has_work && !std::mem::replace(&mut pending.write, has_work);
@@ -335,11 +336,11 @@ impl<'a> World<'a> {
             self.send(message, snapshot.as_ref());
         }
         for newcomer in newcomers {
-            self.welcome(newcomer);
+            self.start_newcomer(newcomer);
         }
     }
 
-    /// Mostly short, sometimes as long as it gets.
+    /// Returns a delay: usually up to a tenth of the maximum.
     fn apply_delay(&mut self) -> u64 {
         let max = self.scenario.apply_delay_max;
         let max = if self.random.below(10) == 0 {
@@ -356,7 +357,7 @@ impl<'a> World<'a> {
             image: None,
         };
         if packet.message.r#type() == MessageType::MsgSnap {
-            // What raft announced is the least it will be.
+            // The transferred state is at least as new as the announced one.
             if let (Some(image), Some(announced)) = (snapshot, &mut packet.message.snapshot)
                 && let Some(metadata) = &mut announced.metadata
             {
@@ -392,7 +393,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Whoever sends a snapshot hears of it; of other messages sometimes.
+    /// Drops a message. The sender of a snapshot gets a report, other senders sometimes.
     fn lose(&mut self, message: &Message) {
         self.report.lost_messages += 1;
         let (id, about) = (message.from, message.to);
@@ -469,11 +470,11 @@ impl<'a> World<'a> {
                 self.note(|| format!("partition {number} ends"));
                 Ok(())
             }
-            Event::Fate if !self.is_calm => {
-                self.after(TICK, Event::Fate);
-                self.fate()
+            Event::Workload if !self.faults_stopped => {
+                self.after(TICK, Event::Workload);
+                self.workload_and_faults()
             }
-            // Of an earlier incarnation, or of the time of faults.
+            // Events of an earlier incarnation, or workload after the faults stopped.
             _ => Ok(()),
         }
     }
@@ -483,13 +484,13 @@ impl<'a> World<'a> {
         let (from, to) = (message.from, message.to);
         let is_blocked = self.blocked.values().any(|it| it.contains(&(from, to)));
         let receiver = self.members.get(&to).and_then(|it| it.running.as_ref());
-        // A server takes nothing from a member that was removed.
+        // A server refuses messages of a removed member.
         let is_refused = receiver.is_none_or(|it| it.image.removed.contains(&from));
         if is_blocked || is_refused {
             self.lose(&message);
             return Ok(());
         }
-        self.note(|| format!("arrived: {}", show(&message)));
+        self.note(|| format!("delivered: {}", show(&message)));
         if message.r#type() == MessageType::MsgSnap {
             let delay = self.random.below(TICK);
             let report = Event::SnapshotReport {
@@ -506,7 +507,7 @@ impl<'a> World<'a> {
             {
                 member.incoming.insert(image.applied_index, image);
             }
-            // Through its encoding, as on the real wire.
+            // Encoded and decoded, as on the network.
             let Ok(message) = Message::decode(Bytes::from(message.encode_to_vec())) else {
                 return Ok(());
             };
@@ -520,17 +521,17 @@ impl<'a> World<'a> {
         let is_down = self
             .members
             .get(&id)
-            .is_some_and(|it| it.running.is_none() && !it.is_gone);
+            .is_some_and(|it| it.running.is_none() && !it.is_shut_down);
         if !is_down {
             return Ok(());
         }
-        if self.scenario.features > 0 && !self.is_calm && self.random.below(2) == 0 {
-            self.start_differently(id);
+        if self.scenario.features > 0 && !self.faults_stopped && self.random.below(2) == 0 {
+            self.choose_start(id);
         }
-        let fuse = self.random.permille(self.scenario.crash_in_write * 3);
+        let loses_power = self.random.permille(self.scenario.crash_in_write * 3);
         let (calls, completes) = (self.random.below(25), self.random.below(2) == 0);
-        if fuse && let Some(member) = self.members.get(&id) {
-            member.disk.set_fuse(calls, completes);
+        if loses_power && let Some(member) = self.members.get(&id) {
+            member.disk.schedule_power_loss(calls, completes);
         }
         self.with_member(id, Member::start)?;
         let Some(member) = self.members.get(&id) else {
@@ -541,11 +542,11 @@ impl<'a> World<'a> {
             return Ok(());
         }
         if self.random.below(2) == 0 {
-            member.disk.remove_fuse();
+            member.disk.cancel_power_loss();
         }
         let incarnation = member.incarnation;
         let applied = member.backend.applied_index;
-        self.note(|| format!("{id:x} runs, applied {applied}"));
+        self.note(|| format!("{id:x} started, applied {applied}"));
         let delay = self.random.below(TICK);
         self.after(delay, Event::Tick { id, incarnation });
         let delay = self.random.between(1, 2 * self.scenario.backend_commit);
@@ -561,8 +562,8 @@ impl<'a> World<'a> {
         member.disk.lose_power(&mut self.random);
         self.pending.remove(&id);
         self.report.crashes += 1;
-        self.note(|| format!("{id:x} loses power {when}"));
-        let delay = if self.is_calm {
+        self.note(|| format!("{id:x} lost power {when}"));
+        let delay = if self.faults_stopped {
             TICK
         } else {
             self.random.below(40 * TICK)
@@ -570,7 +571,7 @@ impl<'a> World<'a> {
         self.after(delay, Event::Start { id });
     }
 
-    fn welcome(&mut self, id: u64) {
+    fn start_newcomer(&mut self, id: u64) {
         self.candidates.remove(&id);
         let identity = Identity {
             member_id: id,
@@ -579,13 +580,13 @@ impl<'a> World<'a> {
         self.members
             .insert(id, Member::new(id, Origin::Joiner { identity }));
         self.report.members_added += 1;
-        self.note(|| format!("{id:x} is a member now"));
+        self.note(|| format!("{id:x} was added"));
         let delay = self.random.below(10 * TICK);
         self.after(delay, Event::Start { id });
     }
 
-    /// Once per tick: everything that clients, operators and bad luck do.
-    fn fate(&mut self) -> Result<(), Violation> {
+    /// Once per tick: actions of clients and operators, and faults.
+    fn workload_and_faults(&mut self) -> Result<(), Violation> {
         let running = self.running_ids();
         let Some(&id) = self.random.choose(&running) else {
             return Ok(());
@@ -603,7 +604,7 @@ impl<'a> World<'a> {
             self.with_member(id, |member, around| member.read(context, around))?;
         }
         if scenario.features > 0 {
-            self.agree_about_features(FEATURES_RATE)?;
+            self.propose_feature_changes(FEATURES_RATE)?;
             if self.random.permille(scenario.features) {
                 self.crash(id, "to be started again");
             }
@@ -634,7 +635,7 @@ impl<'a> World<'a> {
         if self.random.permille(scenario.crash_in_write) {
             let (calls, completes) = (self.random.below(8), self.random.below(2) == 0);
             if let Some(member) = self.members.get(&id) {
-                member.disk.set_fuse(calls, completes);
+                member.disk.schedule_power_loss(calls, completes);
             }
         }
         if self.random.permille(scenario.crash) {
@@ -649,21 +650,21 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Another version or other flags from the next start on.
-    fn start_differently(&mut self, id: u64) {
+    /// Chooses version and flags for the next start.
+    fn choose_start(&mut self, id: u64) {
         let lowest = self
             .members
             .get(&id)
             .and_then(|it| it.backend.gates.cluster_version);
         let start = Start::any(&mut self.random, lowest);
-        self.note(|| format!("{id:x} is to start as {start:?}"));
+        self.note(|| format!("{id:x} starts as {start:?}"));
         if let Some(member) = self.members.get_mut(&id) {
             member.start = start;
         }
     }
 
-    /// Members say what they want, and whoever leads decides; each with this probability.
-    fn agree_about_features(&mut self, permille: u64) -> Result<(), Violation> {
+    /// Members publish their params and leaders propose decisions; each with this probability.
+    fn propose_feature_changes(&mut self, permille: u64) -> Result<(), Violation> {
         for id in self.running_ids() {
             if !self.random.permille(permille) {
                 continue;
@@ -695,7 +696,7 @@ impl<'a> World<'a> {
             .announcement(&self.specs, id, is_founder, &member.start)
     }
 
-    /// What a leader, or one that believes to be it, would propose about features.
+    /// Returns the feature decision that a current or former leader would propose.
     fn decision(&self, id: u64) -> Option<InternalRaftRequest> {
         let member = self.members.get(&id)?;
         let running = member.running.as_ref()?;
@@ -705,7 +706,7 @@ impl<'a> World<'a> {
         let image = &running.image;
         let versions: Vec<Option<MajorMinor>> = image
             .members()
-            .map(|other| self.version_heard(id, other))
+            .map(|other| self.version_of_peer(id, other))
             .collect();
         image.gates.decision(
             &self.specs,
@@ -715,8 +716,8 @@ impl<'a> World<'a> {
         )
     }
 
-    /// What a member hears if it asks another for its version.
-    fn version_heard(&self, id: u64, other: u64) -> Option<MajorMinor> {
+    /// Returns the version of a peer if the two can reach each other.
+    fn version_of_peer(&self, id: u64, other: u64) -> Option<MajorMinor> {
         let asked = self.members.get(&other).filter(|it| it.running.is_some())?;
         let is_cut = |pair| self.blocked.values().any(|it| it.contains(&pair));
         (!is_cut((id, other)) && !is_cut((other, id))).then_some(asked.start.version)
@@ -730,7 +731,7 @@ impl<'a> World<'a> {
     fn propose(&mut self, id: u64) -> Result<u64, Violation> {
         let proposal = self.number();
         let bytes = 8 + self.random.below(self.scenario.payload_bytes_max);
-        // Zeros look like a lost sector, so there must be such, too.
+        // Zeros look like a lost sector, so some payloads consist of them.
         let filling = if self.random.below(4) == 0 {
             0
         } else {
@@ -751,7 +752,7 @@ impl<'a> World<'a> {
         Ok(proposal)
     }
 
-    /// The newest state any member has.
+    /// Returns the newest state of all members.
     fn newest_image(&self) -> Option<&Image> {
         let members = self.members.values();
         let images = members.map(|it| it.running.as_ref().map_or(&it.backend, |it| &it.image));
@@ -816,7 +817,7 @@ impl<'a> World<'a> {
         };
         let ids = self.ids();
         let to = self.random.choose(&ids).copied().unwrap_or(leader);
-        self.note(|| format!("{leader:x} hands over to {to:x}"));
+        self.note(|| format!("{leader:x} transfers leadership to {to:x}"));
         self.with_member(leader, |member, around| {
             member
                 .act(around, |engine| engine.transfer_leader(to))
@@ -853,8 +854,8 @@ impl<'a> World<'a> {
         self.after(delay, Event::Heal { number });
     }
 
-    /// A removed member is shut down once nobody can need its vote any more: all others know
-    /// durably that it is none.
+    /// Shuts down removed members. A removed member runs until all others have applied its
+    /// removal durably, because they may need its vote before.
     fn shut_down_removed(&mut self) {
         let Some(newest) = self.newest_image().cloned() else {
             return;
@@ -866,18 +867,18 @@ impl<'a> World<'a> {
             });
             if let Some(member) = self.members.get_mut(removed)
                 && is_known
-                && !member.is_gone
+                && !member.is_shut_down
             {
-                member.is_gone = true;
+                member.is_shut_down = true;
                 member.running = None;
                 self.report.members_gone += 1;
-                self.note(|| format!("{removed:x} is shut down for good"));
+                self.note(|| format!("{removed:x} was shut down"));
             }
         }
     }
 
-    fn become_calm(&mut self) {
-        self.is_calm = true;
+    fn stop_faults(&mut self) {
+        self.faults_stopped = true;
         self.note(|| "no more faults".to_owned());
         self.scenario = Scenario {
             delay_max: 5,
@@ -893,30 +894,30 @@ impl<'a> World<'a> {
         self.blocked.clear();
         for id in self.ids() {
             if let Some(member) = self.members.get_mut(&id) {
-                member.disk.remove_fuse();
+                member.disk.cancel_power_loss();
                 member.tick_interval = TICK;
                 self.after(TICK, Event::Start { id });
             }
         }
     }
 
-    /// All members agree, one leads, and something new gets through to all.
-    fn come_together(&mut self, faults_end: u64) -> Result<(), Violation> {
+    /// Runs without faults until all members agree and a new proposal is acknowledged.
+    fn converge(&mut self, faults_end: u64) -> Result<(), Violation> {
         let mut proposed: Option<(u64, u64)> = None;
         let mut why = String::new();
-        for tick in 1..=CALM_TICKS {
+        for tick in 1..=CONVERGENCE_TICKS_MAX {
             while self.step(faults_end + tick * TICK)? {}
             match self.agreed() {
                 Err(reason) => why = reason,
                 Ok(leader) => {
                     let is_in = proposed
-                        .and_then(|(proposal, _)| self.witness.acknowledged.get(&proposal))
+                        .and_then(|(proposal, _)| self.invariants.acknowledged.get(&proposal))
                         .is_some();
                     if is_in {
-                        return self.features_are_as_asked();
+                        return self.features_follow_from_flags();
                     }
                     why = "the last proposal was not acknowledged".to_owned();
-                    let is_due = proposed.is_none_or(|(_, at)| at + PATIENCE_TICKS < tick);
+                    let is_due = proposed.is_none_or(|(_, at)| at + PROPOSAL_RETRY_TICKS < tick);
                     if is_due {
                         proposed = Some((self.propose(leader)?, tick));
                     }
@@ -924,20 +925,20 @@ impl<'a> World<'a> {
             }
             self.shut_down_removed();
             if self.scenario.features > 0 {
-                self.agree_about_features(CALM_FEATURES_RATE)?;
+                self.propose_feature_changes(FEATURES_RATE_WITHOUT_FAULTS)?;
             }
         }
         Err(Violation::NotLive {
-            ticks: CALM_TICKS,
+            ticks: CONVERGENCE_TICKS_MAX,
             why,
         })
     }
 
-    /// The leader everybody follows with everything applied, or why there is none.
+    /// Returns the leader if all members follow it and have applied every committed entry.
     fn agreed(&self) -> Result<u64, String> {
         let leader = self.leader().ok_or("no leader")?;
         let newest = self.newest_image().ok_or("no state")?;
-        let commit = self.witness.commit();
+        let commit = self.invariants.commit();
         for id in newest.members() {
             let running = self.members.get(&id).and_then(|it| it.running.as_ref());
             let running = running.ok_or_else(|| format!("{id:x} does not run"))?;
@@ -950,11 +951,11 @@ impl<'a> World<'a> {
             }
         }
         if !newest.members().any(|id| id == leader) {
-            return Err(format!("the leader {leader:x} is no member"));
+            return Err(format!("the leader {leader:x} is not a member"));
         }
         if self.scenario.features > 0 {
             if let Some(id) = newest.members().find(|id| self.announcement(*id).is_some()) {
-                return Err(format!("{id:x} has not said what it was started with"));
+                return Err(format!("{id:x} has not published its params"));
             }
             if self.decision(leader).is_some() {
                 return Err("the features are not decided".to_owned());
@@ -963,17 +964,17 @@ impl<'a> World<'a> {
         Ok(leader)
     }
 
-    fn features_are_as_asked(&self) -> Result<(), Violation> {
+    fn features_follow_from_flags(&self) -> Result<(), Violation> {
         let Some(image) = self.newest_image().filter(|_| self.scenario.features > 0) else {
             return Ok(());
         };
         let start = |id: &u64| Some(&self.members.get(id)?.start);
         let voters = image.conf_state.voters.iter().filter_map(start);
         let learners = image.conf_state.learners.iter().filter_map(start);
-        if image.gates.are_as_asked(&self.specs, voters, learners) {
+        if image.gates.follow_from_flags(&self.specs, voters, learners) {
             return Ok(());
         }
-        Err(Violation::FeaturesNotAsAsked {
+        Err(Violation::FeaturesNotFromFlags {
             what: format!("{:?}", image.gates),
         })
     }

@@ -1,25 +1,25 @@
-//! Why a history has no order: where the longest attempt got stuck.
+//! Explains why a history is not linearizable: the longest partial order and its candidates.
 
 use std::fmt::Write as _;
 
 use super::{Model, Operation};
 
-/// Requests shown from before the place where it got stuck.
+/// Requests shown before the end of the longest order.
 const CONTEXT_OPERATIONS: usize = 8;
 
-/// The longest order that explains a part of a history.
+/// The longest order of requests that is consistent with their answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation<S> {
     /// Indexes into the history, in the order in which they took effect.
     pub order: Vec<usize>,
-    /// The state they lead to.
+    /// The state after them.
     pub state: S,
-    /// Those of which one would have to be next; none can be.
+    /// The requests of which one would have to be next, although none is consistent.
     pub candidates: Vec<usize>,
 }
 
 impl<S> Violation<S> {
-    /// The operations around the place where no order goes on, for people.
+    /// Formats the operations around the end of the longest order.
     #[must_use]
     pub fn explain<M: Model<State = S>>(
         &self,
@@ -30,37 +30,37 @@ impl<S> Violation<S> {
         S: std::fmt::Debug,
     {
         let mut text = format!(
-            "{} of {} requests can be put in an order, not more.\n",
+            "at most {} of {} requests can be ordered.\n",
             self.order.len(),
             history.len()
         );
         let shown = self.order.len().saturating_sub(CONTEXT_OPERATIONS);
-        let mut say = |line: String| {
+        let mut add = |line: String| {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{line}");
         };
         if shown < self.order.len() {
-            say("The last of them:".to_owned());
+            add("The last ones:".to_owned());
         }
         for index in &self.order[shown..] {
-            say(show(*index, &history[*index]));
+            add(show(*index, &history[*index]));
         }
-        say(format!("lead to the state\n    {:?}", self.state));
-        say("One of these would have to be next, and none can be:".to_owned());
-        let (answered, silent): (Vec<usize>, Vec<usize>) = self
+        add(format!("lead to the state\n    {:?}", self.state));
+        add("One of these would have to be next, and none can be:".to_owned());
+        let (answered, unanswered): (Vec<usize>, Vec<usize>) = self
             .candidates
             .iter()
             .partition(|index| history[**index].output().is_some());
         for index in answered {
             let operation = &history[index];
-            say(show(index, operation));
+            add(show(index, operation));
             let expected = model.expected(&self.state, &operation.input);
-            say(format!("        expected here: {expected}"));
+            add(format!("        expected here: {expected}"));
         }
-        if !silent.is_empty() {
-            say(format!(
-                "nor does one of {} unanswered requests help",
-                silent.len()
+        if !unanswered.is_empty() {
+            add(format!(
+                "and none of {} unanswered requests",
+                unanswered.len()
             ));
         }
         text

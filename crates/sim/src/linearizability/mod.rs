@@ -1,10 +1,9 @@
-//! Was there one order of all requests that explains every answer?
+//! Checks whether one order of all requests explains every answer.
 //!
-//! Whoever runs clients against a store records a history: for each request when it was
-//! sent, and when and how it was answered, or that no answer came. The store is
-//! linearizable on that history if each request can be given one moment between its
-//! sending and its answer, so that a single copy of the [`Model`], asked at those moments,
-//! gives the same answers.
+//! The clients of a store record a history: for each request the time it was sent, and the
+//! time and content of its answer, if one was received. The store is linearizable on that
+//! history if each request can be assigned a time between its call and its answer, so that a
+//! single [`Model`] that executes them at those times gives the same answers.
 //!
 //! ```text
 //!   client 1   ├── put a ──┤        ├──── get a: 2 ────┤
@@ -12,8 +11,8 @@
 //!                    put 1      put 2     get 2          one order that explains it
 //! ```
 //!
-//! [`check`] searches for such an order; [`etcd`] is the model of an etcd store. Everything
-//! here is pure: a history in, a verdict out.
+//! [`check`] searches for such an order; [`etcd`] is the model of an etcd store. This module
+//! is pure.
 
 pub mod etcd;
 mod explain;
@@ -25,24 +24,24 @@ use std::hash::Hash;
 pub use explain::Violation;
 pub use search::{Verdict, check};
 
-/// What one copy of the store does.
+/// The sequential behaviour of a store.
 pub trait Model {
-    /// Everything that later answers depend on.
+    /// The state on which later answers depend.
     type State: Clone + Eq + Hash + Debug;
     /// A request.
     type Input: Debug;
     /// An answer.
     type Output: Debug;
-    /// What requests are grouped by; see [`Model::kind`].
+    /// The class of interchangeable requests; see [`Model::kind`].
     type Kind: Eq + Hash;
 
-    /// The state before the first request.
+    /// Returns the state before the first request.
     fn start(&self) -> Self::State;
 
-    /// The state after `input` if it may be answered with `output` in `state`, else `None`.
+    /// Returns the state after `input` if its answer in `state` may be `output`, else `None`.
     ///
-    /// Where no answer came (`output` is `None`) every answer would do; `None` then means
-    /// that there is nothing to gain from the request taking effect in `state`.
+    /// Without an answer (`output` is `None`) any answer is possible; a result of `None` then
+    /// means that the request need not take effect in `state`.
     fn step(
         &self,
         state: &Self::State,
@@ -50,43 +49,43 @@ pub trait Model {
         output: Option<&Self::Output>,
     ) -> Option<Self::State>;
 
-    /// Unanswered requests of one kind are interchangeable: whatever one of them explains,
-    /// another that was sent before it explains too.
+    /// Returns the kind of a request. Unanswered requests of one kind are interchangeable: an
+    /// order with one of them is also valid with another one that was sent before it.
     fn kind(&self, input: &Self::Input) -> Self::Kind;
 
-    /// What the answer would have to be, in words.
+    /// Describes the answer that the model expects.
     fn expected(&self, state: &Self::State, input: &Self::Input) -> String;
 }
 
 /// One request of a history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Operation<I, O> {
-    /// Who asked; for people.
+    /// The client, for reports.
     pub client: usize,
-    /// What was asked.
+    /// The request.
     pub input: I,
-    /// When it was sent, on any clock that all clients share.
+    /// When it was sent, on a clock that all clients share.
     pub called_at: u64,
-    /// What came of it.
+    /// The outcome.
     pub outcome: Outcome<O>,
 }
 
-/// What came of a request.
+/// The outcome of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome<O> {
-    /// An answer.
+    /// The request was answered.
     Answered {
-        /// What it said.
+        /// The answer.
         output: O,
-        /// When it came.
+        /// When it was received.
         at: u64,
     },
-    /// No answer: it took effect at any moment since, or never.
+    /// No answer: the request took effect at any time after its call, or never.
     Unknown,
 }
 
 impl<I, O> Operation<I, O> {
-    /// The answer, if one came.
+    /// Returns the answer, if one was received.
     #[must_use]
     pub fn output(&self) -> Option<&O> {
         match &self.outcome {
@@ -95,7 +94,7 @@ impl<I, O> Operation<I, O> {
         }
     }
 
-    /// When the answer came, if one did.
+    /// Returns when the answer was received.
     #[must_use]
     pub fn answered_at(&self) -> Option<u64> {
         match self.outcome {

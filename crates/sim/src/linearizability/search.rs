@@ -1,44 +1,42 @@
-//! The search for an order: Wing and Gong's, with Lowe's memory of what failed before.
+//! The search for an order: the algorithm of Wing and Gong, with Lowe's cache of tried states.
 //!
-//! Calls and answers stand in one list in the order of time. Every call in front of the
-//! first answer may be the next one to take effect. One that fits the state is taken out of
-//! the list with its answer, and the search begins again at the front; when an answer is
-//! reached whose call could not be taken, the last choice was wrong and is undone. A set of
-//! operations together with the state they led to is tried once only.
+//! Calls and answers are in one list, ordered by time. Every call before the first answer may
+//! be the next one to take effect. A call that is consistent with the state is removed from
+//! the list together with its answer, and the search restarts at the front. When it reaches an
+//! answer whose call was not removed, the last choice was wrong and is undone. A set of
+//! operations together with the resulting state is tried only once.
 //!
-//! Three rules keep it short. An answered request that leaves the state as it is may always be
-//! taken at the first moment it fits, so that choice is never undone by itself. A request
-//! without an answer has no end in the list: the search is over when every answered request
-//! has its place. And of several unanswered requests of one kind the first to be sent is the
-//! first to be taken.
+//! Three rules shorten the search. An answered request that does not change the state can be
+//! taken as soon as it is consistent, so that choice has no alternatives. A request without
+//! an answer has no end in the list: the search ends when every answered request is placed.
+//! Of several unanswered requests of one kind, the one sent first is taken first.
 
 use std::collections::{HashMap, HashSet};
 
 use super::{Model, Operation, Violation};
 
-/// What [`check`] found.
+/// The result of [`check`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum Verdict<S> {
-    /// There is such an order: indexes into the history. Requests without an answer that are
-    /// missing here did not take effect.
+    /// An order exists. Unanswered requests that are not in it did not take effect.
     Linearizable {
-        /// The order.
+        /// The order, as indexes into the history.
         order: Vec<usize>,
-        /// The state in the end.
+        /// The final state.
         end: S,
     },
-    /// There is none.
+    /// No order exists.
     Violated(Violation<S>),
-    /// The search was given up.
+    /// The search reached its limit.
     Undecided {
-        /// After that many tries.
+        /// The number of steps.
         steps: u64,
     },
 }
 
-/// Searches for an order of `history` that explains every answer, with at most `steps_max`
-/// tries of one request in one state.
+/// Searches for an order of `history` that explains every answer, in at most `steps_max`
+/// steps. A step tries one request in one state.
 pub fn check<M: Model>(
     model: &M,
     history: &[Operation<M::Input, M::Output>],
@@ -75,16 +73,16 @@ struct Search<'h, M: Model> {
     state: M::State,
     tried: HashSet<(OperationSet, M::State)>,
     answers_missing: usize,
-    /// For each unanswered request the one of its kind that was sent before it.
+    /// For each unanswered request, the previous one of its kind.
     to_take_before: Vec<Option<usize>>,
-    /// The longest order found so far, and the state it leads to.
+    /// The longest order found so far and the state after it.
     longest: (Vec<usize>, M::State),
 }
 
 struct Choice<S> {
     operation: usize,
     state_before: S,
-    /// There was no other choice worth trying.
+    /// The choice has no alternatives.
     is_forced: bool,
 }
 
@@ -109,8 +107,8 @@ impl<'h, M: Model> Search<'h, M> {
         self.taken.iter().map(|choice| choice.operation).collect()
     }
 
-    /// Takes an operation if it fits here. Returns where to go on, or `None` if there is no
-    /// way on from here.
+    /// Takes an operation if it is consistent. Returns the next event to try, or `None` if the
+    /// last choice must be undone.
     fn try_call(&mut self, operation: usize, at: usize) -> Option<usize> {
         let tried = &self.history[operation];
         if let Some(earlier) = self.to_take_before[operation]
@@ -127,7 +125,7 @@ impl<'h, M: Model> Search<'h, M> {
         self.taken_set.insert(operation);
         if !self.tried.insert((self.taken_set.clone(), state.clone())) {
             self.taken_set.remove(operation);
-            // A forced choice that failed before leaves nothing else to try.
+            // A forced choice that failed before has no alternative.
             return (!is_forced).then(|| self.events.after(at));
         }
         self.taken.push(Choice {
@@ -140,7 +138,7 @@ impl<'h, M: Model> Search<'h, M> {
         Some(self.events.first())
     }
 
-    /// Undoes the last choice that had alternatives. Returns where to go on.
+    /// Undoes the last choice with alternatives. Returns the next event to try.
     fn undo(&mut self) -> Option<usize> {
         if self.taken.len() > self.longest.0.len() {
             self.longest = (self.order(), self.state.clone());
@@ -161,7 +159,7 @@ impl<'h, M: Model> Search<'h, M> {
     fn violation(self) -> Violation<M::State> {
         let (order, state) = self.longest;
         let placed: HashSet<usize> = order.iter().copied().collect();
-        // What could have been next: sent before the first answer that has no place yet.
+        // Candidates are the calls before the first unplaced answer.
         let unplaced = || (0..self.history.len()).filter(|index| !placed.contains(index));
         let deadline = unplaced()
             .filter_map(|index| self.history[index].answered_at())
@@ -195,20 +193,20 @@ fn earlier_of_kind<M: Model>(
     earlier
 }
 
-/// Calls and answers in the order of time, as a list from which operations can be taken and
-/// put back in reverse order. Position 0 is the head; the end points back to it.
+/// Calls and answers ordered by time, in a linked list. Operations are removed from it and put
+/// back in reverse order. Position 0 is the head; the last event points back to it.
 struct Events {
     next: Vec<usize>,
     previous: Vec<usize>,
     /// The operation, if the event is a call.
     call: Vec<Option<usize>>,
-    /// Of each operation: where its call and its answer stand.
+    /// The positions of each operation's call and answer.
     places: Vec<(usize, Option<usize>)>,
 }
 
 impl Events {
     fn of<I, O>(history: &[Operation<I, O>]) -> Events {
-        // At the same moment calls come first: then the two overlap.
+        // At equal times calls come first, so that the two overlap.
         let mut times: Vec<(u64, bool, usize)> = Vec::new();
         for (index, operation) in history.iter().enumerate() {
             times.push((operation.called_at, false, index));

@@ -1,4 +1,4 @@
-//! A client that asks one thing after the other and writes down what it was told.
+//! A client that sends requests one after the other and records the answers.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -21,25 +21,25 @@ use crate::linearizability::{Operation, Outcome};
 use crate::random::Random;
 use crate::wire;
 
-/// Few, so that clients meet.
+/// Few keys, so that clients conflict.
 const KEYS: u64 = 5;
-/// Longer than any run.
+/// A TTL longer than any run.
 const LEASE_TTL_S: i64 = 1_000_000;
-/// Leases that clients share at a time.
+/// Leases in use by the clients at a time.
 const LEASES_MAX: usize = 4;
 
-/// What all clients of a run share.
+/// State shared by all clients of a run.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
-    /// One clock for the whole history: calls and answers get ascending numbers.
+    /// The clock of the history: calls and answers get ascending numbers.
     clock: AtomicU64,
-    /// Makes every value and lease unique.
+    /// The source of unique values and lease ids.
     unique: AtomicU64,
-    /// Answers so far.
+    /// Number of answers so far.
     pub(super) answers: AtomicU64,
-    /// Leases that may be used. One that is gone is only refused.
+    /// Leases that requests use. A request with a revoked one is refused.
     leases: Mutex<Vec<i64>>,
-    /// Everything up to here was verified and may be compacted away.
+    /// The newest verified revision, up to which clients may compact.
     pub(super) compactable: AtomicI64,
 }
 
@@ -75,8 +75,8 @@ impl Connection {
         })
     }
 
-    /// Asks.
-    async fn ask(&mut self, request: &Request) -> Result<Answer, Status> {
+    /// Sends a request.
+    async fn send(&mut self, request: &Request) -> Result<Answer, Status> {
         match request {
             Request::Txn(txn) => match (&txn.when[..], &txn.then[..]) {
                 ([], [Op::Put(key, value, lease)]) => {
@@ -130,7 +130,7 @@ impl Connection {
         }
     }
 
-    /// All leases there are.
+    /// Lists all leases.
     pub(super) async fn leases(&mut self) -> Result<Vec<i64>, Status> {
         let response = self.lease.lease_leases(LeaseLeasesRequest {}).await?;
         let leases = response.into_inner().leases;
@@ -149,11 +149,11 @@ impl Connection {
     }
 }
 
-/// One client, and what it wrote down.
+/// A client and its recorded history.
 pub(super) struct Client {
     number: usize,
     random: Random,
-    /// What it last knew of each key, for conditions.
+    /// The last entry that it read of each key, for conditions.
     known: Vec<Option<Entry>>,
     pub(super) history: History,
 }
@@ -172,7 +172,7 @@ impl Client {
         self.number
     }
 
-    /// Asks until no answer comes.
+    /// Sends requests until one is not answered.
     pub(super) async fn run(
         &mut self,
         connection: &mut Connection,
@@ -186,21 +186,21 @@ impl Client {
                 }
             }
             let request = self.choose(shared);
-            if !self.ask(request, connection, shared).await? {
+            if !self.send(request, connection, shared).await? {
                 return Ok(());
             }
         }
     }
 
-    /// Asks and writes it down; false if no answer came.
-    pub(super) async fn ask(
+    /// Sends a request and records it; returns false if it was not answered.
+    pub(super) async fn send(
         &mut self,
         input: Request,
         connection: &mut Connection,
         shared: &Shared,
     ) -> Result<bool, TortureError> {
         let called_at = shared.now();
-        let answer = connection.ask(&input).await;
+        let answer = connection.send(&input).await;
         let at = shared.now();
         let refusal = |status: &Status| EtcdError::from_status(status);
         let answer = match answer {
@@ -235,14 +235,14 @@ impl Client {
         match (request, answer) {
             (Request::Grant(lease), Answer::Lease { .. }) => shared.with_leases(|leases| {
                 leases.push(*lease);
-                // The older ones go on living with their keys.
+                // Older leases stay granted but are no longer used.
                 leases.drain(..leases.len().saturating_sub(LEASES_MAX));
             }),
             (Request::Txn(_), Answer::Txn { answers, .. }) => {
                 for answer in answers {
                     if let OpAnswer::Get(found) = answer {
                         for (key, entry) in found {
-                            self.know(key, entry);
+                            self.remember(key, entry);
                         }
                     }
                 }
@@ -251,7 +251,7 @@ impl Client {
         }
     }
 
-    fn know(&mut self, key: &Key, entry: &Entry) {
+    fn remember(&mut self, key: &Key, entry: &Entry) {
         let position = (0..KEYS).position(|number| **key == *key_name(number));
         if let Some(slot) = position.and_then(|position| self.known.get_mut(position)) {
             *slot = Some(entry.clone());
@@ -298,7 +298,7 @@ impl Client {
         }
     }
 
-    /// That a key is as this client last saw it, or absent.
+    /// Returns a condition that a key is as last read by this client, or absent.
     fn condition(&mut self, number: u64) -> Condition {
         let number = usize::try_from(number).unwrap_or(0);
         let known = self.known.get(number).cloned().flatten();
@@ -311,7 +311,7 @@ impl Client {
     }
 }
 
-/// A key by number.
+/// Returns the name of a key.
 pub(super) fn key_name(number: u64) -> String {
     format!("k{number}")
 }

@@ -1,7 +1,7 @@
-//! The process under torture: started, waited for, killed.
+//! The server process: starting it, waiting until it is ready, killing it.
 //!
-//! It listens at a port the system chooses and says which in its log. It never outlives its
-//! value.
+//! It listens on a port that the system chooses and logs the address. Dropping the value kills
+//! the process.
 
 use std::fs::File;
 use std::io;
@@ -12,20 +12,20 @@ use std::time::{Duration, Instant};
 
 use super::TortureError;
 
-/// A member that does not serve by then is reported as broken.
+/// The time limit for a start.
 const START_TIME_MAX: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// What the process says when clients may come.
+/// The log message of a member that is ready for clients.
 const READY: &str = "ready to serve client requests";
 
-/// What it says of where.
+/// The log field with the addresses.
 const ADDRESSES: &str = "\"addresses\":\"";
 
-/// Lines of its log that an error shows.
+/// Log lines in an error.
 const LOG_LINES_SHOWN: usize = 10;
 
-/// A process that may or may not serve yet.
+/// A server process, which may not be ready yet.
 pub(super) struct Member {
     process: Child,
     log: PathBuf,
@@ -43,7 +43,7 @@ impl Member {
             path: portunus.to_owned(),
             source,
         };
-        // Only the newest start is of interest.
+        // Only the log of the newest start is kept.
         let stderr = File::create(&log).map_err(failed)?;
         let mut command = Command::new(portunus);
         for (name, _) in std::env::vars_os() {
@@ -65,12 +65,12 @@ impl Member {
         Ok(Member { process, log })
     }
 
-    /// Waits until it serves; returns where.
+    /// Waits until the member is ready; returns its address.
     pub(super) async fn ready(&mut self) -> Result<SocketAddr, TortureError> {
         let deadline = Instant::now() + START_TIME_MAX;
         loop {
             let log = std::fs::read_to_string(&self.log).unwrap_or_default();
-            // The last line may not be whole yet.
+            // The last line may be incomplete.
             let whole = log.rsplit_once('\n').map_or("", |(whole, _)| whole);
             if let Some(line) = whole.lines().find(|line| line.contains(READY)) {
                 return address_in(line).ok_or_else(|| TortureError::NotReady {
@@ -87,8 +87,7 @@ impl Member {
         }
     }
 
-    /// Ends it as a power failure of the process would: without warning. An end before that
-    /// is an error, since nobody asked for it.
+    /// Kills the process with SIGKILL. It is an error if the process has ended before.
     pub(super) fn kill(mut self) -> Result<(), TortureError> {
         if let Ok(Some(status)) = self.process.try_wait() {
             return Err(TortureError::Ended {
@@ -96,20 +95,20 @@ impl Member {
                 log: last_lines(&std::fs::read_to_string(&self.log).unwrap_or_default()),
             });
         }
-        // Dropping kills.
+        // Dropping the value kills the process.
         Ok(())
     }
 }
 
 impl Drop for Member {
     fn drop(&mut self) {
-        // It may have ended already; nothing can be done about any other failure here.
+        // Fails if the process has ended already; other errors cannot be handled here.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// Where the process writes its log.
+/// Returns the path of the process's log.
 pub(super) fn log_path(data_dir: &Path) -> PathBuf {
     data_dir.with_extension("log")
 }
@@ -130,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_address_is_found_in_the_line_that_says_ready() {
+    fn address_is_parsed_from_the_ready_line() {
         let line = r#"{"message":"ready to serve client requests","addresses":"127.0.0.1:4711,[::1]:4711"}"#;
         assert_eq!(address_in(line), "127.0.0.1:4711".parse().ok());
         assert_eq!(address_in("{}"), None);

@@ -1,21 +1,19 @@
-//! A member that is killed again and again while clients use it, and must never show it.
+//! Kills a member repeatedly while clients use it, and checks that no effect is visible.
 //!
 //! ```text
-//!      ┌─▶ clients ask ─▶ SIGKILL ─▶ perhaps: starts that are killed ─▶ log and backend
+//!      ┌─▶ requests ───▶ SIGKILL ─▶ sometimes: interrupted starts ───▶ log and backend
 //!      │                                                                 agree? ─┐
 //!      └── clients' history and watchers' events agree with that? ◀── start ◀────┘
 //! ```
 //!
-//! Each turn is judged by itself, from the state that the turn before ended with; a request
-//! that the crash left unanswered is in the log of that turn or never happens. What is
-//! checked, by whom:
+//! Each turn is checked separately, from the final state of the previous one; a request that
+//! the crash left unanswered is in the log of that turn or never takes effect. The checks:
 //!
-//! - every answer, before and after the crash, fits one order: [`crate::linearizability`];
-//!   so nothing acknowledged is lost and no revision is given twice;
-//! - the backend holds what the log says, and the started member what both say:
-//!   [`crate::at_rest`];
-//! - watchers that go on where they were, and one that asks for the turn again, see every
-//!   change of the log once: [`crate::watch_events`].
+//! - one order explains every answer before and after the crash, so no acknowledged write is
+//!   lost and no revision is used twice: [`crate::linearizability`];
+//! - log and backend agree, and the restarted member agrees with both: [`crate::at_rest`];
+//! - watchers that resume, and one that watches the turn from its start, receive every change
+//!   of the log once: [`crate::watch_events`].
 
 mod client;
 mod error;
@@ -33,7 +31,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::at_rest::{AtRest, Found};
+use crate::at_rest::{AtRest, DirectoryState};
 use crate::linearizability::etcd::{Etcd, History, Request, Store};
 use crate::linearizability::{Verdict, check};
 use crate::random::Random;
@@ -43,23 +41,23 @@ pub use error::TortureError;
 use member::Member;
 use watcher::Watcher;
 
-/// Far more than the turns of a run need.
+/// More than any turn needs.
 const SEARCH_STEPS_MAX: u64 = 200_000_000;
-/// A watcher that has not seen everything by then never will.
+/// The time limit for a watcher to receive all events.
 const WATCH_TIME_MAX: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
-/// Answers after which a turn ends at the latest, so that its history stays short.
+/// The most answers in a turn, so that its history stays short.
 const ANSWERS_PER_TURN_MAX: u64 = 2_000;
-/// A turn without that many answers ends after this time.
+/// The longest turn.
 const TURN_TIME_MAX: Duration = Duration::from_secs(20);
-/// Watchers of everything that live through the whole run.
+/// Watchers of all keys during the whole run.
 const WATCHERS: usize = 3;
-/// Starts that are killed, between two that are not.
+/// The most interrupted starts between two complete ones.
 const INTERRUPTED_STARTS_MAX: u64 = 2;
 
-/// Flags of one start. Small limits, so that whatever happens rarely happens in every turn;
-/// and large ones, so that everything has to come from the log.
-const MOODS: &[&[&str]] = &[
+/// The sets of flags for a start: the defaults; small limits, so that rare events occur in
+/// every turn; large limits, so that a start replays everything from the log.
+const FLAG_SETS: &[&[&str]] = &[
     &[],
     &[
         "--snapshot-count=100",
@@ -75,48 +73,48 @@ const MOODS: &[&[&str]] = &[
     ],
 ];
 
-/// What to run.
+/// The options of a run.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The binary.
+    /// The server binary.
     pub portunus: PathBuf,
-    /// Where its data is; created if need be, never removed. Its log is written beside it.
+    /// The data directory; created if missing, never removed. The log is written beside it.
     pub data_dir: PathBuf,
-    /// Of all choices; moments depend on the machine too.
+    /// The seed of all choices; the timing also depends on the machine.
     pub seed: u64,
     /// Clients that write and read.
     pub clients: usize,
-    /// How long.
+    /// When the run ends.
     pub until: Until,
 }
 
-/// When a run is over.
+/// When a run ends.
 #[derive(Debug, Clone, Copy)]
 pub enum Until {
-    /// After so many kills.
+    /// After this many kills.
     Kills(u64),
-    /// After that time.
+    /// After this time.
     Elapsed(Duration),
 }
 
-/// What a run has done so far.
+/// The progress of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Turns that were checked.
+    /// Checked turns.
     pub turns: u64,
-    /// Kills, those of starts included.
+    /// Kills, including those during starts.
     pub kills: u64,
-    /// Kills before the member served.
+    /// Kills during starts.
     pub kills_while_starting: u64,
-    /// Requests that were answered.
+    /// Answered requests.
     pub answered: u64,
-    /// Requests that were not.
+    /// Unanswered requests.
     pub unanswered: u64,
-    /// Events that each watcher of everything saw.
+    /// Events that each watcher of all keys received.
     pub events: u64,
     /// The newest revision.
     pub revision: i64,
-    /// Entries that some start found in the log and not in the backend.
+    /// Entries in the log that the backend had not applied, over all starts.
     pub entries_replayed: u64,
 }
 
@@ -141,7 +139,7 @@ impl fmt::Display for Progress {
     }
 }
 
-/// Runs until the end or the first contradiction. `on_turn` hears of every turn checked.
+/// Runs until its end or the first contradiction. Calls `on_turn` after every checked turn.
 pub async fn run(
     options: &Options,
     mut on_turn: impl FnMut(&Progress),
@@ -155,7 +153,7 @@ pub async fn run(
         run.interrupted_starts().await?;
         let found = run.at_rest.read(&options.data_dir)?;
         member = run.start().await?;
-        run.judge(&mut history, found).await?;
+        run.check_turn(&mut history, found).await?;
         on_turn(&run.progress);
         let is_over = match options.until {
             Until::Kills(kills) => run.progress.kills >= kills,
@@ -172,14 +170,14 @@ struct Run<'o> {
     random: Random,
     shared: Arc<Shared>,
     clients: Vec<Client>,
-    /// Looks at everything once the member is back.
+    /// Reads all keys after the restart.
     auditor: Client,
     watchers: Vec<Watcher>,
     address: watch::Sender<Option<SocketAddr>>,
     at_rest: AtRest,
-    /// When the turn began.
+    /// The store at the start of the turn.
     store: Store,
-    /// Of the last start that was not interrupted.
+    /// The duration of the last complete start.
     start_time: Duration,
     progress: Progress,
 }
@@ -212,8 +210,8 @@ impl<'o> Run<'o> {
     }
 
     fn launch(&mut self) -> Result<Member, TortureError> {
-        let mood = self.random.choose(MOODS).copied().unwrap_or_default();
-        Member::start(&self.options.portunus, &self.options.data_dir, mood)
+        let flags = self.random.choose(FLAG_SETS).copied().unwrap_or_default();
+        Member::start(&self.options.portunus, &self.options.data_dir, flags)
     }
 
     async fn start(&mut self) -> Result<Member, TortureError> {
@@ -225,7 +223,7 @@ impl<'o> Run<'o> {
         Ok(member)
     }
 
-    /// Starts that are killed at any moment before the member serves, or just after.
+    /// Starts the member and kills it before or just after it is ready.
     async fn interrupted_starts(&mut self) -> Result<(), TortureError> {
         for _ in 0..self.random.below(INTERRUPTED_STARTS_MAX + 1) {
             let member = self.launch()?;
@@ -238,8 +236,7 @@ impl<'o> Run<'o> {
         Ok(())
     }
 
-    /// Lets all clients ask over connections of their own, and kills the member in the
-    /// middle of whatever it does.
+    /// Runs all clients, each over its own connection, and kills the member meanwhile.
     async fn turn(&mut self, member: Member) -> Result<History, TortureError> {
         let Some(address) = *self.address.borrow() else {
             return Err(TortureError::NoAnswer);
@@ -253,7 +250,7 @@ impl<'o> Run<'o> {
                 (client, result)
             });
         }
-        self.wait_for_the_moment().await;
+        self.wait_before_kill().await;
         self.address.send_replace(None);
         member.kill()?;
         self.progress.kills += 1;
@@ -268,9 +265,9 @@ impl<'o> Run<'o> {
         Ok(history)
     }
 
-    /// Half of the turns end after a number of answers, the others after a time, which also
-    /// finds the member between two.
-    async fn wait_for_the_moment(&mut self) {
+    /// Waits for a number of answers in half of the turns, and for a time in the others, so
+    /// that a kill also occurs between two answers.
+    async fn wait_before_kill(&mut self) {
         let answers = 1 + self.random.below(ANSWERS_PER_TURN_MAX);
         let time_us = match self.random.below(2) {
             0 => u64::try_from(TURN_TIME_MAX.as_micros()).unwrap_or(u64::MAX),
@@ -283,8 +280,12 @@ impl<'o> Run<'o> {
         }
     }
 
-    /// Compares what clients and watchers were told with what the log says.
-    async fn judge(&mut self, history: &mut History, found: Found) -> Result<(), TortureError> {
+    /// Compares the answers and the events of watchers with the log.
+    async fn check_turn(
+        &mut self,
+        history: &mut History,
+        found: DirectoryState,
+    ) -> Result<(), TortureError> {
         let Some(address) = *self.address.borrow() else {
             return Err(TortureError::NoAnswer);
         };
@@ -292,7 +293,7 @@ impl<'o> Run<'o> {
         let everything = Request::get_all();
         let is_answered = self
             .auditor
-            .ask(everything, &mut connection, &self.shared)
+            .send(everything, &mut connection, &self.shared)
             .await?;
         if !is_answered {
             return Err(TortureError::NoAnswer);
@@ -315,7 +316,7 @@ impl<'o> Run<'o> {
         }
         let is_of_this_turn = |event: &Event| event.revision > self.store.revision;
         let events: Vec<Event> = found.events.into_iter().filter(is_of_this_turn).collect();
-        self.ask_watchers(&events, member.revision).await?;
+        self.check_watchers(&events, member.revision).await?;
 
         let unanswered = history.iter().filter(|op| op.output().is_none()).count() as u64;
         self.progress.turns += 1;
@@ -331,9 +332,9 @@ impl<'o> Run<'o> {
         Ok(())
     }
 
-    /// The store in the end of an order that explains the history. The last request reads
-    /// everything, so keys and revision are what the member holds; of leases that nobody
-    /// asked about it knows nothing.
+    /// Returns the store after an order that explains the history. The last request reads all
+    /// keys, so keys and revision are those of the member; unanswered grants and revocations
+    /// may be missing from its leases.
     fn order(&self, history: &History) -> Result<Store, TortureError> {
         let model = Etcd::for_history(self.store.clone(), history);
         match check(&model, history, SEARCH_STEPS_MAX) {
@@ -345,9 +346,8 @@ impl<'o> Run<'o> {
         }
     }
 
-    /// All watchers have to see the events of this turn, and so has one that asks for them
-    /// only now.
-    async fn ask_watchers(&self, events: &[Event], revision: i64) -> Result<(), TortureError> {
+    /// Checks that all watchers, and one that starts only now, receive the events of this turn.
+    async fn check_watchers(&self, events: &[Event], revision: i64) -> Result<(), TortureError> {
         let from = self.store.revision + 1;
         let late = Watcher::spawn(None, from, self.address.subscribe());
         for (number, watcher) in self.watchers.iter().chain([&late]).enumerate() {

@@ -1,4 +1,4 @@
-//! A watcher that comes back after every crash and goes on where it was.
+//! A watcher that resumes after every crash at the revision it had reached.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,29 +18,29 @@ use crate::linearizability::etcd::Key;
 use crate::watch_events::Event;
 use crate::wire;
 
-/// How long nobody is there before a watcher asks again.
+/// The pause between two attempts to open a stream.
 const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
-/// What a watcher has seen since it was last asked.
+/// The events that a watcher received since the last [`Watcher::take`].
 #[derive(Debug, Default)]
 struct Seen {
     events: Vec<Event>,
-    /// Where it goes on after a broken connection.
+    /// The start revision after a broken connection.
     next_revision: i64,
-    /// What must not happen.
+    /// The first protocol violation.
     problem: Option<String>,
 }
 
 /// A running watcher.
 pub(super) struct Watcher {
-    /// Only this key, or everything.
+    /// The watched key; `None` for all keys.
     key: Option<Key>,
     seen: Arc<Mutex<Seen>>,
     task: JoinHandle<()>,
 }
 
 impl Watcher {
-    /// Watches from a revision on, wherever the member is.
+    /// Watches from a revision on, at the current address of the member.
     pub(super) fn spawn(
         key: Option<Key>,
         from_revision: i64,
@@ -54,23 +54,23 @@ impl Watcher {
         Watcher { key, seen, task }
     }
 
-    /// What of `events` it has to see.
+    /// Returns those of `events` that this watcher must receive.
     pub(super) fn expected(&self, events: &[Event]) -> Vec<Event> {
         let is_mine = |event: &&Event| self.key.as_ref().is_none_or(|key| *key == event.key);
         events.iter().filter(is_mine).cloned().collect()
     }
 
-    /// How many events it has.
+    /// Returns the number of events received.
     pub(super) fn count(&self) -> usize {
         lock(&self.seen).events.len()
     }
 
-    /// What went wrong.
+    /// Returns the first protocol violation.
     pub(super) fn problem(&self) -> Option<String> {
         lock(&self.seen).problem.clone()
     }
 
-    /// Takes what it has seen. Everything up to `revision` is done with.
+    /// Removes and returns the received events. The watcher resumes after `revision`.
     pub(super) fn take(&self, revision: i64) -> Vec<Event> {
         let mut seen = lock(&self.seen);
         seen.next_revision = seen.next_revision.max(revision + 1);
@@ -96,7 +96,7 @@ async fn follow(
     loop {
         let member = *address.borrow();
         if let Some(member) = member {
-            // Any end of a stream is a broken connection; the next one goes on.
+            // Any end of a stream counts as a broken connection; the next stream resumes.
             let _ = one_stream(key.as_ref(), &seen, member).await;
         }
         tokio::time::sleep(RETRY_INTERVAL).await;
@@ -121,7 +121,7 @@ async fn one_stream(
         prev_kv: true,
         ..WatchCreateRequest::default()
     };
-    // Kept, since a stream without requests might end.
+    // The sender is kept open, because the server may end a stream whose requests ended.
     let (requests, receiver) = mpsc::channel(1);
     let request_union = Some(RequestUnion::CreateRequest(create));
     requests.send(WatchRequest { request_union }).await?;
@@ -143,7 +143,7 @@ async fn one_stream(
     Ok(())
 }
 
-/// Responses hold whole revisions, and a watch goes on as long as its history is there.
+/// Checks that a watch is not cancelled and that no revision is delivered twice.
 fn problem_with(response: &WatchResponse, next_revision: i64) -> Option<String> {
     if response.canceled {
         return Some(format!(
@@ -152,7 +152,8 @@ fn problem_with(response: &WatchResponse, next_revision: i64) -> Option<String> 
         ));
     }
     let first = response.events.first()?.kv.as_ref()?.mod_revision;
-    (first < next_revision).then(|| format!("revision {first} came after {}", next_revision - 1))
+    (first < next_revision)
+        .then(|| format!("revision {first} received after {}", next_revision - 1))
 }
 
 fn event(event: &mvccpb::Event) -> Event {

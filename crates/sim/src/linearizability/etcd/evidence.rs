@@ -1,11 +1,11 @@
-//! What the answers of a history say about the requests that were not answered.
+//! Constraints on unanswered requests that follow from the answers of a history.
 //!
-//! An unanswered request may have taken effect at any moment, and a crash leaves one for
-//! each client. Tried blindly, their orders are more than can be counted. But each answered
-//! write names the revision it made, and each entry that somebody read names the revision
-//! that wrote it. So an unanswered request can only have made a revision that nobody else
-//! claims, and must have written there what others saw there. Every conclusion here only
-//! leaves out what would fail later anyway; the verdict stays the same.
+//! An unanswered request may have taken effect at any time, and a crash leaves one for each
+//! client, so trying all orders takes too long. But the answer to a write contains its
+//! revision, and every entry that a read returned contains the revision that wrote it. So an
+//! unanswered request can only have made a revision that no answered write made, and must
+//! have written the entries that reads returned for it. The constraints only exclude choices
+//! that would fail later; the verdict is the same without them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,25 +13,25 @@ use super::super::Operation;
 use super::request::{Answer, Entry, Key, Op, OpAnswer, Refusal, Request, Value};
 use super::store::Store;
 
-/// Stands for all values that nobody ever saw.
+/// Replaces all values that no answer contains.
 const UNSEEN: &str = "";
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Evidence {
     /// Revisions made by requests that were answered.
     claimed: HashSet<i64>,
-    /// What somebody saw at the revision that wrote it.
+    /// The entries in answers, by the revision that wrote them.
     seen_at: HashMap<i64, HashMap<Key, Value>>,
-    /// All of it.
+    /// All keys and values in answers.
     values_seen: HashSet<(Key, Value)>,
-    /// Where a value that only one request writes was seen.
+    /// The revision of each value in answers that only one request writes.
     written_at: HashMap<(Key, Value), i64>,
-    /// The newest revision anybody was told.
+    /// The newest revision in any answer.
     revision_max: i64,
-    /// Leases that matter to other requests than the one that grants them.
-    leases_met: HashSet<i64>,
-    /// Leases whose absence matters to somebody.
-    leases_missed: HashSet<i64>,
+    /// Leases that some put names, or whose grant or revocation was answered.
+    leases_used: HashSet<i64>,
+    /// Leases whose absence an answer or a second grant implies.
+    leases_absent: HashSet<i64>,
 }
 
 impl Evidence {
@@ -46,17 +46,17 @@ impl Evidence {
             for op in operation.input.ops() {
                 if let Op::Put(key, value, lease) = op {
                     *writers.entry((key, value)).or_default() += 1;
-                    evidence.leases_met.insert(*lease);
+                    evidence.leases_used.insert(*lease);
                 }
             }
             if let Request::Grant(lease) = operation.input
                 && !granted.insert(lease)
             {
-                // Granted twice: in between it must have gone.
-                evidence.leases_missed.insert(lease);
+                // Granted twice: it must have been revoked in between.
+                evidence.leases_absent.insert(lease);
             }
             if let Some(answer) = operation.output() {
-                evidence.hear(&operation.input, answer);
+                evidence.record_answer(&operation.input, answer);
             }
         }
         for (revision, entries) in &evidence.seen_at {
@@ -70,13 +70,13 @@ impl Evidence {
         evidence
     }
 
-    fn hear(&mut self, request: &Request, answer: &Answer) {
+    fn record_answer(&mut self, request: &Request, answer: &Answer) {
         self.revision_max = self.revision_max.max(answer.revision().unwrap_or(0));
         if let Request::Grant(lease) | Request::Revoke(lease) = request {
-            self.leases_met.insert(*lease);
+            self.leases_used.insert(*lease);
         }
         if *answer == Answer::Refused(Refusal::LeaseNotFound) {
-            self.leases_missed.extend(leases_of(request));
+            self.leases_absent.extend(leases_of(request));
         }
         let (
             Request::Txn(txn),
@@ -98,28 +98,34 @@ impl Evidence {
             match (op, answer) {
                 (Op::Put(key, _, _), OpAnswer::Put(previous)) => {
                     self.claimed.insert(*revision);
-                    previous.iter().for_each(|entry| self.see(key, entry));
+                    previous
+                        .iter()
+                        .for_each(|entry| self.record_entry(key, entry));
                 }
                 (_, OpAnswer::Delete(found)) if !found.is_empty() => {
                     self.claimed.insert(*revision);
-                    found.iter().for_each(|(key, entry)| self.see(key, entry));
+                    found
+                        .iter()
+                        .for_each(|(key, entry)| self.record_entry(key, entry));
                 }
                 (_, OpAnswer::Get(found)) => {
-                    found.iter().for_each(|(key, entry)| self.see(key, entry));
+                    found
+                        .iter()
+                        .for_each(|(key, entry)| self.record_entry(key, entry));
                 }
                 _ => {}
             }
         }
     }
 
-    fn see(&mut self, key: &Key, entry: &Entry) {
+    fn record_entry(&mut self, key: &Key, entry: &Entry) {
         self.values_seen.insert((key.clone(), entry.value.clone()));
         let entries = self.seen_at.entry(entry.mod_revision).or_default();
         entries.insert(key.clone(), entry.value.clone());
     }
 
-    /// The request without what nobody ever saw of it. Two that are alike then are as good
-    /// as each other.
+    /// Returns the request with its unseen values replaced. Requests that are equal then are
+    /// interchangeable.
     pub(super) fn kind_of(&self, request: &Request) -> Request {
         let mut kind = request.clone();
         if let Request::Txn(txn) = &mut kind {
@@ -135,17 +141,17 @@ impl Evidence {
         kind
     }
 
-    /// A quick look before the request is carried out.
+    /// Returns false if an unanswered request cannot help in this state; cheaper than applying it.
     pub(super) fn is_worth_trying(&self, state: &Store, request: &Request) -> bool {
         match request {
-            // Changes keys, or nothing.
+            // A transaction makes the next revision or changes nothing.
             Request::Txn(_) => self.is_open(state.revision + 1),
             Request::Grant(lease) => {
-                self.leases_met.contains(lease) && !state.leases.contains(lease)
+                self.leases_used.contains(lease) && !state.leases.contains(lease)
             }
             Request::Revoke(lease) => {
                 state.leases.contains(lease)
-                    && (self.leases_missed.contains(lease) || self.is_open(state.revision + 1))
+                    && (self.leases_absent.contains(lease) || self.is_open(state.revision + 1))
             }
         }
     }
@@ -154,11 +160,11 @@ impl Evidence {
         revision <= self.revision_max && !self.claimed.contains(&revision)
     }
 
-    /// Whether an unanswered request can have led from one state to the other.
+    /// Returns whether an unanswered request may have led from one state to the other.
     pub(super) fn allows(&self, before: &Store, after: &Store, request: &Request) -> bool {
         if after.revision == before.revision {
             return match request {
-                Request::Revoke(lease) => self.leases_missed.contains(lease),
+                Request::Revoke(lease) => self.leases_absent.contains(lease),
                 Request::Grant(_) | Request::Txn(_) => true,
             };
         }
@@ -179,10 +185,10 @@ impl Evidence {
                 .is_none_or(|at| *at == revision),
             _ => true,
         };
-        // A refusal for want of a lease has no revision, so the newest told says nothing there.
-        let is_missed =
-            matches!(request, Request::Revoke(lease) if self.leases_missed.contains(lease));
-        let is_open = is_missed || revision <= self.revision_max;
+        // A LeaseNotFound refusal has no revision, so revision_max is no bound for it.
+        let is_absent =
+            matches!(request, Request::Revoke(lease) if self.leases_absent.contains(lease));
+        let is_open = is_absent || revision <= self.revision_max;
         is_open
             && !self.claimed.contains(&revision)
             && wrote_what_was_seen
@@ -190,7 +196,7 @@ impl Evidence {
     }
 }
 
-/// The leases that a request names.
+/// Returns the leases that a request names.
 fn leases_of(request: &Request) -> impl Iterator<Item = i64> {
     let put = request.ops().filter_map(|op| match op {
         Op::Put(_, _, lease) => Some(*lease),

@@ -1,11 +1,11 @@
-//! An etcd store as a [`Model`]: requests, answers, and what one copy does.
+//! An etcd store as a [`Model`]: requests, answers and the store.
 //!
-//! Answers carry revisions, so a history says much about its own order: a write that was
-//! answered names its place among all writes. [`Etcd`] uses that: what answers say about a
-//! revision decides which unanswered request can have made it (see `evidence`).
+//! Answers contain revisions, which restrict the possible orders: the revision of an answered
+//! write is its position among all writes. [`Etcd`] uses them to restrict which unanswered
+//! request can have made a revision (see `evidence`).
 //!
-//! Compaction and the end of a lease by time are not modelled: the first changes no answer
-//! at the newest revision, the second is left out by leases that live longer than the run.
+//! Compaction and lease expiry are not modelled: compaction changes no answer at the newest
+//! revision, and the leases of a run have a TTL longer than the run.
 
 mod evidence;
 mod request;
@@ -30,14 +30,14 @@ pub struct Etcd {
 }
 
 impl Etcd {
-    /// For checking `history`, which began when the store was `start`.
+    /// The model for a `history` that began with the store `start`.
     #[must_use]
     pub fn for_history(start: Store, history: &[Operation<Request, Answer>]) -> Etcd {
         let evidence = Some(Evidence::of(&start, history));
         Etcd { start, evidence }
     }
 
-    /// Draws no conclusions from the answers of others: the same verdicts, far slower.
+    /// A model without evidence from other answers: the same verdicts, but much slower.
     #[cfg(test)]
     pub(super) fn plain(start: Store) -> Etcd {
         let evidence = None;
@@ -59,7 +59,7 @@ impl Model for Etcd {
         match output {
             Some(answer) => {
                 let revision = answer.revision();
-                // Most candidates are refused here, before anything is copied.
+                // Rejects most candidates before the store is cloned.
                 if revision.is_some_and(|of| of < state.revision || of > state.revision + 1) {
                     return None;
                 }

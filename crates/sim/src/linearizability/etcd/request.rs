@@ -1,7 +1,7 @@
-//! What clients ask and are told, in the model's own words.
+//! The requests and answers of the model.
 //!
 //! Put, get and delete are transactions of one operation without a condition, so there is
-//! one kind of answer to compare. Every write answers with what was there before.
+//! one type of answer to compare. Every write returns the previous entries.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,114 +14,114 @@ pub type Value = Arc<str>;
 /// A request.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub enum Request {
-    /// Reads and writes.
+    /// A transaction of reads and writes.
     Txn(Txn),
-    /// A new lease with this id.
+    /// Grants a lease with this id.
     Grant(i64),
-    /// The end of a lease and of its keys.
+    /// Revokes a lease and deletes its keys.
     Revoke(i64),
 }
 
-/// If all conditions hold, these operations, otherwise those.
+/// A transaction: executes `then` if all conditions hold, else `otherwise`.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub struct Txn {
-    /// All must hold.
+    /// The conditions.
     pub when: Vec<(Key, Condition)>,
-    /// If they do.
+    /// The operations if all conditions hold.
     pub then: Vec<Op>,
-    /// If not.
+    /// The operations if a condition does not hold.
     pub otherwise: Vec<Op>,
 }
 
-/// What a key must be. A key that is not there has zeros.
+/// A condition on a key: one of its fields equals a number. An absent key has zeros.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Condition {
-    /// Its newest change.
+    /// The revision of the last change.
     ModRevision(i64),
-    /// Where it was created.
+    /// The revision of the creation.
     CreateRevision(i64),
-    /// How often it was written since.
+    /// The number of writes since the creation.
     Version(i64),
 }
 
 /// One operation of a transaction.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub enum Op {
-    /// A value, with a lease or 0.
+    /// Writes a value, with a lease or 0.
     Put(Key, Value, i64),
-    /// A read of the newest revision.
+    /// Reads at the newest revision.
     Get(Keys),
-    /// The end of a key.
+    /// Deletes keys.
     Delete(Keys),
 }
 
-/// Which keys.
+/// A set of keys.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub enum Keys {
-    /// One.
+    /// One key.
     One(Key),
-    /// All there are.
+    /// All keys.
     All,
 }
 
-/// What is stored at a key.
+/// The entry of a key.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Entry {
     /// The value.
     pub value: Value,
-    /// Where it was created.
+    /// The revision of the creation.
     pub create_revision: i64,
-    /// Its newest change.
+    /// The revision of the last change.
     pub mod_revision: i64,
-    /// How often it was written since it was created.
+    /// The number of writes since the creation.
     pub version: i64,
-    /// Its lease, or 0.
+    /// The lease, or 0.
     pub lease: i64,
 }
 
 /// An answer.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub enum Answer {
-    /// To a transaction.
+    /// The answer to a transaction.
     Txn {
-        /// Of the answer's header.
+        /// The revision in the header.
         revision: i64,
         /// Whether the conditions held.
         succeeded: bool,
-        /// One for each operation.
+        /// The answer to each operation.
         answers: Vec<OpAnswer>,
     },
-    /// To a grant or a revocation.
+    /// The answer to a grant or a revocation.
     Lease {
-        /// Of the answer's header.
+        /// The revision in the header.
         revision: i64,
     },
-    /// Nothing was done.
+    /// The request was refused and changed nothing.
     Refused(Refusal),
 }
 
-/// Why nothing was done.
+/// Why a request was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Refusal {
     /// No lease has this id.
     LeaseNotFound,
-    /// One has it already.
+    /// A lease with this id exists already.
     LeaseExists,
 }
 
 /// The answer to one operation.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub enum OpAnswer {
-    /// What was there before.
+    /// The previous entry.
     Put(Option<Entry>),
-    /// What is there.
+    /// The entries read.
     Get(Vec<(Key, Entry)>),
-    /// What was there before.
+    /// The deleted entries.
     Delete(Vec<(Key, Entry)>),
 }
 
 impl Request {
-    /// A single operation.
+    /// A transaction of one operation.
     #[must_use]
     pub fn op(op: Op) -> Request {
         Request::Txn(Txn {
@@ -130,31 +130,31 @@ impl Request {
         })
     }
 
-    /// Writes a key.
+    /// A put of a key.
     #[must_use]
     pub fn put(key: &str, value: &str) -> Request {
         Request::op(Op::Put(key.into(), value.into(), 0))
     }
 
-    /// Reads a key.
+    /// A read of a key.
     #[must_use]
     pub fn get(key: &str) -> Request {
         Request::op(Op::Get(Keys::One(key.into())))
     }
 
-    /// Reads everything.
+    /// A read of all keys.
     #[must_use]
     pub fn get_all() -> Request {
         Request::op(Op::Get(Keys::All))
     }
 
-    /// Deletes a key.
+    /// A deletion of a key.
     #[must_use]
     pub fn delete(key: &str) -> Request {
         Request::op(Op::Delete(Keys::One(key.into())))
     }
 
-    /// All operations, of both branches.
+    /// Returns the operations of both branches.
     pub(super) fn ops(&self) -> impl Iterator<Item = &Op> {
         let (then, otherwise) = match self {
             Request::Txn(txn) => (&txn.then[..], &txn.otherwise[..]),
@@ -165,7 +165,7 @@ impl Request {
 }
 
 impl Answer {
-    /// Of the header; a refusal has none.
+    /// Returns the revision in the header; a refusal has none.
     #[must_use]
     pub fn revision(&self) -> Option<i64> {
         match self {

@@ -1,5 +1,4 @@
-//! What one copy of an etcd store does with a request: the reference that answers are
-//! compared with, small enough to be read as the rule.
+//! The reference implementation of an etcd store, with which answers are compared.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,19 +6,19 @@ use super::request::{
     Answer, Condition, Entry, Key, Keys, Op, OpAnswer, Refusal, Request, Txn, Value,
 };
 
-/// A store at one moment.
+/// The state of a store.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Store {
     /// The newest revision.
     pub revision: i64,
-    /// What is there.
+    /// The entries by key.
     pub keys: BTreeMap<Key, Entry>,
-    /// Leases that are alive.
+    /// The leases that exist.
     pub leases: BTreeSet<i64>,
 }
 
 impl Default for Store {
-    /// A new store is at revision 1.
+    /// A new store, at revision 1.
     fn default() -> Self {
         Store {
             revision: 1,
@@ -30,7 +29,7 @@ impl Default for Store {
 }
 
 impl Store {
-    /// Carries out a request.
+    /// Applies a request and returns its answer.
     pub fn apply(&mut self, request: &Request) -> Answer {
         match request {
             Request::Txn(txn) => self.transact(txn),
@@ -69,7 +68,7 @@ impl Store {
             return Answer::Refused(Refusal::LeaseNotFound);
         }
         let mut is_changed = false;
-        // All changes of a transaction have one revision.
+        // All changes of a transaction have the same revision.
         let revision = self.revision + 1;
         let mut answers = Vec::with_capacity(ops.len());
         for op in ops {

@@ -1,14 +1,14 @@
-//! The definition itself: every order is tried, nothing is remembered or concluded.
+//! A brute-force check: tries every order, without a cache and without evidence.
 
 use super::super::Model;
 use super::super::etcd::{Etcd, History, Store};
 
-pub fn is_linearizable_by_trying_everything(start: &Store, history: &History) -> bool {
+pub fn is_linearizable_by_brute_force(start: &Store, history: &History) -> bool {
     let mut left: Vec<usize> = (0..history.len()).collect();
-    goes_on(&Etcd::plain(start.clone()), start, history, &mut left)
+    can_complete(&Etcd::plain(start.clone()), start, history, &mut left)
 }
 
-fn goes_on(model: &Etcd, state: &Store, history: &History, left: &mut Vec<usize>) -> bool {
+fn can_complete(model: &Etcd, state: &Store, history: &History, left: &mut Vec<usize>) -> bool {
     let deadline = left
         .iter()
         .filter_map(|index| history[*index].answered_at())
@@ -24,7 +24,7 @@ fn goes_on(model: &Etcd, state: &Store, history: &History, left: &mut Vec<usize>
         let stepped = model.step(state, &operation.input, operation.output());
         if let Some(next) = stepped {
             let index = left.remove(position);
-            if goes_on(model, &next, history, left) {
+            if can_complete(model, &next, history, left) {
                 return true;
             }
             left.insert(position, index);

@@ -1,4 +1,4 @@
-//! Histories as clients of a real store would record them, with crashes and planted bugs.
+//! Generates histories as clients of a real store record them, with crashes and planted bugs.
 
 use std::collections::VecDeque;
 
@@ -7,24 +7,24 @@ use super::super::etcd::{
 };
 use super::super::{Operation, Outcome};
 
-/// What the store does wrong, in three of ten times it could.
+/// A bug of the store, which occurs in three of ten opportunities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bug {
     /// A read is answered from an older state.
     StaleRead,
-    /// A write is acknowledged but not made.
+    /// A write is acknowledged but not applied.
     LostUpdate,
-    /// A crash takes the newest acknowledged writes with it.
+    /// A crash loses the newest acknowledged writes.
     ForgottenInCrash,
-    /// Two writes are given one revision.
+    /// Two writes get the same revision.
     RepeatedRevision,
     /// A transaction succeeds although its condition does not hold.
     ConditionIgnored,
-    /// Only the first operation of a transaction is made.
+    /// Only the first operation of a transaction is applied.
     HalfATransaction,
-    /// A revoked lease leaves its keys.
+    /// Revoking a lease does not delete its keys.
     LeaseKeepsItsKeys,
-    /// A write is made a second time later.
+    /// A write is applied a second time later.
     AppliedTwice,
 }
 
@@ -77,7 +77,7 @@ impl Generator {
         self.time
     }
 
-    /// `operations` requests, with a crash after about every `crash_after`.
+    /// Generates `operations` requests, with a crash about every `crash_after`.
     pub fn run(&mut self, operations: usize, crash_after: u64, bug: Option<Bug>) -> History {
         let mut history = History::new();
         loop {
@@ -91,7 +91,7 @@ impl Generator {
             let client = usize::try_from(self.below(self.clients.len() as u64)).unwrap();
             self.turn(client, &mut history, is_enough, bug);
         }
-        // In the end somebody looks at everything.
+        // The last request reads all keys.
         let called_at = self.now();
         let output = self.store.apply(&Request::get_all());
         let at = self.now();
@@ -253,7 +253,7 @@ impl Generator {
         }
     }
 
-    /// Changes one answer a little; what comes out may still be true.
+    /// Changes one answer; the history may still be linearizable.
     pub fn falsify(&mut self, history: &mut History) {
         let index = usize::try_from(self.below(history.len() as u64)).unwrap();
         let other = usize::try_from(self.below(history.len() as u64)).unwrap();

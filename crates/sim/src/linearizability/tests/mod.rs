@@ -1,4 +1,4 @@
-//! Histories with known verdicts, and the search against one that tries everything.
+//! Histories with known verdicts, and a comparison of the search with brute force.
 
 mod brute_force;
 mod generator;
@@ -6,14 +6,14 @@ mod small;
 
 use super::etcd::{Etcd, History, Store};
 use super::{Model, Verdict, check};
-use brute_force::is_linearizable_by_trying_everything;
+use brute_force::is_linearizable_by_brute_force;
 use generator::{Bug, Generator};
 use proptest::prelude::*;
 
-/// Far more than any history here needs.
+/// More than any history in these tests needs.
 const STEPS_MAX: u64 = 20_000_000;
 
-/// True if there is an order; its steps are repeated to be sure.
+/// Returns whether an order exists; verifies the order by repeating its steps.
 fn is_linearizable(start: &Store, history: &History) -> bool {
     let model = Etcd::for_history(start.clone(), history);
     match check(&model, history, STEPS_MAX) {
@@ -48,9 +48,9 @@ fn is_linearizable(start: &Store, history: &History) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 20_000, ..ProptestConfig::default() })]
 
-    /// Small histories, true and falsified ones.
+    /// Small histories, correct and falsified ones.
     #[test]
-    fn the_search_and_trying_everything_agree(
+    fn search_agrees_with_brute_force(
         seed in any::<u64>(),
         falsified in 0..3u32,
     ) {
@@ -59,13 +59,13 @@ proptest! {
         for _ in 0..falsified {
             generator.falsify(&mut history);
         }
-        let expected = is_linearizable_by_trying_everything(&Store::default(), &history);
+        let expected = is_linearizable_by_brute_force(&Store::default(), &history);
         prop_assert_eq!(is_linearizable(&Store::default(), &history), expected, "{:#?}", history);
         prop_assert!(expected || falsified > 0, "{:#?}", history);
     }
 }
 
-/// Ten clients, thousands of requests, dozens of crashes with a request of each client open.
+/// Ten clients, thousands of requests, dozens of crashes with an open request per client.
 #[test]
 fn long_histories_with_many_unanswered_requests_are_decided() {
     for seed in 1..=3 {
@@ -76,9 +76,8 @@ fn long_histories_with_many_unanswered_requests_are_decided() {
     }
 }
 
-/// A history that begins in the middle of a store's life.
 #[test]
-fn a_history_may_start_anywhere() {
+fn history_starts_from_any_store() {
     let mut generator = Generator::new(7, 4, 3);
     let mut start = Store::default();
     for _ in 0..5 {
@@ -89,7 +88,7 @@ fn a_history_may_start_anywhere() {
 }
 
 #[test]
-fn every_planted_bug_is_found() {
+fn every_planted_bug_is_detected() {
     for bug in [
         Bug::StaleRead,
         Bug::LostUpdate,

@@ -1,4 +1,4 @@
-//! Histories short enough to be judged by reading.
+//! Short histories whose verdict is obvious.
 
 use super::super::etcd::{
     Answer, Condition, Entry, History, Keys, Op, OpAnswer, Refusal, Request, Store, Txn,
@@ -24,7 +24,7 @@ fn lost(from: u64, input: Request) -> Operation<Request, Answer> {
     }
 }
 
-fn said(revision: i64, answer: OpAnswer) -> Answer {
+fn answered(revision: i64, answer: OpAnswer) -> Answer {
     Answer::Txn {
         revision,
         succeeded: true,
@@ -32,7 +32,7 @@ fn said(revision: i64, answer: OpAnswer) -> Answer {
     }
 }
 
-/// `value` written as the `version`th of a key created at `create_revision`.
+/// An entry without a lease.
 fn entry(value: &str, create_revision: i64, mod_revision: i64, version: i64) -> Entry {
     Entry {
         value: value.into(),
@@ -54,7 +54,7 @@ fn put(
         from,
         to,
         Request::put("a", value),
-        said(revision, OpAnswer::Put(was)),
+        answered(revision, OpAnswer::Put(was)),
     )
 }
 
@@ -64,7 +64,7 @@ fn get(from: u64, to: u64, revision: i64, found: Option<Entry>) -> Operation<Req
         from,
         to,
         Request::get("a"),
-        said(revision, OpAnswer::Get(found)),
+        answered(revision, OpAnswer::Get(found)),
     )
 }
 
@@ -73,7 +73,7 @@ fn ok(history: History) -> bool {
 }
 
 #[test]
-fn one_after_the_other() {
+fn sequential_requests_are_linearizable() {
     assert!(ok(vec![]));
     assert!(ok(vec![
         get(1, 2, 1, None),
@@ -83,7 +83,7 @@ fn one_after_the_other() {
 }
 
 #[test]
-fn requests_that_overlap_may_take_effect_in_either_order() {
+fn overlapping_requests_take_effect_in_either_order() {
     for (first, second) in [(2, 3), (3, 2)] {
         let was = |revision: i64, other: &str| (revision == 3).then(|| entry(other, 2, 2, 1));
         assert!(ok(vec![
@@ -91,7 +91,7 @@ fn requests_that_overlap_may_take_effect_in_either_order() {
             put(2, 9, "2", second, was(second, "1")),
         ]));
     }
-    // But not when one was answered before the other was sent.
+    // Not if one was answered before the other was sent.
     assert!(!ok(vec![
         put(1, 2, "1", 3, Some(entry("2", 2, 2, 1))),
         put(3, 4, "2", 2, None),
@@ -99,9 +99,9 @@ fn requests_that_overlap_may_take_effect_in_either_order() {
 }
 
 #[test]
-fn a_stale_read_is_found() {
+fn stale_read_is_detected() {
     assert!(!ok(vec![put(1, 2, "1", 2, None), get(3, 4, 1, None)]));
-    // While the write is under way both answers are right.
+    // During the write both answers are correct.
     assert!(ok(vec![put(1, 4, "1", 2, None), get(2, 3, 1, None)]));
     assert!(ok(vec![
         put(1, 4, "1", 2, None),
@@ -110,7 +110,7 @@ fn a_stale_read_is_found() {
 }
 
 #[test]
-fn a_lost_update_is_found() {
+fn lost_update_is_detected() {
     assert!(!ok(vec![
         put(1, 5, "1", 2, None),
         put(2, 4, "2", 2, None),
@@ -119,7 +119,7 @@ fn a_lost_update_is_found() {
 }
 
 #[test]
-fn a_write_that_was_seen_stays() {
+fn write_that_was_read_is_not_undone() {
     assert!(!ok(vec![
         lost(1, Request::put("a", "1")),
         get(2, 3, 2, Some(entry("1", 2, 2, 1))),
@@ -128,18 +128,18 @@ fn a_write_that_was_seen_stays() {
 }
 
 #[test]
-fn an_unanswered_write_may_take_effect_late_or_never() {
+fn unanswered_write_takes_effect_late_or_never() {
     let write = || lost(1, Request::put("a", "1"));
     let seen = || Some(entry("1", 2, 2, 1));
     assert!(ok(vec![write(), get(2, 3, 1, None)]));
     assert!(ok(vec![write(), get(2, 3, 1, None), get(4, 5, 2, seen())]));
-    // Never twice.
+    // It does not take effect twice.
     assert!(!ok(vec![
         write(),
         get(2, 3, 2, seen()),
         get(4, 5, 3, Some(entry("1", 2, 3, 2))),
     ]));
-    // And not before it was sent.
+    // It does not take effect before it is sent.
     assert!(!ok(vec![
         get(1, 2, 2, seen()),
         lost(3, Request::put("a", "1"))
@@ -147,7 +147,7 @@ fn an_unanswered_write_may_take_effect_late_or_never() {
 }
 
 #[test]
-fn a_revision_never_goes_back_or_forward_by_itself() {
+fn revisions_increase_by_one_per_write() {
     assert!(!ok(vec![
         put(1, 2, "1", 2, None),
         put(3, 4, "2", 2, Some(entry("1", 2, 2, 1))),
@@ -156,7 +156,7 @@ fn a_revision_never_goes_back_or_forward_by_itself() {
 }
 
 #[test]
-fn a_condition_holds_at_the_moment_of_the_write() {
+fn condition_is_evaluated_at_the_time_of_the_write() {
     let swap = |revision: i64, succeeded: bool, answer: OpAnswer| {
         let txn = Txn {
             when: vec![("a".into(), Condition::ModRevision(0))],
@@ -180,7 +180,7 @@ fn a_condition_holds_at_the_moment_of_the_write() {
 }
 
 #[test]
-fn a_lease_ends_with_its_keys_in_one_revision() {
+fn revoked_lease_deletes_its_keys_in_one_revision() {
     let leased = |key: &str| Request::op(Op::Put(key.into(), "v".into(), 7));
     let lease = |revision| Answer::Lease { revision };
     let granted = || done(1, 2, Request::Grant(7), lease(1));
@@ -189,7 +189,7 @@ fn a_lease_ends_with_its_keys_in_one_revision() {
             from,
             from + 1,
             leased(key),
-            said(revision, OpAnswer::Put(None)),
+            answered(revision, OpAnswer::Put(None)),
         )
     };
     let nothing = |revision| {
@@ -197,7 +197,7 @@ fn a_lease_ends_with_its_keys_in_one_revision() {
             20,
             21,
             Request::get_all(),
-            said(revision, OpAnswer::Get(vec![])),
+            answered(revision, OpAnswer::Get(vec![])),
         )
     };
     let revoked = |revision| done(7, 8, Request::Revoke(7), lease(revision));
@@ -206,7 +206,7 @@ fn a_lease_ends_with_its_keys_in_one_revision() {
     assert!(with(&[revoked(4), nothing(4)]));
     assert!(!with(&[revoked(5), nothing(5)]));
     assert!(!with(&[revoked(3)]));
-    // Unanswered, but seen.
+    // An unanswered revocation whose effect is read.
     assert!(with(&[lost(7, Request::Revoke(7)), nothing(4)]));
     let refused = || done(30, 31, leased("c"), Answer::Refused(Refusal::LeaseNotFound));
     assert!(with(&[lost(7, Request::Revoke(7)), refused()]));
@@ -215,7 +215,7 @@ fn a_lease_ends_with_its_keys_in_one_revision() {
     let missed = || done(5, 6, leased("a"), Answer::Refused(Refusal::LeaseNotFound));
     assert!(ok(vec![granted(), lost(3, Request::Revoke(7)), missed()]));
     assert!(!ok(vec![granted(), missed()]));
-    // Nobody but an unanswered grant can have made the lease.
+    // Only the unanswered grant can have created the lease.
     let seen = entry("v", 2, 2, 1);
     let seen = Entry { lease: 7, ..seen };
     assert!(ok(vec![

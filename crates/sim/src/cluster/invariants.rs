@@ -1,17 +1,17 @@
-//! Sees everything that happens in a run and remembers what must stay true.
+//! Checks the invariants over all members during a run.
 //!
-//! | what | where |
+//! | invariant | check |
 //! | --- | --- |
-//! | one leader per term | [`Witness::leads`] |
-//! | a leader has everything committed in earlier terms | [`Witness::leads`] |
-//! | same index and term, same entry, same predecessor | [`Witness::in_log`] |
-//! | one entry per committed index, for all members and all time | [`Witness::commits`], [`Witness::applies`] |
-//! | same state, members and features at the same index | [`Witness::applies`] |
-//! | what was acknowledged is never lost | [`Witness::commits`], the end of a run |
-//! | a read sees everything committed before it began | [`Witness::answers`] |
-//! | one vote per member and term | [`Witness::votes`] |
+//! | one leader per term | [`Invariants::leads`] |
+//! | a leader has every entry committed in earlier terms | [`Invariants::leads`] |
+//! | same index and term, same entry, same predecessor | [`Invariants::in_log`] |
+//! | one entry per committed index, for all members and all time | [`Invariants::commits`], [`Invariants::applies`] |
+//! | same state, members and features at the same index | [`Invariants::applies`] |
+//! | an acknowledged proposal is never lost | [`Invariants::commits`], the end of a run |
+//! | a read sees every entry committed before it began | [`Invariants::answers`] |
+//! | one vote per member and term | [`Invariants::votes`] |
 //!
-//! It never touches a member.
+//! It never changes a member.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,14 +22,14 @@ use super::gates::Gates;
 use super::state::{Image, digest};
 use super::violation::Violation;
 
-/// What a log has at an index in a term.
+/// The entry of a log at an index and term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Identity {
     digest: u64,
     previous_term: u64,
 }
 
-/// The state after an index; the same wherever it is reached.
+/// The state after an index; equal on all members.
 #[derive(Debug, Clone, PartialEq)]
 struct After {
     state: u64,
@@ -38,34 +38,34 @@ struct After {
 }
 
 #[derive(Default)]
-pub(super) struct Witness {
+pub(super) struct Invariants {
     leaders: BTreeMap<u64, u64>,
     votes: BTreeMap<(u64, u64), u64>,
-    /// By index and term.
+    /// Entries by index and term.
     logged: BTreeMap<(u64, u64), Identity>,
-    /// Term of the entry, and a term in which it was known to be committed; from index 1 on.
+    /// Per index from 1: the entry's term, and a term in which it was known to be committed.
     committed: Vec<(u64, u64)>,
     after: BTreeMap<u64, After>,
-    /// Index by proposal.
+    /// The index of each acknowledged proposal.
     pub(super) acknowledged: BTreeMap<u64, u64>,
     reads: BTreeMap<u64, u64>,
     pub(super) reads_answered: u64,
     pub(super) switches: u64,
 }
 
-impl Witness {
-    /// The last index that is known to be committed.
+impl Invariants {
+    /// Returns the last index known to be committed.
     pub(super) fn commit(&self) -> u64 {
         self.committed.len() as u64
     }
 
-    /// Term of a committed entry.
+    /// Returns the term of a committed entry.
     pub(super) fn committed_term(&self, index: u64) -> Option<u64> {
         let place = usize::try_from(index.checked_sub(1)?).ok()?;
         self.committed.get(place).map(|(term, _)| *term)
     }
 
-    /// A member leads; `term_of` is its log.
+    /// Checks a new leader; `term_of` reads its log.
     pub(super) fn leads(
         &mut self,
         id: u64,
@@ -91,7 +91,7 @@ impl Witness {
         Ok(())
     }
 
-    /// Entries are on a disk or on their way to one, behind an entry of `previous_term`.
+    /// Checks entries that are written or sent, after an entry of `previous_term`.
     pub(super) fn in_log(
         &mut self,
         id: u64,
@@ -119,7 +119,7 @@ impl Witness {
         Ok(())
     }
 
-    /// A member in `term` knows that everything up to `commit` is committed.
+    /// Records and checks the indexes `known` that a member in `term` knows to be committed.
     pub(super) fn commits(
         &mut self,
         id: u64,
@@ -128,7 +128,7 @@ impl Witness {
         term_of: impl Fn(u64) -> Option<u64>,
     ) -> Result<(), Violation> {
         for index in known {
-            // What a snapshot covers is compared when it is installed.
+            // Entries covered by a snapshot are checked when it is installed.
             let Some(entry_term) = term_of(index) else {
                 continue;
             };
@@ -144,7 +144,7 @@ impl Witness {
         Ok(())
     }
 
-    /// A member has reached a state.
+    /// Checks the state of a member after an applied entry or snapshot.
     pub(super) fn applies(&mut self, id: u64, image: &Image) -> Result<(), Violation> {
         let index = image.applied_index;
         if index == 0 {
@@ -182,7 +182,7 @@ impl Witness {
         Ok(())
     }
 
-    /// Counts entries that change the value of a feature, once.
+    /// Counts each index that changes a feature value once.
     fn count_switches(&mut self, index: u64, gates: &Arc<Gates>) {
         let Some(before) = self.after.get(&(index - 1)) else {
             return;
@@ -196,17 +196,17 @@ impl Witness {
         self.switches += u64::from(values(&before.gates) != values(gates));
     }
 
-    /// A client was told that its proposal is in.
+    /// Records a proposal that was acknowledged to its client.
     pub(super) fn acknowledges(&mut self, proposal: u64, index: u64) {
         self.acknowledged.insert(proposal, index);
     }
 
-    /// A read begins.
+    /// Records the commit index at the start of a read.
     pub(super) fn begins_read(&mut self, context: u64) {
         self.reads.insert(context, self.commit());
     }
 
-    /// A read is answered.
+    /// Checks the index of an answered read.
     pub(super) fn answers(&mut self, id: u64, context: u64, index: u64) -> Result<(), Violation> {
         self.reads_answered += 1;
         let floor = self.reads.get(&context).copied().unwrap_or(u64::MAX);
@@ -216,7 +216,7 @@ impl Witness {
         Ok(())
     }
 
-    /// A vote goes out.
+    /// Checks a sent vote.
     pub(super) fn votes(&mut self, id: u64, term: u64, candidate: u64) -> Result<(), Violation> {
         let vote = *self.votes.entry((id, term)).or_insert(candidate);
         if vote != candidate {
