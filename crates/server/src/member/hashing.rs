@@ -49,7 +49,7 @@ impl HashSlots {
         }
     }
 
-    /// Computes a hash on a thread of its own. Its slot is taken until the thread ends, also if
+    /// Computes a hash on a separate thread. Its slot is taken until the thread ends, also if
     /// the caller gives up earlier.
     pub async fn run<T: Send + 'static>(
         &self,
