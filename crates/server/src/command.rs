@@ -20,11 +20,11 @@ use crate::config::{Config, Values};
 use portunus_features::OwnFeatures;
 use portunus_features::version::{ETCD_VERSION, effective_version};
 
-/// What an invocation asks for.
+/// The action that a command line requests.
 pub enum Invocation {
-    /// Only to say something.
+    /// Print this text.
     Print(String),
-    /// To serve.
+    /// Run a server.
     Serve(Box<Config>),
 }
 
@@ -93,14 +93,14 @@ enum Format {
 }
 
 impl Portunus {
-    /// Reads the command line (without the program's name) and the environment.
+    /// Parses the command line (without the program's name) and the environment.
     pub fn invoked(arguments: &[String]) -> Result<Invocation, Box<dyn Error>> {
         match arguments.first().map(String::as_str) {
             Some("gates") => {
                 let all = std::iter::once("portunus".to_owned()).chain(arguments.iter().cloned());
                 let text = match Portunus::try_parse_from(all) {
                     Ok(portunus) => portunus.run()?,
-                    // Help is an error to clap, but not to the person who asked for it.
+                    // clap returns help as an error, but the caller asked for it.
                     Err(error) if !error.use_stderr() => error.render().to_string(),
                     Err(error) => error.exit(),
                 };
@@ -141,7 +141,7 @@ impl Portunus {
     }
 }
 
-/// Every flag that works, and the gates.
+/// The help text: every flag that works, and the gates.
 fn help() -> Result<String, CommandError> {
     let mut text = String::from(
         "A strongly consistent, replicated key-value store that etcd clients use unchanged.\n\n\
@@ -180,7 +180,7 @@ fn help() -> Result<String, CommandError> {
     Ok(text)
 }
 
-/// The first line is etcd's, for tools that read it.
+/// The version text. Its first line is etcd's, for tools that read it.
 fn version() -> String {
     format!(
         "etcd Version: {ETCD_VERSION}.0\nPortunus Version: {}\n",
@@ -202,7 +202,7 @@ impl At {
         Ok((*gates).clone())
     }
 
-    /// What a member with these flags decides alone; `None` without flags of cluster features.
+    /// The decision of a single member with these flags; `None` without cluster feature flags.
     fn one_member(
         &self,
         own: &OwnFeatures,
@@ -247,7 +247,7 @@ fn list(own: &OwnFeatures, at: &At, format: Format) -> Result<String, CommandErr
     Ok(text)
 }
 
-/// The cluster's gates where no member sets any.
+/// The cluster features' values where no member sets any.
 fn cluster_defaults(own: &OwnFeatures, gates: &GateSet) -> Result<GateSet, CommandError> {
     let versions = Versions::exactly(gates.versions().emulation);
     let defaults = own.cluster.gates(versions, &Assignments::new())?;
@@ -298,12 +298,12 @@ fn explain(own: &OwnFeatures, name: &str, at: &At, format: Format) -> Result<Str
     })
 }
 
-/// Why a command could not be done.
+/// Why a command failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 #[allow(missing_docs)] // the fields are the ones the messages print
 pub enum CommandError {
-    /// The program's own declarations are illegal.
+    /// The program's own gates are declared wrongly.
     #[error("the features of this program are declared wrongly")]
     Declarations(#[from] RegisterError),
     /// The config file cannot be read.
@@ -312,19 +312,19 @@ pub enum CommandError {
         file: String,
         source: std::io::Error,
     },
-    /// A gate text cannot be read.
+    /// `--feature-gates` cannot be read.
     #[error("--feature-gates cannot be read")]
     Flag(#[from] FlagError),
-    /// A text of cluster gates cannot be read.
+    /// `--cluster-feature-gates` cannot be read.
     #[error("--cluster-feature-gates cannot be read")]
     ClusterFlag(#[source] FlagError),
     /// Versions that cannot be used.
     #[error("the versions are not allowed")]
     Versions(#[from] VersionFlagError),
-    /// Gates that cannot be set.
+    /// `--feature-gates` cannot be applied.
     #[error("--feature-gates cannot be applied")]
     Set(#[from] SetErrors),
-    /// Cluster gates that cannot be set.
+    /// `--cluster-feature-gates` cannot be applied.
     #[error("--cluster-feature-gates cannot be applied")]
     ClusterSet(#[source] SetErrors),
     /// No such gate.

@@ -1,8 +1,8 @@
-//! An error and its causes in one line, for logs and answers.
+//! Formats an error and its causes in one line, for logs and answers.
 
 use std::error::Error;
 
-/// The error, then each cause after a colon.
+/// Formats the error, then each cause after a colon.
 pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,4 +1,4 @@
-//! Log lines: for people on a terminal, as JSON otherwise.
+//! Log output: text on a terminal, JSON otherwise.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,11 +8,11 @@ use tracing_subscriber::fmt::writer::BoxMakeWriter;
 
 use crate::config::{LogConfig, LogLevel};
 
-/// The process has said why it ends. Threads that still run log nothing after that line, so
-/// that it is the last one. Read and set under the lock of standard error.
+/// Whether the process has printed why it ends. Threads that still run log nothing after that
+/// line, so that it is the last one. Read and set under the lock of standard error.
 static HAS_SAID_WHY: AtomicBool = AtomicBool::new(false);
 
-/// Standard error until the process has said why it ends, then nothing.
+/// Writes to standard error until the process has printed why it ends, then discards.
 struct UntilTheEnd;
 
 impl Write for UntilTheEnd {
@@ -50,11 +50,11 @@ pub fn init(config: &LogConfig) {
     let builder = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(writer)
-        // It would say so on standard error, and panic if that is what cannot be written: a full
-        // disk under a log file must not end a member.
+        // Write errors would be reported on standard error, with a panic if that cannot be
+        // written either: a full disk under a log file must not end a member.
         .log_internal_errors(false)
         .with_target(false);
-    // A second initialisation fails, and the first one stays; that is fine.
+    // A second initialisation fails, and the first one stays.
     if config.json.unwrap_or(!is_terminal) {
         let _ = builder.json().flatten_event(true).try_init();
     } else {

@@ -15,9 +15,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Read by the allocator when the process starts. Without the first, memory freed just
-/// before a member falls idle is kept until it is busy again; without the second, the buffer
-/// of every answer above 8 MiB is new memory, which costs more than filling it.
+/// Options that the allocator reads when the process starts. Without the first, memory freed just
+/// before a member is idle is kept until it is busy again; without the second, the buffer of
+/// every answer above 8 MiB is new memory, which costs more than filling it.
 // SAFETY: the name is the allocator's own and the text ends in a zero, as it expects.
 #[cfg(feature = "jemalloc")]
 #[unsafe(export_name = "_rjem_malloc_conf")]
@@ -27,7 +27,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match Portunus::invoked(&arguments) {
         Ok(Invocation::Print(text)) => {
-            // A reader that went away (`| head`) is no failure of ours.
+            // A closed pipe (`| head`) is no failure.
             let _ = std::io::stdout().write_all(text.as_bytes());
             ExitCode::SUCCESS
         }
@@ -45,7 +45,7 @@ fn serve(config: Config) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error),
     };
-    // Heard from before the start on: a member that says it is ready can be told to stop.
+    // Installed before the start, so that a signal can stop a member that is ready.
     let mut signals = {
         let _context = runtime.enter();
         match Signals::listen() {
@@ -58,7 +58,7 @@ fn serve(config: Config) -> ExitCode {
         tokio::select! {
             started = starting => started,
             name = signals.next() => {
-                // A start holds nothing that is not safe on disk, and may take long.
+                // A start holds nothing that is not durable, and may take long.
                 tracing::info!(signal = name, "stopped while starting");
                 std::process::exit(0);
             }
@@ -70,7 +70,7 @@ fn serve(config: Config) -> ExitCode {
         Err(error) => return fail(&error),
     };
     let member = std::sync::Arc::clone(&running.member);
-    // A member that was removed while it was away learns of it before it is ready.
+    // A member that was removed while it was down applies the removal before it is ready.
     if !member.stop.is_stopping() {
         running.say_ready();
     }
@@ -78,15 +78,15 @@ fn serve(config: Config) -> ExitCode {
         tokio::select! {
             name = signals.next() => {
                 tracing::info!(signal = name, "stopping");
-                // While clients are still served: what is under way goes to the new leader.
+                // Clients are still served: pending requests go to the new leader.
                 member.hand_leadership_over().await;
                 member.stop.stop(StopReason::Requested(name));
             }
             () = member.stop.stopped() => {}
         }
     });
-    // What must not go on ends here and now: waiting for threads could wait forever, and none
-    // of them may touch the data any more. The log has everything that was acknowledged.
+    // A fatal stop exits at once: waiting for threads could last forever, and none of them may
+    // touch the data any more. The log has everything that was acknowledged.
     if let Some(StopReason::Fatal(reason)) = member.stop.reason() {
         logging::print_fatal(&format!("portunus: {reason}"));
         std::process::exit(1);
@@ -118,7 +118,7 @@ impl Signals {
         })
     }
 
-    /// Waits for one and names it.
+    /// Waits for a signal and returns its name.
     async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
@@ -127,7 +127,7 @@ impl Signals {
     }
 }
 
-/// One line, with every cause.
+/// Prints the error with every cause in one line.
 fn fail(error: &(dyn Error + 'static)) -> ExitCode {
     let mut message = format!("portunus: {error}");
     let mut source = error.source();
@@ -135,7 +135,7 @@ fn fail(error: &(dyn Error + 'static)) -> ExitCode {
         message.push_str(&format!(": {cause}"));
         source = cause.source();
     }
-    // Some errors are several, one per line.
+    // Some errors have several reasons, one per line.
     let message = message.lines().collect::<Vec<_>>().join("; ");
     logging::print_fatal(&message);
     ExitCode::FAILURE

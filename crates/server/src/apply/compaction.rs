@@ -12,14 +12,14 @@ use crate::error_chain::chain;
 /// The compactions that the apply thread works on.
 pub(super) struct Compactions {
     has_work: bool,
-    /// When the present one began, for the metrics.
+    /// When the current compaction began, for the metrics.
     began: Instant,
     /// The revisions of compactions whose clients wait for the end.
     awaited: Vec<i64>,
 }
 
 impl Compactions {
-    /// With work to look for.
+    /// Starts with work to look for.
     pub(super) fn with_work() -> Compactions {
         Compactions {
             has_work: true,
@@ -33,13 +33,13 @@ impl Compactions {
         self.has_work
     }
 
-    /// Looks for work in another store; clients go on waiting.
+    /// Looks for work in another store; clients keep waiting.
     pub(super) fn restart(&mut self) {
         self.has_work = true;
         self.began = Instant::now();
     }
 
-    /// Notes that a compaction began, and whether its client waits for the end.
+    /// Records that a compaction began, and whether its client waits for the end.
     pub(super) fn began(&mut self, revision: i64, is_physical: bool) {
         if is_physical {
             self.awaited.push(revision);
@@ -58,7 +58,7 @@ impl Compactions {
     }
 }
 
-/// How far compactions are finished, on disk as well.
+/// The revision up to which compactions are finished, on disk as well.
 pub struct CompactionProgress {
     finished: watch::Sender<i64>,
 }
@@ -72,7 +72,7 @@ impl Default for CompactionProgress {
 }
 
 impl CompactionProgress {
-    /// Returns when everything that a compaction to `revision` removes is removed, on disk as
+    /// Waits until everything that a compaction to `revision` removes is removed, on disk as
     /// well.
     pub async fn finished(&self, revision: i64) {
         let mut finished = self.finished.subscribe();
@@ -105,7 +105,7 @@ impl ApplyThread {
             CompactionStep::Idle => {
                 self.compactions.has_work = false;
                 metrics.pending.set(0);
-                // A snapshot of the leader may have come with its compactions finished.
+                // A snapshot of the leader may contain finished compactions.
                 let revision = self.machine.reader().compact_revision();
                 self.report_finished(revision);
                 return Ok(false);
@@ -114,7 +114,7 @@ impl ApplyThread {
             CompactionStep::Hash(job) => self.hash(job),
             CompactionStep::Finished { revision } => {
                 metrics.finished(self.compactions.began.elapsed());
-                // The next of the queue, if there is one, begins now.
+                // The next compaction of the queue, if there is one, begins now.
                 self.compactions.began = Instant::now();
                 tracing::info!(revision, "compaction finished");
                 self.report_finished(revision);
@@ -123,7 +123,7 @@ impl ApplyThread {
         Ok(true)
     }
 
-    /// Computes the hash of a compaction on a thread of its own.
+    /// Computes the hash of a compaction on a separate thread.
     fn hash(&self, job: CompactionHashJob) {
         let stop = Arc::clone(&self.member.stop);
         let spawned = std::thread::Builder::new()

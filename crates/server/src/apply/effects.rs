@@ -1,4 +1,4 @@
-//! Carrying out what an entry has for consequences outside of the state machine.
+//! Carries out the effects of an entry outside of the state machine.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl ApplyThread {
     /// Publishes the members, versions and params, and wakes the task that decides about them.
     pub(super) fn show_membership(&self) {
         let (member, membership) = (&self.member, self.machine.membership());
-        // Before a message is sent because of the change.
+        // Before any message is sent because of the change.
         member.peers.replication_hold().review(membership);
         member.membership.store(Arc::new(membership.clone()));
         member.versions_changed.notify_one();

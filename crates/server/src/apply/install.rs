@@ -14,7 +14,7 @@ use crate::member::settings::ApplySettings;
 use crate::member::{store_config, store_hooks};
 
 impl ApplyThread {
-    /// Replaces the store. The snapshot lies beside the backend, and its record is in the log.
+    /// Replaces the store. The snapshot file is beside the backend, and its record is in the log.
     pub(super) fn install(&mut self, snapshot: &SnapshotMetadata) -> Result<(), ApplyThreadError> {
         let index = snapshot.index;
         let applied = self.machine.applied().map_or(0, |applied| applied.index);
@@ -37,7 +37,7 @@ impl ApplyThread {
         });
         let auth_revision = state.auth_revision;
 
-        // Readers first: a request that sees the new index must find it.
+        // Readers first: a request that sees the new index must read the new store.
         member.replace_reader(store.reader());
         let replaced = self.machine.install(store, state, position);
         member.alarms.store(Arc::new(self.machine.alarms().clone()));

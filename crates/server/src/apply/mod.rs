@@ -35,7 +35,7 @@ pub use compaction::CompactionProgress;
 /// does not stop the member for good.
 const WAIT_MAX: Duration = Duration::from_secs(3600);
 
-/// Everything that the apply thread owns.
+/// The state that the apply thread owns.
 pub struct ApplyThread {
     member: Arc<Member>,
     machine: StateMachine,
@@ -86,8 +86,8 @@ pub enum ApplyThreadError {
         index: u64,
         source: portunus_mvcc::OpenError,
     },
-    /// The state of the snapshot cannot be served. One with authentication is refused when it
-    /// is received, so this is a second check.
+    /// The state of the snapshot cannot be served. A snapshot with authentication is refused when
+    /// it is received, so this is a second check.
     #[error("the leader's snapshot of index {index} cannot be served")]
     InstalledState { index: u64, source: LoadError },
     /// Compaction work failed.
@@ -109,7 +109,7 @@ impl ApplyThread {
             member,
             machine,
             committed,
-            // A process before this one may have left work.
+            // An earlier process may have left work.
             compactions: Compactions::with_work(),
             snapshots,
         }
@@ -232,7 +232,7 @@ impl ApplyThread {
         let hold = self.member.peers.replication_hold();
         let request = self.machine.end_batch(index, &|id| hold.knows_gates(id));
         if let Some(request) = request {
-            // The thread ends only with the member; then the log need not be shortened.
+            // The receiving thread ends only with the member; then the log need not be shortened.
             let _ = self.snapshots.send(request);
         }
     }
@@ -240,10 +240,10 @@ impl ApplyThread {
     /// Sends events to watchers, after the change is visible to readers.
     fn publish(&mut self, events: &Arc<RevisionEvents>) -> Result<(), ApplyThreadError> {
         let history = StoreHistory::of(&self.member);
-        // Only where the previous value has left memory.
+        // Only for events whose previous value has left memory.
         let unknown = events.events.iter().filter(|it| it.known_prev().is_none());
         for event in unknown {
-            // The history reports a failure. Watches that need the value read it on their own.
+            // The history reports a failure. Watches that need the value read it themselves.
             let _ = event.look_up_prev(&history);
         }
         let lagging = {

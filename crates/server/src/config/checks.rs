@@ -1,5 +1,5 @@
-//! Every setting that cannot be used, collected before anything else happens: an operator who
-//! corrects one finds out about all of them.
+//! Collects every setting that cannot be used before anything else happens, so that an operator
+//! sees all errors at once.
 
 use std::error::Error;
 use std::fmt;
@@ -13,7 +13,7 @@ pub(super) struct Checks {
 }
 
 impl Checks {
-    /// Begins with what could not even be collected.
+    /// Starts with the errors of collecting `values`.
     pub fn of(values: &Values) -> Checks {
         let errors = values.errors.iter().cloned().map(ConfigError::from);
         Checks {
@@ -21,13 +21,13 @@ impl Checks {
         }
     }
 
-    /// The value, or a note of why there is none.
+    /// Returns the value, or records the error.
     pub fn ok<T>(&mut self, checked: Result<T, impl Into<ConfigError>>) -> Option<T> {
         checked.map_err(|error| self.errors.push(error.into())).ok()
     }
 }
 
-/// Why a configuration cannot be used: one reason or several, one in a line.
+/// Why a configuration cannot be used: one reason or several, one per line.
 #[derive(Debug)]
 pub struct ConfigErrors(pub Vec<ConfigError>);
 

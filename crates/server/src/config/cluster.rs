@@ -1,4 +1,4 @@
-//! What a member was told about its cluster.
+//! The settings about a member's cluster.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,41 +10,41 @@ use super::{
     ConfigError, ListenUrl, Values, bad, boolean, duration, listen_urls, number, one_of, url, urls,
 };
 
-/// Below this, connections between peers would be given up although all is well.
+/// Shortest timeout; below it, healthy connections between peers would be closed.
 const RAFT_TIMEOUT_MIN: Duration = Duration::from_millis(100);
 
 /// Settings about the other members.
 #[derive(Debug, Clone)]
 pub struct ClusterConfig {
-    /// The members a new cluster starts with, or that this member will find.
+    /// The members of `--initial-cluster`: founders, or present members of an existing cluster.
     pub initial_members: Vec<InitialMember>,
-    /// The cluster is there already, and this member was added to it.
+    /// Whether this member joins an existing cluster.
     pub is_existing: bool,
-    /// Tells clusters apart that start alike.
+    /// Distinguishes clusters with the same initial members.
     pub token: String,
-    /// Where peers connect.
+    /// The URLs to listen at for peers.
     pub listen_peer_urls: Vec<ListenUrl>,
-    /// Peer URLs as others see them.
+    /// The peer URLs of this member, as others reach them.
     pub advertise_peer_urls: Vec<String>,
-    /// Refuse changes of membership that would cost the quorum.
+    /// Refuse membership changes that would lose the quorum.
     pub strict_reconfig: bool,
-    /// Ask whether an election could be won before disturbing the others.
+    /// Run a pre-vote before an election.
     pub pre_vote: bool,
-    /// A lone member need not wait for an election timeout.
+    /// Shorten the first election timeout; a lone member does not wait for it at all.
     pub leads_at_once_if_alone: bool,
-    /// Silence after which a connection from a peer is given up.
+    /// Time without data after which a connection from a peer is closed.
     pub raft_read_timeout: Duration,
-    /// Time after which a peer that takes nothing is given up.
+    /// Time after which a connection is closed whose peer accepts no data.
     pub raft_write_timeout: Duration,
-    /// Make a cluster of one of what is here.
+    /// Make a cluster of one from the existing data.
     pub force_new: bool,
-    /// Learners a cluster may have.
+    /// The number of learners a cluster may have.
     pub max_learners: usize,
-    /// Between two comparisons of all members' data; zero: none.
+    /// Time between two comparisons of all members' data; zero: none.
     pub corrupt_check_interval: Duration,
-    /// Between two comparisons of what was hashed at compactions.
+    /// Time between two comparisons of the hashes of compactions.
     pub compact_hash_check_interval: Duration,
-    /// Between two looks for the end of a downgrade.
+    /// Time between two checks for the end of a downgrade.
     pub downgrade_check_interval: Duration,
 }
 
@@ -101,7 +101,7 @@ fn raft_timeout(values: &Values, flag: &'static str) -> Result<Duration, ConfigE
     }
 }
 
-/// `NAME=URL,NAME=URL`; a name may come more than once. Without the flag: this member alone.
+/// Parses `NAME=URL,NAME=URL`; a name may repeat. Without the flag: this member alone.
 fn initial_members(
     values: &Values,
     name: &str,

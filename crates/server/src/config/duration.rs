@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Reads a Go duration. Negative ones are no durations here.
+/// Parses a Go duration. Negative durations are refused.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let mut rest = text.trim();
     if rest == "0" {
@@ -33,7 +33,7 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
         rest = &rest[unit_end..];
         nanos += number * unit_nanos;
     }
-    // Longer than the i64 nanoseconds Go has is not a duration there either.
+    // Go's durations end at i64::MAX nanoseconds as well.
     (nanos <= i64::MAX as f64).then(|| Duration::from_nanos(nanos.round() as u64))
 }
 

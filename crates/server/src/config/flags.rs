@@ -1,33 +1,33 @@
 //! Every flag of etcd, and what this program does with it.
 //!
-//! One table serves the command line, the environment (`ETCD_…`), the config file and the
-//! help. A flag is never read and then ignored: what is not built yet is refused as soon as
-//! somebody sets it to something else than its default.
+//! One table serves the command line, the environment (`ETCD_…`), the config file and the help. A
+//! flag is never read and then ignored: an unsupported flag is refused when it is set to another
+//! value than its default.
 
-/// What a flag is good for.
+/// How a flag is supported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Support {
-    /// It works.
+    /// The flag works.
     Works,
-    /// Not built yet, with what it belongs to. Its default is accepted.
+    /// Not supported yet, with the feature it belongs to. Its default is accepted.
     Later(&'static str),
-    /// Old programs pass it; it never did anything in the versions this one stands for.
+    /// Accepted for old callers; it has no effect in the emulated versions either.
     Ignored,
-    /// It is gone, with what to do instead.
+    /// Removed, with what to do instead.
     Removed(&'static str),
-    /// The name a feature's switch had before it was a gate: works as the gate in versions
-    /// that had both, is gone in later ones.
+    /// The name of a feature's flag before it was a gate: works as the gate in versions that have
+    /// both, is refused in later ones.
     OldGate(OldGate),
 }
 
-/// What an old name is a name for.
+/// The gate that an old flag name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OldGate {
     /// The flag that sets the gate.
     pub flag: &'static str,
     /// The gate.
     pub gate: &'static str,
-    /// What to do where the old name is gone.
+    /// What to do where the old name is removed.
     pub instead: &'static str,
 }
 
@@ -44,18 +44,18 @@ pub enum Kind {
     Duration,
 }
 
-/// One flag.
+/// One flag of the command line.
 #[derive(Debug, Clone, Copy)]
 pub struct Flag {
     /// Its name without dashes.
     pub name: &'static str,
     /// How its value is written.
     pub kind: Kind,
-    /// Its value where nobody sets it.
+    /// Its value where it is not set.
     pub default: &'static str,
-    /// What it does; empty for flags that are not offered.
+    /// What it does; empty for flags that are not in the help.
     pub help: &'static str,
-    /// What it is good for.
+    /// How it is supported.
     pub support: Support,
 }
 
@@ -508,7 +508,7 @@ pub const FLAGS: &[Flag] = &[
     ignored("vv"),
     ignored("test.coverprofile"),
     ignored("test.outputdir"),
-    // Gone.
+    // Removed.
     removed(
         "max-snapshots",
         "drop it: snapshots of the log need no files of their own",
@@ -548,7 +548,7 @@ pub const FLAGS: &[Flag] = &[
     ),
 ];
 
-/// A flag by name; both spellings of the emulation flag are one.
+/// Finds a flag by name; both spellings of the emulation flag are one.
 pub fn find(name: &str) -> Option<&'static Flag> {
     let name = if name == "emulation-version" {
         "emulated-version"

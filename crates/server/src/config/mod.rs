@@ -1,4 +1,4 @@
-//! What a member was told, checked.
+//! The checked configuration of a member.
 
 mod checks;
 mod cluster;
@@ -26,10 +26,10 @@ use portunus_features::version::effective_version;
 
 /// The backend quota where none is given.
 pub const QUOTA_BYTES_DEFAULT: i64 = 2 * 1024 * 1024 * 1024;
-/// Above this, etcd warns.
+/// The quota above which etcd warns.
 pub const QUOTA_BYTES_ADVISED_MAX: i64 = 8 * 1024 * 1024 * 1024;
 const ELECTION_TIMEOUT_MS_MAX: u64 = 50_000;
-/// An election timeout below this many heartbeats would end in elections without cause.
+/// Shortest election timeout in heartbeats; below it, elections start without cause.
 const HEARTBEATS_PER_ELECTION_MIN: u64 = 5;
 
 /// A checked configuration.
@@ -37,33 +37,33 @@ const HEARTBEATS_PER_ELECTION_MIN: u64 = 5;
 pub struct Config {
     /// Human-readable name.
     pub name: String,
-    /// Where everything lives.
+    /// The data directory.
     pub data_dir: PathBuf,
-    /// Where the log lives.
+    /// The directory of the log.
     pub wal_dir: PathBuf,
     /// Applied entries between two snapshots of the log.
     pub snapshot_count: u64,
     /// Entries kept behind a snapshot of the log.
     pub snapshot_catchup_entries: u64,
-    /// Between two ticks of raft.
+    /// Time between two ticks of raft.
     pub heartbeat_interval: Duration,
-    /// Without a leader before an election.
+    /// Time without a leader before an election.
     pub election_timeout: Duration,
-    /// Where clients connect.
+    /// The URLs to listen at for clients.
     pub listen_client_urls: Vec<ListenUrl>,
-    /// Client URLs as others see them.
+    /// The client URLs of this member, as others reach them.
     pub advertise_client_urls: Vec<String>,
-    /// Where metrics and health are served besides.
+    /// More URLs to listen at for metrics and health.
     pub listen_metrics_urls: Vec<ListenUrl>,
-    /// Who the others are.
+    /// The settings about the cluster.
     pub cluster: ClusterConfig,
     /// Size at which writes are refused; absent: no limit.
     pub quota_bytes: Option<u64>,
-    /// Longest wait before the backend commits.
+    /// Longest time before the backend commits.
     pub backend_batch_interval: Duration,
-    /// Records before the backend commits.
+    /// Records after which the backend commits.
     pub backend_batch_limit: usize,
-    /// Operations allowed in a transaction.
+    /// The number of operations allowed in a transaction.
     pub max_txn_ops: usize,
     /// Largest client request.
     pub max_request_bytes: usize,
@@ -71,37 +71,37 @@ pub struct Config {
     pub max_concurrent_streams: u32,
     /// How often an idle client is pinged.
     pub keepalive_interval: Duration,
-    /// Wait for the answer to a ping.
+    /// How long to wait for the answer to a ping.
     pub keepalive_timeout: Duration,
-    /// Whether and how history is compacted by itself.
+    /// Automatic compaction of old revisions.
     pub auto_compaction: AutoCompaction,
-    /// Values kept in memory; 0: all.
+    /// Bytes of values kept in memory; 0: all.
     pub resident_value_bytes_max: u64,
-    /// Revisions removed at a time.
+    /// Revisions removed in one step of compaction.
     pub compaction_batch_limit: usize,
-    /// Pause between two removals.
+    /// Pause between two steps of compaction.
     pub compaction_sleep: Duration,
-    /// Time between progress notices.
+    /// Time between two progress notices of a watch.
     pub watch_progress_interval: Duration,
-    /// Longer applies are logged.
+    /// Applies that take longer are logged.
     pub warning_apply_duration: Duration,
-    /// Longer unary requests are logged; zero: none.
+    /// Unary requests that take longer are logged; zero: none.
     pub warning_unary_request_duration: Duration,
-    /// Versions to behave as.
+    /// The versions to emulate and to stay compatible with.
     pub version: EffectiveVersion,
-    /// Server features, raw.
+    /// Server features to set, as given.
     pub feature_gates: Assignments,
-    /// Cluster features this member wants, raw.
+    /// Cluster features that this member proposes, as given.
     pub cluster_feature_gates: Assignments,
     /// Refuse alpha features under emulation.
     pub strict_emulation: bool,
-    /// How to log.
+    /// The log settings.
     pub log: LogConfig,
-    /// Metrics per RPC duration as well.
+    /// Whether to measure the duration of each RPC as well.
     pub metrics_extensive: bool,
-    /// Flags without effect.
+    /// Flags that were set and have no effect.
     pub ignored: Vec<&'static str>,
-    /// Variables of the environment that look like settings and are none.
+    /// Environment variables that look like settings but are not.
     pub unrecognized_variables: Vec<UnrecognizedVariable>,
     /// The settings that differ from their defaults, as flags, for the log.
     pub changed_flags: String,
@@ -109,47 +109,47 @@ pub struct Config {
     pub old_names: Vec<&'static str>,
 }
 
-/// An address to listen at.
+/// A URL to listen at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListenUrl {
-    /// As given.
+    /// The URL as given.
     pub url: String,
     /// Host and port.
     pub authority: String,
 }
 
-/// How history is compacted by itself.
+/// Automatic compaction of old revisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AutoCompaction {
-    /// Not at all.
+    /// No automatic compaction.
     Off,
-    /// Everything older than this.
+    /// Compact revisions older than this.
     Periodic(Duration),
-    /// Everything but this many revisions.
+    /// Compact all but this many revisions.
     Revision(i64),
 }
 
-/// How to log.
+/// The log settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogConfig {
     /// The least severe level that is shown.
     pub level: LogLevel,
-    /// JSON lines or lines for people; absent: depends on whether it is a terminal.
+    /// JSON lines or text lines; absent: JSON unless the output is a terminal.
     pub json: Option<bool>,
-    /// To stdout instead of stderr.
+    /// Log to stdout instead of stderr.
     pub stdout: bool,
 }
 
-/// Severities.
+/// The levels of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogLevel {
-    /// Everything.
+    /// Every line.
     Debug,
-    /// What an operator wants to know.
+    /// Regular events.
     Info,
-    /// What an operator should look at.
+    /// Events that need an operator's attention.
     Warn,
-    /// What ends the process.
+    /// Errors that end the process.
     Error,
 }
 
@@ -340,7 +340,7 @@ fn urls(values: &Values, flag: &'static str) -> Result<Vec<String>, ConfigError>
     Ok(urls)
 }
 
-/// A URL without a path, checked.
+/// Checks a URL without a path.
 fn url(flag: &'static str, text: &str) -> Result<String, ConfigError> {
     let text = text.trim();
     if text.starts_with("https://") || text.starts_with("unixs://") {
@@ -374,7 +374,7 @@ fn listen_urls(values: &Values, flag: &'static str) -> Result<Vec<ListenUrl>, Co
 
 fn listen_url(url: &str) -> Result<ListenUrl, ConfigError> {
     let authority = url.trim_start_matches("http://").to_owned();
-    // A name that resolves to nothing is better refused now than at bind time.
+    // A host name that does not resolve is refused now rather than at bind time.
     if authority
         .to_socket_addrs()
         .map_or(true, |mut addresses| addresses.next().is_none())
@@ -448,7 +448,7 @@ pub enum ConfigError {
         value: String,
         wanted: &'static str,
     },
-    /// Not one of the allowed words.
+    /// A value that is not one of those allowed.
     #[error("--{flag}={value} cannot be used: choose one of {}", allowed.join(", "))]
     NotOneOf {
         flag: &'static str,
@@ -460,27 +460,27 @@ pub enum ConfigError {
         "--election-timeout={election_ms} is too short: it must be at least five times --heartbeat-interval={heartbeat_ms}"
     )]
     ElectionTooShort { election_ms: u64, heartbeat_ms: u64 },
-    /// Nobody waits that long.
+    /// An election timeout above the maximum.
     #[error("--election-timeout={election_ms} is too long: it can be at most 50000 ms")]
     ElectionTooLong { election_ms: u64 },
-    /// etcd insists on both.
+    /// `--listen-client-urls` is set without `--advertise-client-urls`.
     #[error("--advertise-client-urls is required when --listen-client-urls is set")]
     AdvertiseMissing,
-    /// TLS is not built yet.
+    /// A URL that needs TLS, which is not supported yet.
     #[error("--{flag}={url} asks for TLS, which is not supported yet: use http://")]
     TlsUrl { flag: &'static str, url: String },
-    /// Not a URL.
+    /// A value that is not a URL.
     #[error("--{flag}={url} is no URL with a port, such as http://127.0.0.1:2379")]
     BadUrl { flag: &'static str, url: String },
     /// The host has no address.
     #[error("{url} has no address on this machine: check the host name")]
     NoAddress { url: String },
-    /// Who is this?
+    /// `--initial-cluster` does not name this member.
     #[error(
         "--initial-cluster has no member named {name}: give --name and --initial-cluster the same name"
     )]
     NotInCluster { name: String },
-    /// Two members cannot be at one place.
+    /// `--initial-cluster` has a peer URL twice.
     #[error("--initial-cluster has {url} twice: give each member its own")]
     DuplicatePeerUrl { url: String },
     /// The two lists of peer URLs differ.
@@ -488,13 +488,13 @@ pub enum ConfigError {
         "--initial-cluster has other URLs for {name} than --initial-advertise-peer-urls: make them the same"
     )]
     PeerUrlsDiffer { name: String },
-    /// Gates that cannot be read.
+    /// `--feature-gates` cannot be read.
     #[error("--feature-gates cannot be read")]
     FeatureGates(#[from] FlagError),
-    /// Gates that cannot be read.
+    /// `--cluster-feature-gates` cannot be read.
     #[error("--cluster-feature-gates cannot be read")]
     ClusterFeatureGates(#[source] FlagError),
-    /// A gate and its old name.
+    /// A gate is set by its old name as well.
     #[error("--{old} is the old name of --{flag}={gate}: set only the gate")]
     BothNames {
         old: &'static str,

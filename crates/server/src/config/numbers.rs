@@ -7,7 +7,7 @@ use super::{QUOTA_BYTES_DEFAULT, Values, duration, number};
 
 const PROGRESS_NOTIFY_MIN: Duration = Duration::from_millis(100);
 
-/// See the fields of the same names in [`super::Config`].
+/// The numbers and durations among the fields of [`super::Config`].
 pub(super) struct Numbers {
     pub snapshot_count: u64,
     pub snapshot_catchup_entries: u64,
@@ -76,7 +76,7 @@ impl Numbers {
     }
 }
 
-/// What was given, or the default where that is zero.
+/// Returns `given`, or the default if that is zero.
 fn or(given: Duration, default_ms: u64) -> Duration {
     if given.is_zero() {
         Duration::from_millis(default_ms)

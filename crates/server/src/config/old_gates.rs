@@ -1,8 +1,8 @@
-//! Features that were switched by a flag of their own before they were gates.
+//! Features that had a flag of their own before they were gates.
 //!
-//! etcd 3.6 took both names, 3.7 takes only the gate. A member that behaves as 3.6 does the
-//! same, so that one command line serves before and after an upgrade's first step. What the
-//! gate's rules say holds for the old name as well.
+//! etcd 3.6 accepts both names, 3.7 only the gate. A member that emulates 3.6 does the same, so
+//! that one command line works before and after an upgrade's first step. The gate's rules hold
+//! for the old name as well.
 
 use portunus_gates::{Assignments, EffectiveVersion, MajorMinor, Origin};
 
@@ -12,7 +12,7 @@ use super::{ConfigError, Values, ValuesError, boolean};
 /// The first version without the old names.
 const GONE_SINCE: MajorMinor = MajorMinor::literal("3.7");
 
-/// Adds what old names say to the gates of the flag with this name. Returns the old names.
+/// Adds the values of old names to the gates of the flag with this name. Returns the old names.
 pub(super) fn add(
     values: &Values,
     version: &EffectiveVersion,

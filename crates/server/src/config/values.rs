@@ -11,7 +11,7 @@ use super::flags::{FLAGS, Flag, Kind, Support, find};
 
 /// The flag that has two names.
 const EMULATION_FLAG: &str = "emulated-version";
-/// What the names of flags began with before they were settled.
+/// The prefix of flag names before they were stable.
 const EXPERIMENTAL: &str = "experimental-";
 /// Letters that a misspelt name may differ in.
 const MISSPELT_MAX: usize = 3;
@@ -23,25 +23,25 @@ const VERSION_FLAGS: [&str; 3] = [
     "strict-emulation",
 ];
 
-/// Settings by flag name; what nobody set is not in it.
+/// Settings by flag name, without those that are not set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Values {
     by_name: BTreeMap<&'static str, String>,
-    /// Gates that flags set beside a config file.
+    /// Gates that flags set in addition to a config file.
     gates_over_file: BTreeMap<&'static str, String>,
     is_of_file: bool,
-    /// Flags that do nothing, for one line in the log.
+    /// Flags without effect, for one line in the log.
     pub ignored: Vec<&'static str>,
-    /// Variables that look like settings and are none, for the log.
+    /// Environment variables that look like settings but are not, for the log.
     pub unrecognized: Vec<UnrecognizedVariable>,
-    /// What could not be collected. The rest is checked all the same, so that one start shows
-    /// every error.
+    /// The settings that could not be collected. The rest is checked all the same, so that one
+    /// start reports every error.
     pub errors: Vec<ValuesError>,
     /// The version to emulate, with the name it was given by.
     emulation: Option<(String, String)>,
 }
 
-/// A variable of the environment that begins like a setting and is none.
+/// An environment variable with the prefix of settings that is no setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnrecognizedVariable {
     /// Its name.
@@ -59,7 +59,7 @@ impl Values {
         }
     }
 
-    /// Whether somebody set it.
+    /// Whether the setting was given.
     pub fn is_set(&self, name: &str) -> bool {
         self.by_name.contains_key(name)
     }
@@ -77,8 +77,8 @@ impl Values {
         Ok(gates)
     }
 
-    /// From the command line, without the program's name. Flags may have one dash or two,
-    /// their values behind `=` or as the next word; a bare boolean flag means true.
+    /// Parses the command line, without the program's name. Flags may have one dash or two, their
+    /// values behind `=` or as the next argument; a bare boolean flag means true.
     pub fn from_arguments(arguments: &[String]) -> Values {
         let mut values = Values::default();
         let mut words = arguments.iter().peekable();
@@ -104,7 +104,7 @@ impl Values {
             None => (body, None),
         };
         let flag = known(name).inspect_err(|_| {
-            // The word behind an unknown flag is its value, and no error of its own.
+            // The argument behind an unknown flag is its value, and no error of its own.
             if value.is_none() {
                 words.next_if(|next| !next.starts_with('-'));
             }
@@ -120,8 +120,8 @@ impl Values {
         self.set(flag, &format!("--{name}"), value)
     }
 
-    /// Adds what the environment says and no flag does: `ETCD_` and the flag's name in
-    /// upper case with `_`. Unknown names are noted: an environment is inherited.
+    /// Adds environment variables for settings that no flag sets: `ETCD_` and the flag's name in
+    /// upper case with `_`. Unknown names are only recorded: an environment is inherited.
     pub fn add_environment<'a>(&mut self, variables: impl IntoIterator<Item = (&'a str, &'a str)>) {
         let flags: BTreeSet<&str> = self.by_name.keys().copied().collect();
         for (variable, value) in variables {
@@ -144,7 +144,7 @@ impl Values {
         }
     }
 
-    /// From a YAML or JSON file whose top-level keys are flag names.
+    /// Parses a YAML or JSON file whose top-level keys are flag names.
     pub fn from_config_file(text: &str) -> Values {
         let mut values = Values {
             is_of_file: true,
@@ -204,9 +204,9 @@ impl Values {
         flags.collect::<Vec<_>>().join(" ")
     }
 
-    /// Adds what was said beside the config file these are from. That is ignored, as with etcd,
-    /// but for gates and the versions they are judged at: whoever tries a gate for one start
-    /// would not find out that the file said otherwise.
+    /// Adds flags given in addition to this config file. They are ignored, as in etcd, except for
+    /// gates and the versions that gates depend on: an operator who tries a gate for one start
+    /// would not notice that the file sets another value.
     pub fn add_beside_file(&mut self, said: &Values) {
         self.errors.splice(..0, said.errors.iter().cloned());
         for name in GATE_FLAGS {
@@ -221,7 +221,7 @@ impl Values {
         }
     }
 
-    /// Sets a flag that was given by this name.
+    /// Sets a flag that was given by the name `by`.
     fn set(&mut self, flag: &'static Flag, by: &str, value: String) -> Result<(), ValuesError> {
         if flag.name == EMULATION_FLAG {
             let given = (by.to_owned(), value.clone());
@@ -236,7 +236,7 @@ impl Values {
             }
         }
         match flag.support {
-            // Which version decides about an old name is known later.
+            // The version that decides about an old name is known later.
             Support::Works | Support::OldGate(_) => {}
             Support::Ignored => {
                 self.ignored.push(flag.name);
@@ -260,7 +260,7 @@ impl Values {
                 };
             }
         }
-        // Gate flags may be repeated; everything else: the last one counts.
+        // Gate flags accumulate; of all other flags the last value counts.
         if GATE_FLAGS.contains(&flag.name)
             && let Some(earlier) = self.by_name.get_mut(flag.name)
         {
@@ -288,7 +288,7 @@ fn known(name: &str) -> Result<&'static Flag, ValuesError> {
     })
 }
 
-/// The flag whose name differs in few letters, and not in most of them.
+/// Finds the flag whose name differs in few letters, and not in most of them.
 fn similar(name: &str) -> Option<&'static str> {
     let name = name.strip_prefix(EXPERIMENTAL).unwrap_or(name);
     let names = FLAGS.iter().map(|flag| flag.name);
@@ -299,12 +299,12 @@ fn similar(name: &str) -> Option<&'static str> {
         .map(|(_, known)| known)
 }
 
-/// The variable of the environment for a flag.
+/// The environment variable of a flag.
 fn variable_of(flag: &str) -> String {
     format!("ETCD_{}", flag.to_uppercase().replace('-', "_"))
 }
 
-/// A config value as the flag would have it. Durations are nanoseconds in a file.
+/// Converts a config value to the flag's syntax. Durations are nanoseconds in a file.
 fn config_text(flag: &Flag, value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -328,7 +328,7 @@ fn config_text(flag: &Flag, value: &Value) -> Option<String> {
     }
 }
 
-/// A nested group in which nothing is set.
+/// Whether a nested group sets nothing.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
@@ -344,41 +344,41 @@ fn is_empty(value: &Value) -> bool {
 #[non_exhaustive]
 #[allow(missing_docs)] // the fields are the ones the messages print
 pub enum ValuesError {
-    /// A word that is no flag.
+    /// An argument that is no flag.
     #[error("{word:?} is neither a flag nor a command: see portunus --help")]
     NotAFlag { word: String },
-    /// No such flag.
+    /// A flag that does not exist.
     #[error("there is no flag --{flag}: {hint}")]
     Unknown { flag: String, hint: String },
-    /// One setting twice, by two names.
+    /// One setting given twice with different values, by two names.
     #[error("{first} and {second} contradict each other: give one of them")]
     Contradiction { first: String, second: String },
     /// A flag without its value.
     #[error("--{flag} needs a value")]
     NoValue { flag: &'static str },
-    /// Not built yet.
+    /// A flag that is not supported yet.
     #[error("--{flag}={value} is not supported yet ({part}): leave it out")]
     Later {
         flag: &'static str,
         value: String,
         part: &'static str,
     },
-    /// A group of the config file that is not built yet.
+    /// A group of the config file that is not supported yet.
     #[error("{key} in the config file is not supported yet ({part}): leave it out")]
     KeyLater { key: String, part: &'static str },
-    /// Gone.
+    /// A flag that was removed.
     #[error("--{flag} is gone: {instead}")]
     Removed {
         flag: &'static str,
         instead: &'static str,
     },
-    /// Unreadable file.
+    /// A config file that is not YAML.
     #[error("the config file is no YAML: {reason}")]
     Yaml { reason: String },
-    /// A file that is a list or a number.
+    /// A config file that is not a map.
     #[error("the config file must be a map of flag names to values")]
     NotAMap,
-    /// A value of the wrong shape.
+    /// A config value of the wrong type.
     #[error("{key}: {value} in the config file cannot be used: write it as the flag takes it")]
     BadConfigValue { key: String, value: String },
 }

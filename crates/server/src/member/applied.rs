@@ -1,4 +1,4 @@
-//! How far the log is applied, for everybody who waits for it.
+//! The applied index, and the tasks that wait for it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,24 +6,24 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-/// The applied index and its term. Only the apply thread moves it, after every entry; that
-/// costs it two stores unless somebody waits for just that index.
+/// The applied index and its term. Only the apply thread advances it, after every entry, at the
+/// cost of two stores unless a waiter is due.
 pub struct Applied {
     index: AtomicU64,
     term: AtomicU64,
-    /// The lowest index anybody waits for.
+    /// The lowest index that a waiter wants.
     lowest_wanted: AtomicU64,
     wanted: Mutex<Wanted>,
 }
 
-/// Who waits, by the wanted index and a number of its own.
+/// Waiters, by the wanted index and a unique number.
 #[derive(Default)]
 struct Wanted {
     waiters: BTreeMap<(u64, u64), oneshot::Sender<()>>,
     last_number: u64,
 }
 
-/// Takes a waiter that gives up out of the list.
+/// Removes a waiter that gives up.
 struct GiveUp<'a> {
     applied: &'a Applied,
     key: (u64, u64),
@@ -39,7 +39,7 @@ impl Drop for GiveUp<'_> {
 }
 
 impl Applied {
-    /// Starts where the backend is.
+    /// Starts at the backend's applied index.
     pub fn new(index: u64, term: u64) -> Applied {
         Applied {
             index: AtomicU64::new(index),
@@ -49,10 +49,10 @@ impl Applied {
         }
     }
 
-    /// Everything up to `index` is applied and visible.
+    /// Publishes that every entry up to `index` is applied and visible.
     pub fn advance(&self, index: u64, term: u64) {
         self.term.store(term, Ordering::Release);
-        // In one order with `wait_for`, which writes what it wants and then reads this.
+        // In one order with `wait_for`, which stores the wanted index and then loads this one.
         self.index.store(index, Ordering::SeqCst);
         if self.lowest_wanted.load(Ordering::SeqCst) > index {
             return;
@@ -63,7 +63,7 @@ impl Applied {
         self.publish_lowest(&wanted);
         drop(wanted);
         for waiter in reached.into_values() {
-            // Who waited may have given up.
+            // The waiter may have given up.
             let _ = waiter.send(());
         }
     }
@@ -73,7 +73,7 @@ impl Applied {
         self.index.load(Ordering::SeqCst)
     }
 
-    /// The term of that entry.
+    /// The term of the newest applied entry.
     pub fn term(&self) -> u64 {
         self.term.load(Ordering::Acquire)
     }
@@ -94,12 +94,12 @@ impl Applied {
         };
         let give_up = GiveUp { applied: self, key };
         if self.index() >= index {
-            // It came between the two looks.
+            // The index was applied between the two checks.
             return;
         }
         // The sender is dropped only after it has sent.
         let _ = reached.await;
-        // It is out of the list already.
+        // `advance` has removed the waiter already.
         std::mem::forget(give_up);
     }
 

@@ -1,4 +1,4 @@
-//! How a member comes to its log: founding, joining, or coming back.
+//! How a member obtains its log: by founding a cluster, joining one, or restarting.
 
 use portunus_consensus::bootstrap::{
     self, BackendPosition, Boot, NewClusterError, RestartError, force_new_cluster, member_id,
@@ -15,11 +15,11 @@ use crate::config::Config;
 use crate::peers::join::{self, JoinError};
 use portunus_statemachine::membership::MemberRecord;
 
-/// A member that can start.
+/// The result of [`boot`].
 pub struct Booted {
-    /// Its log and what it knows.
+    /// The open log and raft's initial state.
     pub boot: Boot,
-    /// Members it learned of from others, not from its log.
+    /// Members reported by peers, not read from the log.
     pub remotes: Vec<MemberRecord>,
 }
 
@@ -27,19 +27,19 @@ pub struct Booted {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum BootError {
-    /// A new log.
+    /// A new log could not be created.
     #[error("the write-ahead log cannot be created")]
     NewLog(#[from] NewClusterError),
-    /// An old log.
+    /// An existing log could not be opened.
     #[error("the write-ahead log cannot be opened")]
     OldLog(#[from] RestartError),
-    /// The others.
+    /// Joining the cluster, or founding it with the peers, failed.
     #[error(transparent)]
     Join(#[from] JoinError),
-    /// The log of a cluster that is made anew.
+    /// The log could not be continued for `--force-new-cluster`.
     #[error("the write-ahead log cannot be continued")]
     Continue(#[from] WriteError),
-    /// There is nothing to make a cluster of.
+    /// `--force-new-cluster` was set without data.
     #[error("--force-new-cluster needs the data of a member: there is none in {dir}")]
     NothingToForce {
         /// The data directory.
@@ -56,7 +56,7 @@ pub fn snapshots_in_log(config: &Config) -> Result<Option<Vec<walpb::Snapshot>>,
     }
 }
 
-/// Restarts from the log, or begins a new one where there is none.
+/// Restarts from the log, or creates a new one where there is none.
 pub fn boot(
     config: &Config,
     store: &Store,

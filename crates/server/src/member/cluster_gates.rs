@@ -1,13 +1,13 @@
-//! The cluster's features in a running member: what it proposes, what was decided, and
-//! what that means for the entry being applied.
+//! Cluster features in a running member: its own proposal, the decided params, and the values
+//! that hold for the entry being applied.
 //!
 //! ```text
-//!  flags ─▶ proposal ─▶ attributes ─▶ log ─▶ Membership (every member's word)
+//!  flags ─▶ proposal ─▶ attributes ─▶ log ─▶ Membership (every member's proposal)
 //!                                              │ leader: decide
 //!                                              ▼
 //!                    version and params in one entry ─▶ log ─▶ Membership.params ─▶ view
 //! ```
-//! The rules are in the crate `portunus-gates`; here is only where their inputs come from.
+//! The rules are in the crate `portunus-gates`; this module supplies their inputs.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -24,27 +24,27 @@ use portunus_features::OwnFeatures;
 use portunus_statemachine::membership::{Membership, ProposalRecord};
 use portunus_statemachine::params::{View, members};
 
-/// What a member needs to take part in deciding, and to obey.
+/// This member's proposal, and the cluster feature values in force.
 pub struct ClusterGates {
     specs: ClusterSpecs,
     /// The server gate `ClusterFeatureGate`. Off, this member publishes no proposal; it still
-    /// applies what the log decided, and as leader decides from what others published.
+    /// applies decided params, and as leader decides from other members' proposals.
     proposes: bool,
-    /// What this member wants, raw, and the version it wants it at.
+    /// The flags that this member proposes, as given, and its emulation version.
     own: ProposalRecord,
-    /// This member founded the cluster, rather than joining it.
+    /// Whether this member founded the cluster, rather than joining it.
     is_founder: bool,
     /// Whether this member has to publish its attributes once more although its own state
     /// has them: another member's state may not.
     needs_republish: AtomicBool,
     /// The values after the newest applied entry, for everything outside of apply.
     newest: ArcSwap<View>,
-    /// Which entry decided them.
+    /// The index of the entry that decided `newest`.
     since: watch::Sender<Option<u64>>,
 }
 
 impl ClusterGates {
-    /// With the values that were in force when the member stopped.
+    /// Starts with the values that `params` decided before the member stopped.
     pub fn new(
         own: &OwnFeatures,
         proposes: bool,
@@ -73,7 +73,7 @@ impl ClusterGates {
         }
     }
 
-    /// The features and their rules.
+    /// The declared cluster features and their rules.
     pub fn specs(&self) -> &ClusterSpecs {
         &self.specs
     }
@@ -83,13 +83,13 @@ impl ClusterGates {
         self.newest.load()
     }
 
-    /// From now on these are the newest; `since` is the entry that decided them.
+    /// Publishes `view` as the newest values; `since` is the entry that decided them.
     pub fn publish_view(&self, view: Arc<View>, since: Option<u64>) {
         self.newest.store(view);
         self.since.send_replace(since);
     }
 
-    /// Tells of every change of values from now on.
+    /// Returns a receiver of every later change of values.
     pub fn subscribe(&self) -> watch::Receiver<Option<u64>> {
         self.since.subscribe()
     }
@@ -104,15 +104,15 @@ impl ClusterGates {
         self.proposes.then_some(&self.own)
     }
 
-    /// Whether there is anything to tell about cluster features: this member proposes, another
-    /// one does, or something was decided.
+    /// Whether cluster features are in use: this member or another one proposes, or params were
+    /// decided.
     pub fn is_in_use(&self, membership: &Membership) -> bool {
         self.proposes
             || membership.params.is_some()
             || membership.iter().any(|record| record.proposal.is_some())
     }
 
-    /// What this member should have published, as things are.
+    /// The proposal that this member's attributes in the log should have.
     pub fn own_proposal(&self, membership: &Membership) -> Option<&ProposalRecord> {
         let is_new = self.is_founder && membership.cluster_version.is_none();
         let publishes = self.specs.publishes(membership.cluster_version, is_new);
@@ -139,7 +139,7 @@ impl ClusterGates {
         self.needs_republish.swap(false, Ordering::AcqRel)
     }
 
-    /// What the leader should make of the members' words at a cluster version.
+    /// The decision from all members' proposals at a cluster version.
     pub fn decide(&self, membership: &Membership, version: MajorMinor) -> Decision {
         let members = members(membership);
         cluster::decide(
@@ -150,8 +150,8 @@ impl ClusterGates {
         )
     }
 
-    /// The params to go with a cluster version if this member leads, and whether they are a
-    /// change.
+    /// The params that this member as leader proposes with a cluster version, and whether they
+    /// are a change.
     pub fn params_for(
         &self,
         membership: &Membership,
@@ -172,7 +172,7 @@ impl ClusterGates {
         }
     }
 
-    /// What holds now, for explanations.
+    /// The params and the cluster version in force, for explanations.
     pub fn in_force<'a>(&self, membership: &'a Membership) -> InForce<'a> {
         InForce {
             params: membership.params.as_ref(),

@@ -1,8 +1,7 @@
-//! Do all members hold the same data? The leader asks, compares, and raises the alarm.
+//! Corruption checks: the leader compares the hashes of all members' data and raises the alarm.
 //!
-//! A difference means that members disagree about the past, which nothing can repair while
-//! they run. The alarm stops writes everywhere; a member that finds it at its own start
-//! does not start.
+//! A difference cannot be repaired while the members run. The alarm stops writes on every member;
+//! a member that finds a difference at its own start does not start.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,15 +24,15 @@ use crate::peers::ask::{Asked, HashedMember, PeerHash};
 use portunus_features::CompactHashCheck;
 use portunus_statemachine::membership::{MemberRecord, Membership, hex};
 
-/// Longest wait for one member's hash; it reads all of its data for it.
+/// Longest wait for one member's hash, which reads all of the member's data.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
-/// Longest wait at the start for a member to say that it answers at all. Where all members start
-/// together none does, and each would wait for the others.
+/// Longest wait at the start for a peer to answer at all. Where all members start together none
+/// answers, and each would wait for the others.
 const PROBE_TIME_MAX: Duration = Duration::from_secs(1);
-/// The member that is named if nobody knows who is wrong.
+/// The member id of the alarm if no quorum of members has the same hash.
 const NOBODY: u64 = 0;
 
-/// This member must not serve.
+/// The data of this member differs from its peers' data; it must not serve.
 #[derive(Debug, Error)]
 #[error(
     "the data of this member differs from the data of {}: do not start it with this data; remove the member, delete its data directory and add it again", peers.join(", ")
@@ -53,23 +52,23 @@ enum CompareError {
 
 type Answers = BTreeMap<u64, Result<PeerHash, String>>;
 
-/// Whether members are asked that may not run.
+/// Whether members are probed before they are asked for a hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Probe {
-    /// First ask whether they run, and wait for the hash only of those that do.
+    /// Probe first, and ask only members that answer.
     First,
-    /// They run.
+    /// Ask at once: the members run.
     No,
 }
 
-/// The other members and their URLs.
+/// The ids and peer URLs of the other members.
 fn others(membership: &Membership, own_id: u64) -> Vec<(u64, Vec<String>)> {
     let records = membership.iter().filter(|record| record.id != own_id);
     let urls = |record: &MemberRecord| record.peer_urls.clone().unwrap_or_default();
     records.map(|record| (record.id, urls(record))).collect()
 }
 
-/// Asks these members of a cluster, all at once.
+/// Asks `members` for their hashes at `revision`, all at once.
 async fn ask(
     client: &PeerClient,
     cluster_id: u64,
@@ -103,7 +102,7 @@ async fn ask(
     asking.join_all().await.into_iter().collect()
 }
 
-/// Before it serves: whoever has compacted alike must have the same hash.
+/// Compares hashes before this member serves; peers compacted alike must have the same hash.
 pub async fn check_at_start(
     peers: &Peers,
     membership: &Membership,
@@ -138,7 +137,7 @@ pub async fn check_at_start(
     }
 }
 
-/// Who is wrong, by what the leader knew before and after it asked.
+/// The members with wrong data, by the leader's hashes before and after it asked the others.
 fn suspects(before: &KvHash, after: &KvHash, own_id: u64, answers: &Answers) -> BTreeSet<u64> {
     let mut suspects = BTreeSet::new();
     let same_place =
@@ -159,14 +158,14 @@ fn suspects(before: &KvHash, after: &KvHash, own_id: u64, answers: &Answers) -> 
     suspects
 }
 
-/// What comparing the hashes of one compaction says.
+/// The result of comparing the hashes of one compaction.
 #[derive(Debug, PartialEq, Eq)]
 enum Compared {
-    /// Everybody has the same.
+    /// All members have the same hash.
     Same,
-    /// Not everybody could be compared; nobody differs.
+    /// No member differs, but not all could be compared.
     Unfinished,
-    /// These differ.
+    /// These members differ.
     Differ(BTreeSet<u64>),
 }
 
@@ -196,7 +195,7 @@ fn compare_compaction(own: &KvHash, own_id: u64, answers: &Answers) -> Compared 
     })
 }
 
-/// Compares everything, now and then, while this member leads.
+/// Compares all data at an interval, while this member leads.
 pub async fn check_periodically(member: Arc<Member>) {
     let interval = member.config.cluster.corrupt_check_interval;
     if interval.is_zero() {
@@ -217,7 +216,7 @@ pub async fn check_periodically(member: Arc<Member>) {
     }
 }
 
-/// Compares what was hashed at compactions, while this member leads.
+/// Compares the hashes of compactions, while this member leads.
 pub async fn check_compactions(member: Arc<Member>) {
     if !member.gates.enabled(CompactHashCheck) {
         return;
@@ -267,8 +266,8 @@ impl Member {
         Ok(())
     }
 
-    /// Compares compactions that were not compared yet, newest first; returns up to where
-    /// everything is compared now.
+    /// Compares compactions that were not compared yet, newest first; returns the revision up to
+    /// which all are compared.
     async fn compare_compactions(&self, checked_to: i64) -> i64 {
         let own_id = self.identity.member_id;
         let mut hashes = self.reader().compaction_hashes();
@@ -364,7 +363,7 @@ mod tests {
         PeerClient::new(&portunus_rafthttp::Config::default())
     }
 
-    /// Each answers only when all were asked.
+    /// Each peer answers only once all were asked.
     #[tokio::test]
     async fn all_members_are_asked_at_once() {
         const MEMBERS: u64 = 3;

@@ -1,5 +1,5 @@
 //! Downgrades: when one may begin, when a member may be restarted with the target version, and
-//! when it has come to its end. The states are those of [`DowngradeState`].
+//! when it is complete. The states are those of [`DowngradeState`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use portunus_statemachine::v2_request::read as read_request;
 
 /// Longest wait for the cluster version to be lowered; below the usual timeout of clients.
 const LOWERING_TIME_MAX: Duration = Duration::from_secs(4);
-/// Between two looks whether it is.
+/// Time between two checks whether it is lowered.
 const LOWERING_INTERVAL: Duration = Duration::from_millis(20);
 /// Longest wait for one member's version.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
@@ -34,7 +34,7 @@ pub enum DowngradeError {
     /// One of etcd's errors.
     #[error("{}", .0.text())]
     Etcd(#[from] EtcdError),
-    /// A member is down.
+    /// At least one member does not answer.
     #[error(
         "etcdserver: cannot enable downgrade to {target}: member {} does not answer; start or remove it, then enable the downgrade again", silent.join(", ")
     )]
@@ -42,12 +42,12 @@ pub enum DowngradeError {
         target: MajorMinor,
         silent: Vec<String>,
     },
-    /// The version was not lowered in time.
+    /// The cluster version was not lowered in time.
     #[error("etcdserver: {state}")]
     NotLowered { state: DowngradeState },
 }
 
-/// The cluster is at a version that this member must not serve at.
+/// The cluster version is above the version that this member emulates.
 #[derive(Debug, Clone, Error)]
 #[error(
     "the cluster version is {cluster}, above {emulation}: start without --emulated-version, or with {cluster}; to go back, enable a downgrade while the cluster runs, or stop every member and use `portctl migrate`"
@@ -55,11 +55,11 @@ pub enum DowngradeError {
 pub struct ClusterVersionAbove {
     /// The cluster version.
     pub cluster: MajorMinor,
-    /// What this member behaves as.
+    /// The version that this member emulates.
     pub emulation: MajorMinor,
 }
 
-/// The target of a downgrade that is enabled.
+/// The target of an enabled downgrade.
 pub fn target(downgrade: &DowngradeRecord) -> Option<MajorMinor> {
     let version = Version::parse(&downgrade.target_version).ok();
     version
@@ -67,8 +67,8 @@ pub fn target(downgrade: &DowngradeRecord) -> Option<MajorMinor> {
         .map(|version| version.major_minor())
 }
 
-/// Refuses a cluster version above the member's own, unless a downgrade to it is under way: then
-/// the version is lowered before the member serves.
+/// Refuses a cluster version above `emulation`, unless a downgrade to `emulation` is enabled:
+/// then the cluster version is lowered before the member serves.
 pub fn check_version(
     membership: &Membership,
     emulation: MajorMinor,
@@ -83,8 +83,8 @@ pub fn check_version(
     }
 }
 
-/// Whether entries that are not applied yet enable a downgrade to a version, or lower the
-/// cluster version to it. They may not be committed; the member finds out before it serves.
+/// Whether entries that are not applied yet enable a downgrade to `emulation`, or lower the
+/// cluster version to it. They may not be committed; the member checks again before it serves.
 pub fn is_in_log<'a>(entries: impl IntoIterator<Item = &'a Entry>, emulation: MajorMinor) -> bool {
     let parsed = |text: &str| text.parse::<MajorMinor>().ok();
     let mut entries = entries.into_iter();
@@ -93,7 +93,7 @@ pub fn is_in_log<'a>(entries: impl IntoIterator<Item = &'a Entry>, emulation: Ma
             return false;
         }
         let Ok(request) = read_request(entry.index, entry.data.clone()) else {
-            // Apply says what is wrong with it.
+            // Apply reports the error.
             return false;
         };
         let enables = request.downgrade_info_set.as_ref();
@@ -104,7 +104,7 @@ pub fn is_in_log<'a>(entries: impl IntoIterator<Item = &'a Entry>, emulation: Ma
     })
 }
 
-/// Whether another member knows that the cluster is at a version or on its way there.
+/// Whether a peer reports that the cluster is at `emulation` or being downgraded to it.
 pub async fn is_known_to_peers(
     client: &PeerClient,
     peers: Vec<Vec<String>>,
@@ -116,7 +116,7 @@ pub async fn is_known_to_peers(
         if cluster <= emulation {
             return Some(true);
         }
-        // The only target there can be is one minor below.
+        // The only possible target is one minor below.
         let is_one_above = cluster.minus_minors(1) == emulation;
         Some(is_one_above && peer.downgrade_enabled().await == Some(true))
     };
@@ -124,7 +124,7 @@ pub async fn is_known_to_peers(
     answers.contains(&Some(true))
 }
 
-/// Logs how a downgrade goes, and ends it once every member runs the target.
+/// Logs the progress of a downgrade, and ends it once every member runs the target.
 pub async fn end_downgrades(member: Arc<Member>) {
     let interval = member.config.cluster.downgrade_check_interval;
     if interval.is_zero() {
@@ -160,7 +160,7 @@ pub async fn end_downgrades(member: Arc<Member>) {
 }
 
 impl Member {
-    /// Each member's versions, by id; `None` for a member that does not answer.
+    /// Each other member's versions, by id; `None` for a member that does not answer.
     pub async fn member_versions(
         &self,
         membership: &Membership,
@@ -177,7 +177,7 @@ impl Member {
         others.iter().map(|record| record.id).zip(answers).collect()
     }
 
-    /// How far a downgrade has come, as far as members answer.
+    /// The state of the downgrade, by the versions of the members that answer.
     pub async fn downgrade_state(&self) -> DowngradeState {
         let membership = self.membership.load_full();
         let versions = self.member_versions(&membership).await;
@@ -192,15 +192,15 @@ impl Member {
             (shown(record), version)
         });
         let members: Vec<_> = members.collect();
-        // As it is after the members were asked.
+        // The membership after the members were asked.
         let membership = self.membership.load();
         let target = target(&membership.downgrade);
         DowngradeState::new(membership.cluster_version, target, &members)
     }
 
-    /// Checks a downgrade and returns the version the cluster has now.
+    /// Checks a downgrade to `target` and returns the present cluster version.
     pub async fn validate_downgrade(&self, target: &str) -> Result<MajorMinor, EtcdError> {
-        // What was decided before must be known here.
+        // Earlier decisions must be applied here.
         self.linearizable().await?;
         let membership = self.membership.load();
         let target = Version::parse(target)
@@ -218,7 +218,7 @@ impl Member {
         Ok(current)
     }
 
-    /// Begins a downgrade. Returns the version before it, once the cluster version is lowered
+    /// Enables a downgrade. Returns the version before it, once the cluster version is lowered
     /// and members may be restarted with the target.
     pub async fn enable_downgrade(&self, target: &str) -> Result<MajorMinor, DowngradeError> {
         let started = Instant::now();
@@ -238,7 +238,7 @@ impl Member {
             let membership = self.membership.load_full();
             let is_lowered = membership.cluster_version.is_some_and(|it| it <= target);
             let is_late = started.elapsed() >= LOWERING_TIME_MAX;
-            // Members of etcd start with the target only once they have applied it themselves.
+            // etcd members start with the target only once they have applied the lowered version.
             if is_lowered && (is_late || self.all_know(&membership, target).await) {
                 return Ok(current);
             }
@@ -250,7 +250,7 @@ impl Member {
         }
     }
 
-    /// Whether every member has applied a cluster version of at most this.
+    /// Whether every other member has applied a cluster version of at most `version`.
     async fn all_know(&self, membership: &Membership, version: MajorMinor) -> bool {
         let versions = self.member_versions(membership).await;
         versions.values().all(|answer| {
@@ -261,7 +261,7 @@ impl Member {
         })
     }
 
-    /// Begins a downgrade to a version, or ends it.
+    /// Enables a downgrade to `target`, or ends it for `None`.
     pub async fn set_downgrade(&self, target: Option<MajorMinor>) -> Result<(), EtcdError> {
         let request = InternalRaftRequest {
             downgrade_info_set: Some(DowngradeInfoSetRequest {
@@ -356,7 +356,7 @@ mod tests {
         }
     }
 
-    /// A peer that answers every question with one of two texts.
+    /// A peer with one answer to requests for its version and one to all others.
     fn peer(version: &'static str, is_downgrading: &'static str) -> Vec<String> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());

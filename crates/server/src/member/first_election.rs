@@ -1,25 +1,25 @@
-//! Hastening the first election of a member among others.
+//! Shortens the first election timeout of a member with peers.
 //!
-//! A member that starts does not know how long its cluster was without a leader, and would
-//! wait for a whole election timeout after its peers are there. Once a quorum is connected
-//! most of that wait is skipped, as etcd does (`--initial-election-tick-advance`).
+//! A starting member does not know how long its cluster was without a leader, and would wait for
+//! a whole election timeout after its peers are connected. Once a quorum is connected most of
+//! that wait is skipped, as in etcd (`--initial-election-tick-advance`).
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::Member;
 
-/// Between two looks at the connections.
+/// Time between two checks of the connections.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
-/// Looks after which the member waits like any other: five seconds, as in etcd.
+/// Checks after which the whole election timeout applies: five seconds, as in etcd.
 const LOOKS_MAX: u32 = 250;
-/// Ticks of the timeout that are left, so that a leader can be heard of before.
+/// Ticks of the timeout that are left, so that a leader's message can arrive before the end.
 const TICKS_LEFT: usize = 2;
 
 /// Skips most of the first election timeout once a quorum is connected and no leader known.
 pub async fn hasten(member: Arc<Member>) {
     let cluster = &member.config.cluster;
-    // Without the question before an election a member that comes back could depose a leader.
+    // Without pre-vote, a restarted member could depose a leader.
     if !cluster.leads_at_once_if_alone || !cluster.pre_vote {
         return;
     }
@@ -51,8 +51,7 @@ pub async fn hasten(member: Arc<Member>) {
     }
 }
 
-/// How much of the election timeout a member skips that is connected to so many voters,
-/// itself included.
+/// The ticks to skip when `connected` of the voters are connected, this member included.
 fn ticks_to_skip(election_ticks: usize, voters: usize, connected: usize) -> Option<usize> {
     let has_quorum = voters > 1 && connected > voters / 2;
     has_quorum.then(|| election_ticks.saturating_sub(TICKS_LEFT))

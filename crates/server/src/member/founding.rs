@@ -1,9 +1,9 @@
 //! Founding: a member of a cluster whose version is not decided compares its version with the
 //! other members' before it publishes its attributes or serves a client.
 //!
-//! The rule is [`next_founding_phase`]; here is where its inputs come from and how long a
-//! member that stops goes on answering. A member that takes no part in cluster features does
-//! not compare, as etcd's do not.
+//! The rule is [`next_founding_phase`]; this module collects its inputs and keeps a stopping
+//! member answering. A member that takes no part in cluster features does not compare, nor do
+//! etcd members.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,33 +20,33 @@ use crate::config::Config;
 use crate::peers::ask::{Asked, Versions, ask_each};
 use portunus_statemachine::membership::{MemberRecord, Membership, hex};
 
-/// Between the first two questions to all other founders; doubled with each question, so that
-/// many founders that wait for long do not occupy the machine.
+/// Time between the first two rounds of questions to all other founders; doubled with each round,
+/// so that many founders that wait for long do not occupy the machine.
 const ASK_INTERVAL_MIN: Duration = Duration::from_millis(50);
-/// Between two later questions.
+/// Longest time between two rounds.
 const ASK_INTERVAL_MAX: Duration = Duration::from_millis(500);
 /// Longest wait for the answer of one founder.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(3);
-/// How long a founder that stops answers others that have not seen it yet.
+/// Longest time that a stopping founder goes on answering the others.
 const LINGER_TIME_MAX: Duration = Duration::from_secs(10);
-/// Between two log lines of a founder that waits for others.
+/// Time between two log lines of a founder that waits for others.
 const WAITING_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How far this member has come with founding.
+/// This member's phase of founding.
 pub struct Founding {
-    /// `None`: it takes no part. Set by the task that starts the member, read by all.
+    /// `None` if it takes no part. Set by the task that starts the member.
     phase: watch::Sender<Option<FoundingPhase>>,
 }
 
 impl Founding {
-    /// Of a member that takes part in deciding cluster features, or does not.
+    /// Starts the phases of a member that takes part in deciding cluster features, or has none.
     pub fn new(takes_part: bool) -> Founding {
         Founding {
             phase: watch::Sender::new(takes_part.then_some(FoundingPhase::Checking)),
         }
     }
 
-    /// The phase; absent for a member that takes no part.
+    /// The phase; `None` for a member that takes no part.
     pub fn phase(&self) -> Option<FoundingPhase> {
         *self.phase.borrow()
     }
@@ -69,7 +69,7 @@ impl Founding {
     }
 }
 
-/// The answers of one round, and whether the cluster version turned out to be decided.
+/// The answers of one round, and whether the cluster version is decided.
 struct Round {
     others: Vec<(String, FounderAnswer)>,
     is_decided: bool,
@@ -78,13 +78,13 @@ struct Round {
 /// Returns once this member may publish its attributes.
 ///
 /// # Errors
-/// If it must not run together with the other members.
+/// If this member must not run together with the other members.
 pub async fn compare_versions(member: &Arc<Member>) -> Result<(), MixedFounders> {
     if member.founding.phase().is_none() {
         return Ok(());
     }
     let own = member.config.version.emulation();
-    // The founders are in the first entries of the log; they are applied one by one.
+    // The founders are in the first entries of the log, which are applied one by one.
     let commit = member.consensus.status().commit;
     tokio::select! {
         () = member.applied.wait_for(commit) => {}
@@ -100,7 +100,7 @@ pub async fn compare_versions(member: &Arc<Member>) -> Result<(), MixedFounders>
         let round = ask_others(member, &membership).await;
         let phase = member.founding.phase().unwrap_or(FoundingPhase::Serving);
         let next = match &round {
-            // A member that joins has no log yet.
+            // A joining member has no log yet.
             None => phase,
             Some(round) if round.is_decided => FoundingPhase::Serving,
             Some(round) => next_founding_phase(own, phase, &answers(round)),
@@ -125,7 +125,7 @@ fn answers(round: &Round) -> Vec<FounderAnswer> {
 }
 
 /// Goes on answering until every other founder has stopped as well or serves. A founder of the
-/// own version that serves was ready before this one stopped: then this one goes on, too.
+/// own version that serves was ready before this one stopped: then this one serves, too.
 async fn linger(
     member: &Arc<Member>,
     own: MajorMinor,
@@ -166,7 +166,7 @@ async fn linger(
     }
 }
 
-/// Asks every other voter at once; `None` while this member is not in its own list yet.
+/// Asks every other voter at once; `None` while this member is not in the membership yet.
 async fn ask_others(member: &Arc<Member>, membership: &Membership) -> Option<Round> {
     let specs = member.cluster_gates.specs();
     if specs.is_decided(membership.cluster_version) {
@@ -190,7 +190,7 @@ async fn ask_others(member: &Arc<Member>, membership: &Membership) -> Option<Rou
         .any(|it| knows_decision(specs, it));
     let names = others.iter().map(|record| name(&member.config, record));
     Some(Round {
-        // A cluster of one has nobody to compare with.
+        // Without other voters there is nothing to compare.
         is_decided: is_decided || others.is_empty(),
         others: names.zip(versions.iter().map(answer)).collect(),
     })
@@ -214,7 +214,7 @@ fn answer(versions: &Option<Versions>) -> FounderAnswer {
     }
 }
 
-/// The name of a member that has not published it: the one in `--initial-cluster`, or its id.
+/// The published name of a member, or the one in `--initial-cluster`, or its id.
 fn name(config: &Config, record: &MemberRecord) -> String {
     if !record.name.is_empty() {
         return record.name.clone();

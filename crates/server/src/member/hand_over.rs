@@ -1,5 +1,5 @@
-//! Moving leadership away before this member stops, so that the cluster need not find out
-//! by an election timeout.
+//! Transfers leadership before this member stops, so that the cluster need not wait for an
+//! election timeout.
 
 use std::cmp::Reverse;
 
@@ -8,9 +8,8 @@ use portunus_consensus::Leadership;
 use super::Member;
 
 impl Member {
-    /// Hands leadership to the voter that has most of the log, if this member leads and such
-    /// a voter is connected. Returns once another member leads, or after an election timeout:
-    /// a member that was asked to stop does not wait longer.
+    /// Transfers leadership to the connected voter that has most of the log, if this member
+    /// leads. Returns once another member leads, or after an election timeout at the latest.
     pub async fn hand_leadership_over(&self) {
         let own = self.identity.member_id;
         if self.consensus.led_term().is_none() {
@@ -34,8 +33,8 @@ impl Member {
         }
     }
 
-    /// Of the connected voters besides this one, the one that has most of the log; among
-    /// equals the one that is connected longest.
+    /// The other connected voter that has most of the log; among equals the one that is connected
+    /// longest.
     fn most_caught_up_voter(&self) -> Option<u64> {
         let own = self.identity.member_id;
         let membership = self.membership.load();

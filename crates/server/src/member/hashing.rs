@@ -1,4 +1,4 @@
-//! How many hashes of the store run at once.
+//! Limits the hashes of the store that run at once.
 //!
 //! A hash reads all of the store: it takes a thread, a read transaction of the backend and a core
 //! for as long as that lasts, and a request for it is a few bytes. So hashes beyond a limit are
@@ -16,7 +16,7 @@ use tokio::task::JoinError;
 /// Hashes that may run at once for clients, and as many for peers; more are refused.
 pub const HASHES_MAX: usize = 16;
 
-/// Why there is no hash.
+/// Why a hash was not computed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum HashError {
@@ -41,7 +41,7 @@ pub struct HashSlots {
 }
 
 impl HashSlots {
-    /// No hash runs yet; `refused` counts those beyond the limit.
+    /// Starts with no hash running; `refused` counts those beyond the limit.
     pub fn new(refused: IntCounter) -> HashSlots {
         HashSlots {
             free: Arc::new(Semaphore::new(HASHES_MAX)),
@@ -49,8 +49,8 @@ impl HashSlots {
         }
     }
 
-    /// Computes a hash on a thread of its own. Its slot is taken until the thread is done, also
-    /// if the caller gives up earlier.
+    /// Computes a hash on a separate thread. Its slot is taken until the thread ends, also if
+    /// the caller gives up earlier.
     pub async fn run<T: Send + 'static>(
         &self,
         hash: impl FnOnce() -> Result<T, ReadError> + Send + 'static,
@@ -98,7 +98,7 @@ mod tests {
         assert!(matches!(one_more, Err(HashError::TooMany)), "{one_more:?}");
         assert_eq!(refused.get(), 1);
 
-        // A caller that gave up still has its slot: its thread goes on.
+        // The slot of an abandoned call stays taken until its thread ends.
         let (end_of_abandoned, task) = running.pop().unwrap();
         task.abort();
         assert!(task.await.unwrap_err().is_cancelled());

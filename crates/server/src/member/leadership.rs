@@ -1,4 +1,4 @@
-//! Who leads, for everybody who wants to know when it changes.
+//! The current leader, and notifications when it changes.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -6,7 +6,7 @@ use std::time::Instant;
 use portunus_consensus::Leadership;
 use tokio::sync::watch;
 
-/// The newest leadership, and since when it holds. Written by consensus.
+/// The newest leadership, and when it changed. Written by consensus.
 pub struct Leaders {
     newest: watch::Sender<Leadership>,
     since: Mutex<Since>,
@@ -15,9 +15,9 @@ pub struct Leaders {
 /// When leadership last changed, as far as this member knows.
 #[derive(Debug, Clone, Copy)]
 struct Since {
-    /// The newest leader was elected.
+    /// When the newest leader was elected.
     elected_at: Option<Instant>,
-    /// The last leader was lost, or the member started without one; `None` while there is one.
+    /// When the last leader was lost or the member started; `None` while there is a leader.
     leaderless: Option<Instant>,
 }
 
@@ -34,7 +34,7 @@ impl Default for Leaders {
 }
 
 impl Leaders {
-    /// Takes what consensus says; true if somebody else leads now.
+    /// Stores the leadership that consensus reports; true if a new leader is known.
     pub fn set(&self, leadership: Leadership) -> bool {
         let before = self.newest.send_replace(leadership);
         let is_new = leadership.leader != 0 && leadership.leader != before.leader;
@@ -63,7 +63,7 @@ impl Leaders {
         self.since.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// To be told of changes.
+    /// Returns a receiver of leadership changes.
     pub fn subscribe(&self) -> watch::Receiver<Leadership> {
         self.newest.subscribe()
     }

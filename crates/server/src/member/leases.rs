@@ -1,4 +1,4 @@
-//! The lessor, its clock, and the loop that has expired leases revoked.
+//! The lessor, its clock, and the loops that checkpoint leases and revoke expired ones.
 
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
@@ -17,15 +17,15 @@ use crate::peers::ask::{Asked, AskedWithin};
 use portunus_features::LeaseCheckpoint;
 use portunus_statemachine::SharedLessor;
 
-/// Between two attempts to reach a leader, or looks whether a lease is revoked.
+/// Time between two attempts to reach a leader, or two checks whether a lease is revoked.
 const LEADER_RETRY: Duration = Duration::from_millis(50);
-/// Between two looks for leases whose remaining life is to be told.
+/// Time between two checks for leases whose remaining TTL has to be checkpointed.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_millis(500);
-/// Between two looks for expired leases.
+/// Time between two checks for expired leases.
 const EXPIRY_INTERVAL: Duration = Duration::from_millis(500);
 /// A member that ticked within this many heartbeat intervals knows whether it leads.
 const ACTIVE_INTERVALS: u32 = 3;
-/// Leases revoked per look.
+/// Most leases revoked per check.
 const EXPIRED_PER_LOOK_MAX: usize = 500;
 
 /// The lessor and its clock.
@@ -71,7 +71,7 @@ impl Member {
         self.consensus.status().leader == self.identity.member_id
     }
 
-    /// Renews a lease, here or at the leader; its new life in seconds.
+    /// Renews a lease, here or at the leader; returns its new TTL in seconds.
     pub async fn renew(&self, id: i64) -> Result<i64, EtcdError> {
         let timeout = request_timeout(self.config.election_timeout);
         let attempts = async {
@@ -87,7 +87,7 @@ impl Member {
                 match renewed {
                     Ok(ttl) => return Ok(ttl),
                     Err(EtcdError::LeaseNotFound) => return Err(EtcdError::LeaseNotFound),
-                    // Somebody else leads by now, or will soon.
+                    // Another member leads now, or will soon.
                     Err(_) => tokio::time::sleep(LEADER_RETRY).await,
                 }
             }
@@ -97,12 +97,12 @@ impl Member {
             .unwrap_or(Err(EtcdError::Timeout))
     }
 
-    /// Renews a lease on the leader, which alone knows how long leases live.
+    /// Renews a lease on the leader, where alone the lease clocks run.
     pub async fn renew_here(&self, id: i64) -> Result<i64, EtcdError> {
         loop {
             let term = self.confirmed_term().await?;
             if !self.leases.lock().exists(id) {
-                // It may have been granted through another member, which is ahead.
+                // The lease may have been granted through another member, which has applied more.
                 self.applied.wait_for(self.consensus.status().commit).await;
             }
             let now_ms = self.leases.now_ms();
@@ -112,7 +112,7 @@ impl Member {
                     self.metrics.leases_renewed.inc();
                     return Ok(ttl_s);
                 }
-                // The log holds a shorter life for it, which has to go first.
+                // The log holds a shorter remaining TTL, which has to be cleared first.
                 Renewal::ClearCheckpointFirst => {
                     let checkpoint = Checkpoint {
                         id,
@@ -126,14 +126,14 @@ impl Member {
                     })
                     .await?;
                 }
-                // It is over and about to be revoked: the answer is that it is gone.
+                // The lease has expired and is about to be revoked; then it is not found.
                 Renewal::AwaitRevoke => tokio::time::sleep(LEADER_RETRY).await,
             }
         }
     }
 
-    /// The term this member leads. A member that did not tick for a while may have been
-    /// replaced without knowing it, and asks the others first.
+    /// The term this member leads. A member that did not tick for a while may have been replaced
+    /// without knowing it, and confirms its leadership with a quorum first.
     async fn confirmed_term(&self) -> Result<u64, EtcdError> {
         let led_term = || {
             let term = self.consensus.led_term();
@@ -148,7 +148,7 @@ impl Member {
         led_term()
     }
 
-    /// How long a lease lives, here or at the leader.
+    /// The remaining TTL of a lease, from the leader.
     pub async fn time_to_live(
         &self,
         request: &LeaseTimeToLiveRequest,
@@ -177,7 +177,7 @@ impl Member {
             .unwrap_or(Err(EtcdError::Timeout))
     }
 
-    /// How long a lease lives, as this member knows. Without a header.
+    /// The remaining TTL of a lease as this member knows it, without a header.
     pub fn time_to_live_here(
         &self,
         request: &LeaseTimeToLiveRequest,
@@ -213,8 +213,8 @@ impl Member {
     }
 }
 
-/// Stops the clocks of all leases when another member leads: its clocks count then.
-/// The new leader's first entry starts them there.
+/// Stops the clocks of all leases when another member leads. The new leader's first entry starts
+/// the clocks there.
 pub async fn follow_leadership(member: Arc<Member>) {
     let mut leadership = member.leadership.subscribe();
     loop {
@@ -236,8 +236,8 @@ fn closed_term(leadership: Leadership) -> u64 {
     }
 }
 
-/// Tells the others how long leases still live, while this member leads and the cluster
-/// has decided to.
+/// Proposes checkpoints of the remaining TTLs of leases, while this member leads and the cluster
+/// feature is on.
 pub async fn checkpoint(member: Arc<Member>) {
     loop {
         tokio::select! {
@@ -265,8 +265,8 @@ pub async fn checkpoint(member: Arc<Member>) {
     }
 }
 
-/// Has expired leases revoked, through the log, while this member leads. The lessor's clocks
-/// and the proposal are bound to the same term, so a member that was replaced revokes nothing.
+/// Proposes to revoke expired leases, while this member leads. The lessor's clocks and the
+/// proposal are bound to the same term, so a member that was replaced revokes nothing.
 pub async fn revoke_expired(member: Arc<Member>) {
     let mut ticks = tokio::time::interval(EXPIRY_INTERVAL);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -295,8 +295,8 @@ pub async fn revoke_expired(member: Arc<Member>) {
 mod tests {
     use super::*;
 
-    /// News of leadership and the leader's first entry reach the lessor on different ways and
-    /// in any order.
+    /// Leadership changes and the leader's first entry reach the lessor independently, in any
+    /// order.
     #[test]
     fn term_is_closed_once_this_member_cannot_lead_it() {
         let closed = |role| {

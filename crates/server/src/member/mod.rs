@@ -7,8 +7,8 @@
 //!     └── Reader ◀── views of the store                  └─▶ Hub (watches)
 //! ```
 //!
-//! Services only propose, wait and read. Only the apply thread changes state; whatever
-//! else is here is either immutable, or locked for moments (lessor, hub).
+//! Services only propose, wait and read. Only the apply thread changes state; everything else
+//! here is immutable, or locked briefly (lessor, hub).
 
 pub mod applied;
 mod boot;
@@ -70,25 +70,25 @@ use tokio::sync::Notify;
 use waiters::Waiters;
 use watches::Watches;
 
-/// Longest wait for a proposal or a read index, as etcd has it: five seconds and two
-/// election timeouts.
+/// Longest wait for a proposal or a read index, as in etcd: five seconds and two election
+/// timeouts.
 pub fn request_timeout(election_timeout: Duration) -> Duration {
     Duration::from_secs(5) + 2 * election_timeout
 }
 
-/// What everything in a member shares.
+/// The state that the threads and services of a member share.
 pub struct Member {
-    /// What it was told.
+    /// The checked configuration.
     pub config: Config,
-    /// Who it is.
+    /// The ids of the member and its cluster.
     pub identity: Identity,
-    /// Its own gates, fixed at start.
+    /// The server gates, fixed at start.
     pub gates: Gates<ServerFeatures>,
-    /// What all members decide together.
+    /// The cluster features.
     pub cluster_gates: ClusterGates,
-    /// The way to the log.
+    /// Takes proposals and read index requests.
     pub consensus: Handle,
-    /// The way to the data; see [`Member::reader`].
+    /// The reader of the store; see [`Member::reader`].
     store_reader: ArcSwap<Reader>,
     /// Requests that wait for their entry to be applied.
     pub waiters: Arc<Waiters>,
@@ -109,43 +109,43 @@ pub struct Member {
     pub membership: ArcSwap<Membership>,
     /// Ids for requests and leases.
     pub request_ids: RequestIds,
-    /// When it started.
+    /// When the member started.
     pub started: Instant,
-    /// What is counted.
+    /// The metrics.
     pub metrics: Metrics,
-    /// What the gRPC health service answers. The empty name stands for all services and is
-    /// serving from the start: nobody can ask before the member is ready.
+    /// The gRPC health service. The empty name stands for all services and is serving from the
+    /// start: clients cannot connect before the member is ready.
     pub health: HealthReporter,
     /// Ends the process.
     pub stop: Arc<StopSwitch>,
-    /// The other members.
+    /// The connections to the other members.
     pub peers: Peers,
     /// Whether this member has compared its version with the other founders'.
     pub founding: Founding,
-    /// Who leads.
+    /// The current leader.
     pub leadership: Arc<Leaders>,
-    /// Rung when the cluster version may have to change.
+    /// Notified when the cluster version may have to change.
     pub versions_changed: Notify,
     /// Held while a snapshot of the leader is received.
     pub receiving_snapshot: Arc<tokio::sync::Mutex<()>>,
-    /// How many more snapshots clients may ask for.
+    /// Limits the snapshots that clients request.
     pub snapshot_slots: SnapshotSlots,
-    /// How many more hashes clients may ask for.
+    /// Limits the hashes that clients request.
     pub client_hashes: HashSlots,
-    /// How many more hashes other members may ask for.
+    /// Limits the hashes that peers request.
     pub peer_hashes: HashSlots,
-    /// Where everything lives.
+    /// The data directory.
     pub data_dir: DataDir,
 }
 
 impl Member {
-    /// The way to the data as it is now. A snapshot of the leader may replace all of it,
-    /// so nobody keeps this for long.
+    /// The reader of the present store. A snapshot of the leader may replace the store, so
+    /// callers must not keep the reader for long.
     pub fn reader(&self) -> Guard<Arc<Reader>> {
         self.store_reader.load()
     }
 
-    /// From now on everybody reads from another store.
+    /// Replaces the store that later reads use.
     pub fn replace_reader(&self, reader: Reader) {
         self.store_reader.store(Arc::new(reader));
     }
@@ -168,14 +168,14 @@ impl Member {
         *header = Some(self.header(revision));
     }
 
-    /// Ends a member that is no part of its cluster any more.
+    /// Stops a member that was removed from its cluster.
     pub fn stop_as_removed(&self) {
         self.stop.stop(StopReason::Requested(
             "this member was removed from the cluster; its data directory is of no use any more",
         ));
     }
 
-    /// Why a proposal that began at `started` was not applied in time.
+    /// The error for a proposal that began at `started` and was not applied in time.
     pub fn why_late(&self, started: Instant) -> EtcdError {
         let elected = self.leadership.elected_at();
         let lost = elected.and_then(|at| at.checked_sub(2 * self.config.election_timeout));
@@ -204,15 +204,15 @@ impl Member {
         }
     }
 
-    /// An error as the version this member emulates would have sent it.
+    /// Converts an error to the status that the emulated version sends.
     pub fn status(&self, error: EtcdError) -> Status {
         let emulation = self.config.version.emulation();
         let minor = u32::try_from(emulation.minor()).unwrap_or(u32::MAX);
         error.status((3, minor))
     }
 
-    /// Returns once this member has applied everything that was committed, anywhere, when
-    /// it was called.
+    /// Returns once this member has applied every entry that any member had committed at the time
+    /// of the call.
     pub async fn linearizable(&self) -> Result<(), EtcdError> {
         let timeout = request_timeout(self.config.election_timeout);
         let barrier = async {

@@ -1,4 +1,4 @@
-//! From a checked request to its answer: into the log, and back from apply.
+//! Proposes checked requests and waits for their answers from apply.
 
 use std::time::Instant;
 
@@ -23,12 +23,12 @@ use portunus_statemachine::wrap::{self, Wrapping};
 pub const APPLY_BACKLOG_MAX: u64 = 5000;
 
 impl Member {
-    /// Proposes a request and waits until it is applied here.
+    /// Proposes a request and waits until this member has applied it.
     pub async fn propose(&self, request: InternalRaftRequest) -> Result<Response, EtcdError> {
         self.propose_requiring(request, &[]).await
     }
 
-    /// The same, for a request that does nothing where one of these cluster features is off.
+    /// Like [`Member::propose`]; without effect where a required cluster feature is off.
     pub async fn propose_requiring(
         &self,
         request: InternalRaftRequest,
@@ -50,7 +50,7 @@ impl Member {
     ) -> Result<Response, EtcdError> {
         let status = self.consensus.status();
         let backlog_max = match &request.lease_revoke {
-            // Under overload, what frees resources goes first.
+            // Under overload, requests that free resources have a higher limit.
             Some(_) if self.gates.enabled(PriorityRequest) => 2 * APPLY_BACKLOG_MAX,
             _ => APPLY_BACKLOG_MAX,
         };
@@ -61,7 +61,7 @@ impl Member {
         if request.encoded_len() > self.config.max_request_bytes {
             return Err(EtcdError::RequestTooLarge);
         }
-        // Agreed upon by all, and allowed by what this member's data must stay readable by.
+        // The cluster feature is on, and the min compatibility version can read packed entries.
         let packs = self.cluster_gates.newest().enabled(LogCompression)
             && LogCompression::DECLARATION.is_written_by(&self.config.version);
         let all_read = (packs || !required.is_empty()) && self.membership.load().all_propose();
@@ -81,7 +81,7 @@ impl Member {
                         ticket.detach();
                         answer
                     }
-                    // The ticket goes: if no leader took the proposal, none ever will.
+                    // Dropping the ticket withdraws a proposal that no leader has taken.
                     None => Err(self.why_late(started)),
                 }
             }
@@ -95,16 +95,16 @@ impl Member {
         result
     }
 
-    /// Proposes something nobody waits for. Without a leader, or if the queue is full, it is
-    /// lost; callers are loops that try again.
+    /// Proposes a request without waiting for its answer. Without a leader, or if the queue is
+    /// full, it is lost; callers are loops that try again.
     pub fn propose_and_forget(&self, request: InternalRaftRequest) {
         if self.consensus.status().leader != 0 {
             self.submit_and_forget(Proposal::normal(self.encode_own(request)));
         }
     }
 
-    /// Proposes something that only the leader of `term` may decide; nobody waits for it. A
-    /// member that is not that leader any more does not propose it.
+    /// Proposes a request that only the leader of `term` may decide, without waiting for its
+    /// answer. It is not proposed once this member does not lead that term.
     pub fn propose_as_leader(&self, term: u64, request: InternalRaftRequest) {
         let data = self.encode_own(request);
         self.submit_and_forget(Proposal::normal(data).only_as_leader_of(term));
@@ -127,7 +127,7 @@ impl Member {
         }
     }
 
-    /// Refuses what would exceed the quota, and raises the alarm.
+    /// Refuses a write that would exceed the quota, and raises the alarm.
     pub fn check_quota(&self, cost_bytes: u64) -> Result<(), EtcdError> {
         let total_bytes = self.reader().sizes().total_bytes;
         if cost_bytes == 0 || quota::fits(total_bytes, cost_bytes, self.config.quota_bytes) {
@@ -137,7 +137,7 @@ impl Member {
         Err(EtcdError::NoSpace)
     }
 
-    /// Proposes the alarm unless it is on already.
+    /// Proposes the alarm unless it is raised already.
     pub fn raise_no_space_alarm(&self) {
         let alarm = AlarmType::Nospace;
         if self.alarms.load().is_raised(self.identity.member_id, alarm) {
@@ -158,7 +158,7 @@ impl Member {
     }
 }
 
-/// Whether nobody knows what became of the request.
+/// Whether the error leaves the outcome of the request unknown.
 fn is_lost(error: &EtcdError) -> bool {
     matches!(
         error,

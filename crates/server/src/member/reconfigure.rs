@@ -1,7 +1,7 @@
-//! Changing who is in the cluster: checks before a change is proposed, as etcd makes them.
+//! Membership changes: the checks that etcd makes before a change is proposed.
 //!
-//! They keep an operator from losing the quorum by accident. What must hold in any case is
-//! checked again by every member when the change is applied ([`portunus_statemachine::membership`]).
+//! They keep an operator from losing the quorum by accident. Each member checks the invariants
+//! again when the change is applied ([`portunus_statemachine::membership`]).
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -18,14 +18,14 @@ use super::{Member, request_timeout};
 use crate::peers::ask::Asked;
 use portunus_statemachine::membership::{MemberRecord, Membership};
 
-/// A member counts as healthy if it is connected for this long.
+/// A member counts as healthy if it has been connected for this long.
 const HEALTHY_AFTER: Duration = Duration::from_secs(5);
 /// A learner is ready once it has this share of the leader's log, in percent.
 const READY_PERCENT: u64 = 90;
-/// Between two attempts to reach a leader.
+/// Time between two attempts to reach a leader.
 const LEADER_RETRY: Duration = Duration::from_millis(50);
 
-/// What a promotion carries through the log.
+/// The context of the configuration change that promotes a learner.
 #[derive(Serialize)]
 struct Promotion {
     id: u64,
@@ -36,7 +36,7 @@ struct Promotion {
 }
 
 impl Member {
-    /// Adds a member; returns it, and everybody after the change.
+    /// Adds a member; returns it and the membership after the change.
     pub async fn add_member(
         &self,
         peer_urls: Vec<String>,
@@ -62,14 +62,14 @@ impl Member {
         Ok((record, membership))
     }
 
-    /// Removes a member, for good.
+    /// Removes a member permanently.
     pub async fn remove_member(&self, id: u64) -> Result<Arc<Membership>, EtcdError> {
         self.check_removal(id)?;
         let kind = ConfChangeType::ConfChangeRemoveNode;
         self.reconfigure(kind, id, Bytes::new()).await
     }
 
-    /// Gives a member other peer URLs.
+    /// Replaces a member's peer URLs.
     pub async fn update_member(
         &self,
         id: u64,
@@ -87,7 +87,7 @@ impl Member {
         self.reconfigure(kind, id, json(&record)).await
     }
 
-    /// Makes a learner a voter; only the leader can judge whether it is ready.
+    /// Promotes a learner to voter; only the leader knows whether it is ready.
     pub async fn promote_member(&self, id: u64) -> Result<Arc<Membership>, EtcdError> {
         let timeout = request_timeout(self.config.election_timeout);
         let attempts = async {
@@ -106,7 +106,7 @@ impl Member {
                     let asked = asked.within(self.identity.cluster_id);
                     match asked.promote(id).await {
                         Ok(_) => {
-                            // It is committed; what this member tells its clients follows.
+                            // Committed; this member applies it before it answers.
                             let _ = self.linearizable().await;
                             return Ok(self.membership.load_full());
                         }
@@ -128,7 +128,7 @@ impl Member {
         }
     }
 
-    /// The same, on the leader.
+    /// Promotes a learner, on the leader.
     pub async fn promote_here(&self, id: u64) -> Result<Arc<Membership>, EtcdError> {
         if let Err(refusal) = self.check_promotion(id) {
             let reason = refusal.text();
@@ -147,7 +147,7 @@ impl Member {
         Ok(promoted)
     }
 
-    /// Hands leadership to another voter and waits until it leads.
+    /// Transfers leadership to another voter and waits until it leads.
     pub async fn move_leader(&self, to: u64) -> Result<(), EtcdError> {
         let own = self.identity.member_id;
         if self.consensus.status().leader != own {
@@ -184,7 +184,7 @@ impl Member {
             context,
         });
         let waiting = self.waiters.register(id, proposal.progress());
-        // Kept until the end: a change that no leader took is withdrawn.
+        // Kept until the end: dropping it withdraws a change that no leader has taken.
         let _ticket = match self.consensus.submit(proposal) {
             Ok(ticket) => ticket,
             Err(ProposeError::Stopped) => return Err(EtcdError::Stopped),
@@ -226,7 +226,7 @@ impl Member {
         if !has_quorum_started(&membership, Change::Remove(id)) {
             return Err(EtcdError::MemberNotEnoughStarted);
         }
-        // Who is down is no part of the quorum that is left.
+        // A member that is down is not part of the remaining quorum.
         if id != self.identity.member_id && self.peers.active_since(id).is_none() {
             return Ok(());
         }
@@ -268,8 +268,8 @@ fn voters(membership: &Membership) -> impl Iterator<Item = &MemberRecord> {
     membership.iter().filter(|member| !member.is_learner)
 }
 
-/// Whether those who have started are a quorum after the change. A member has started once
-/// it has told its name.
+/// Whether the voters that have started are a quorum after the change. A member has started once
+/// it has published its name.
 fn has_quorum_started(membership: &Membership, change: Change) -> bool {
     let stays = |member: &&MemberRecord| match change {
         Change::Add => true,
@@ -282,7 +282,7 @@ fn has_quorum_started(membership: &Membership, change: Change) -> bool {
     }
     if matches!(change, Change::Add) {
         members += 1;
-        // One member becomes two: there is no other way to grow.
+        // A cluster of one has no other way to grow.
         if started == 1 && members == 2 {
             return true;
         }
@@ -290,8 +290,8 @@ fn has_quorum_started(membership: &Membership, change: Change) -> bool {
     started > members / 2
 }
 
-/// Whether the connected voters, this member included, are a quorum even while an added
-/// member is not there yet. A cluster of one has no other way to grow.
+/// Whether the connected voters, this member included, are a quorum before an added member
+/// connects. A cluster of one has no other way to grow.
 fn has_quorum_after_addition(voters: usize, connected: usize) -> bool {
     voters == 1 || connected > voters.div_ceil(2)
 }
@@ -305,7 +305,7 @@ fn json(value: &impl Serialize) -> Bytes {
 mod tests {
     use super::*;
 
-    /// As etcd 3.7 has it: more than half of the voters and the new member.
+    /// As in etcd 3.7: more than half of the voters and the new member.
     #[test]
     fn member_may_be_added_while_connected_voters_stay_a_quorum() {
         let fewest = |voters: usize| {

@@ -1,7 +1,7 @@
-//! Settings that apply reads from flags, as etcd does: the number of learners and the shortest
-//! life of a lease. Members with different values would make different data of one log, so each
-//! member compares its own with the others' before it takes part, and the leader goes on
-//! comparing. Members of etcd cannot be asked.
+//! Settings that apply reads from flags, as in etcd: the number of learners and the minimum TTL
+//! of a lease. Different values would produce different data from the same log, so each member
+//! compares its settings with the others' before it takes part, and the leader goes on comparing.
+//! Members of etcd cannot be asked.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,31 +18,31 @@ use portunus_statemachine::membership::{MemberRecord, hex};
 
 /// Longest wait for one member's settings.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
-/// Between two comparisons of the leader.
+/// Time between two comparisons by the leader.
 const COMPARE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The settings of one member, as members tell each other.
+/// The settings of one member, as members exchange them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApplySettings {
-    /// Learners that apply allows.
+    /// The number of learners that apply allows.
     #[serde(rename = "maxLearners")]
     pub max_learners: usize,
-    /// The shortest life that apply gives a lease, in seconds.
+    /// The minimum TTL of a lease, in seconds.
     #[serde(rename = "minLeaseTTLSeconds")]
     pub lease_ttl_s_min: i64,
 }
 
 impl ApplySettings {
-    /// What a member's flags say.
+    /// Returns the settings that follow from a member's flags.
     pub fn of(config: &Config) -> ApplySettings {
         ApplySettings {
             max_learners: config.cluster.max_learners,
-            // As etcd: a lease outlives an election and a half.
+            // As in etcd: one and a half election timeouts.
             lease_ttl_s_min: (config.election_timeout.as_secs_f64() * 1.5).ceil() as i64,
         }
     }
 
-    /// The first setting in which a member differs.
+    /// The first setting in which another member differs.
     fn difference(self, theirs: ApplySettings, member: &str) -> Option<DifferentSettings> {
         let different = |flag, own: String, theirs: String| DifferentSettings {
             flag,
@@ -73,9 +73,9 @@ impl ApplySettings {
 pub struct DifferentSettings {
     /// The flag the setting comes from.
     pub flag: &'static str,
-    /// What it means here.
+    /// The value of this member.
     pub own: String,
-    /// What it means there.
+    /// The value of the other member.
     pub theirs: String,
     /// The other member.
     pub member: String,
@@ -84,8 +84,7 @@ pub struct DifferentSettings {
 /// A member to ask: its name for messages, and its peer URLs.
 pub type ToAsk = (String, Vec<String>);
 
-/// The other members, from whatever is known of them: the stored members, those a joining
-/// member was told of, or those of `--initial-cluster`.
+/// The other members: those in `known`, or those of `--initial-cluster` if there are none.
 pub fn others<'a>(
     config: &Config,
     own_id: u64,
@@ -111,7 +110,7 @@ fn to_ask(record: &MemberRecord) -> ToAsk {
     (name, record.peer_urls.clone().unwrap_or_default())
 }
 
-/// Asks members of the same cluster at once and returns in what each differs.
+/// Asks members of the same cluster at once and returns the first difference of each.
 pub async fn differences(
     client: &PeerClient,
     cluster_id: u64,
@@ -130,10 +129,10 @@ pub async fn differences(
         .collect()
 }
 
-/// Compares this member with the others once more, now that it answers them as well.
+/// Compares this member's settings with the others' again, now that it answers them as well.
 ///
 /// # Errors
-/// If one of them has other settings.
+/// If another member has different settings.
 pub async fn compare(member: &Arc<Member>) -> Result<(), DifferentSettings> {
     let membership = member.membership.load_full();
     let others = others(&member.config, member.identity.member_id, membership.iter());
@@ -146,7 +145,7 @@ pub async fn compare(member: &Arc<Member>) -> Result<(), DifferentSettings> {
     }
 }
 
-/// Warns as long as a member runs with other settings than the leader, and counts it.
+/// While this member leads, warns about and counts members with different settings.
 pub async fn warn_about_differences(member: Arc<Member>) {
     let mut shown = BTreeSet::new();
     loop {
@@ -172,7 +171,7 @@ pub async fn warn_about_differences(member: Arc<Member>) {
             .map(|it| (it.member.clone(), it.flag))
             .collect();
         for (name, flag) in shown.difference(&now) {
-            // It may not have been set, which is no failure.
+            // The series may not exist, which is no failure.
             let _ = metric.remove_label_values(&[name.as_str(), flag]);
         }
         for different in &found {

@@ -1,5 +1,5 @@
 //! How far a member may be ahead of its cluster: one minor. A member that is further ahead does
-//! not start, and says which version to start with instead.
+//! not start; the error names the version to start with instead.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ const UNDECIDED: MajorMinor = MajorMinor::literal("3.0");
 pub struct SkewTooLarge {
     /// The cluster version.
     pub cluster: MajorMinor,
-    /// What this member would behave as.
+    /// The version that this member would emulate.
     pub emulation: MajorMinor,
 }
 
@@ -49,7 +49,7 @@ pub fn newest_in_log<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Option
     versions.max()
 }
 
-/// The newest cluster version that other members know.
+/// The newest cluster version that peers report.
 pub async fn newest_of_peers(client: &PeerClient, peers: Vec<Vec<String>>) -> Option<MajorMinor> {
     let cluster_version =
         |peer: Asked| async move { peer.versions().await?.etcdcluster.parse().ok() };

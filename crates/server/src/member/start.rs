@@ -1,4 +1,4 @@
-//! Bringing a member up, and down again.
+//! Starting and stopping a member.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -43,17 +43,17 @@ use portunus_features::{ClusterFeatureGate, InitialCorruptCheck, OwnFeatures, Se
 use portunus_statemachine::membership::{MemberRecord, Membership};
 use portunus_statemachine::{LoadError, Settings, State, StateMachine, wrap};
 
-/// A member that runs.
+/// A running member.
 pub struct Running {
-    /// What it shares.
+    /// The state that its threads and services share.
     pub member: Arc<Member>,
-    /// Where clients can connect.
+    /// The servers for clients.
     pub servers: Servers,
     metrics_servers: MetricsServers,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Why a member cannot start. Each says in one line what to do.
+/// Why a member cannot start. Each message is one line with the next step.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 #[allow(missing_docs)] // the fields are the ones the messages print
@@ -61,68 +61,68 @@ pub enum StartError {
     /// The program's own gates are declared wrongly.
     #[error("the features of this program are declared wrongly")]
     Declarations(#[from] RegisterError),
-    /// The gates cannot be set so.
+    /// `--feature-gates` cannot be applied.
     #[error("--feature-gates cannot be applied")]
     Gates(#[from] SetErrors),
-    /// The cluster's gates cannot be proposed so.
+    /// `--cluster-feature-gates` cannot be applied.
     #[error("--cluster-feature-gates cannot be applied")]
     ClusterGates(#[source] SetErrors),
-    /// Members with different settings.
+    /// Another member has different settings.
     #[error(transparent)]
     Settings(#[from] settings::DifferentSettings),
-    /// Founders of different versions.
+    /// Founders have different versions.
     #[error(transparent)]
     MixedFounders(#[from] portunus_gates::cluster::MixedFounders),
-    /// Alpha features under strict emulation.
+    /// An alpha feature is on under strict emulation.
     #[error(
         "alpha feature {name} is on while {emulation} is emulated: turn it off or drop --strict-emulation"
     )]
     AlphaUnderEmulation { name: String, emulation: String },
-    /// No address to listen at.
+    /// A listen address cannot be used.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// The data directory.
+    /// The data directory cannot be used.
     #[error(transparent)]
     DataDir(#[from] DataDirError),
-    /// The backend.
+    /// The backend cannot be opened.
     #[error("the backend cannot be opened")]
     Backend(#[from] BackendError),
-    /// The store.
+    /// The store cannot be opened.
     #[error("the store cannot be opened")]
     Store(#[from] OpenError),
-    /// What the store holds besides keys.
+    /// The state beside the keys cannot be loaded from the store.
     #[error(transparent)]
     State(#[from] LoadError),
-    /// The member would be too far ahead of the others.
+    /// The member is too far ahead of its cluster.
     #[error(transparent)]
     Skew(#[from] SkewTooLarge),
-    /// The data belongs to a later version than the one to behave as.
+    /// The cluster version is above the version to emulate.
     #[error(transparent)]
     ClusterVersionAbove(#[from] ClusterVersionAbove),
-    /// The log.
+    /// The log cannot be created or opened, or the cluster cannot be joined.
     #[error(transparent)]
     Boot(#[from] BootError),
-    /// Other members have other data.
+    /// The data differs from other members' data.
     #[error(transparent)]
     Inconsistent(#[from] corruption::InconsistentError),
     /// The data cannot be read.
     #[error("the data cannot be read")]
     Read(#[from] portunus_mvcc::ReadError),
-    /// The peers' side.
+    /// The connections to peers cannot be set up.
     #[error(transparent)]
     Peers(#[from] PeersError),
-    /// Raft.
+    /// Raft cannot start.
     #[error("consensus cannot start")]
     Consensus(#[from] portunus_consensus::StartError),
-    /// Metrics.
+    /// The metrics cannot be registered.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
-    /// No thread could be had.
+    /// A thread or its runtime could not be started.
     #[error("no thread could be started")]
     Thread(#[source] std::io::Error),
 }
 
-/// Brings a member up. Returns once it serves clients.
+/// Starts a member. Returns once it serves clients.
 pub fn start(config: Config) -> Result<Running, StartError> {
     let started = Instant::now();
     let own = OwnFeatures::declared()?;
@@ -132,8 +132,8 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     check_emulation(&config, &gates)?;
     start_line::log(&config, &gates);
     let emulation = config.version.emulation();
-    // Checked below for the cluster's version; but at a first start a flag that cannot be used
-    // must not leave a data directory behind.
+    // Checked again below for the cluster's version; but at a first start an unusable flag must
+    // not leave a data directory behind.
     if !config.data_dir.exists() {
         own.cluster_specs()
             .check_flags(emulation, None, &config.cluster_feature_gates)
@@ -151,7 +151,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let prepared = match prepare(&config, &own, &gates, &data_dir, started) {
         Ok(prepared) => prepared,
         Err(error) => {
-            // Raft has not run, so nothing that this start has created is of use to a later one.
+            // Raft has not run, so a later start has no use for what this one has created.
             data_dir.remove_if_created(wal_dir_is_new.then_some(config.wal_dir.as_path()));
             return Err(error);
         }
@@ -251,7 +251,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     })
 }
 
-/// What a member has before raft runs.
+/// The parts of a member that exist before raft runs.
 struct Prepared {
     stop: Arc<StopSwitch>,
     metrics: Metrics,
@@ -262,7 +262,7 @@ struct Prepared {
     peers: Peers,
 }
 
-/// Opens store and log and makes every check that precedes raft.
+/// Opens the store and the log, and makes every check that precedes raft.
 fn prepare(
     config: &Config,
     own: &OwnFeatures,
@@ -271,8 +271,8 @@ fn prepare(
     started: Instant,
 ) -> Result<Prepared, StartError> {
     let emulation = config.version.emulation();
-    // Before anything in the directory changes: what may be installed and what removed depends
-    // on all of the log.
+    // Before the directory changes: which snapshots are installed and which files removed depends
+    // on the whole log.
     let snapshots_in_log = snapshots_in_log(config)?;
     data_dir.take_over()?;
     if let Some(in_log) = snapshots_in_log {
@@ -348,8 +348,7 @@ fn warn_about_cluster_gates(config: &Config, specs: &ClusterSpecs, proposes: boo
 }
 
 impl Running {
-    /// Tells whoever waits for it that clients may come. Only said by somebody who from
-    /// then on can be told to stop.
+    /// Logs that the member serves clients. The caller must be ready to stop the member.
     pub fn say_ready(&self) {
         let member = &self.member;
         tracing::info!(
@@ -362,7 +361,7 @@ impl Running {
         );
     }
 
-    /// Ends everything in order: clients first, then the log, then the store.
+    /// Stops the servers for clients first, then the log, then the store.
     pub fn stop(self) -> StopReason {
         self.member.stop.stop(StopReason::Requested("stopped"));
         self.servers.join();
@@ -426,9 +425,9 @@ fn warn_about(config: &Config) {
     }
 }
 
-/// Refuses data of a cluster version above the member's own. What is stored may be older than
-/// what the log holds or the other members have applied, so a downgrade that one of them knows
-/// of is enough; the member looks again before it serves.
+/// Refuses data of a cluster version above the member's own. The stored version may be older than
+/// that of the log or of the peers, so a downgrade known to any of them is enough; the member
+/// checks again before it serves.
 fn check_cluster_version(
     config: &Config,
     membership: &Membership,
@@ -453,8 +452,8 @@ fn check_cluster_version(
     }
 }
 
-/// Refuses a version more than one minor above that of a cluster with other members. As above,
-/// the log or another member may know a newer cluster version than what is stored.
+/// Refuses a version more than one minor above that of a cluster with other members. The log or a
+/// peer may have a newer cluster version than the store.
 fn check_skew(
     config: &Config,
     membership: &Membership,
@@ -479,7 +478,7 @@ fn check_skew(
     skew::check(known.max(told), emulation)
 }
 
-/// Compares the settings that apply depends on with the other members', as far as they answer.
+/// Compares the settings that apply depends on with those of the members that answer.
 fn check_settings(
     config: &Config,
     peers: &Peers,
@@ -495,7 +494,7 @@ fn check_settings(
     }
 }
 
-/// Compares the data with the other members', as far as they answer.
+/// Compares the data with that of the members that answer.
 fn check_corruption(
     peers: &Peers,
     membership: &Membership,
@@ -510,7 +509,7 @@ fn check_corruption(
     Ok(peers.runtime().block_on(checked)?)
 }
 
-/// How the store is kept.
+/// The store's part of the configuration.
 pub fn store_config(config: &Config) -> portunus_mvcc::Config {
     portunus_mvcc::Config {
         commit_interval: config.backend_batch_interval,
@@ -522,7 +521,7 @@ pub fn store_config(config: &Config) -> portunus_mvcc::Config {
     }
 }
 
-/// What the store tells its member.
+/// The hooks by which the store reports faults and its progress of opening.
 pub fn store_hooks(stop: &Arc<StopSwitch>) -> portunus_mvcc::Hooks {
     let stop = Arc::clone(stop);
     portunus_mvcc::Hooks::default()
@@ -576,7 +575,7 @@ fn hooks(
     }
 }
 
-/// As etcd calls the states of raft.
+/// The name of a raft state in etcd.
 fn role_name(role: Role) -> &'static str {
     match role {
         Role::Follower => "follower",
@@ -586,7 +585,7 @@ fn role_name(role: Role) -> &'static str {
     }
 }
 
-/// Addresses for the log.
+/// Formats addresses for the log.
 fn joined(addresses: &[SocketAddr]) -> String {
     let texts = addresses.iter().map(SocketAddr::to_string);
     texts.collect::<Vec<_>>().join(",")
@@ -657,8 +656,8 @@ fn start_threads(
     ])
 }
 
-/// Waits until the member may run with the others, has applied its log, is known and has a
-/// cluster version.
+/// Waits until the member has compared its settings and version with the others', has applied its
+/// log, has published its attributes and has a cluster version.
 fn introduce(member: &Arc<Member>) -> Result<(), StartError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

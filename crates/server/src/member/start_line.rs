@@ -1,11 +1,11 @@
-//! The first line of a member: which program runs, as what, where, and with which settings.
+//! The first log line of a member: its versions, data directory and changed settings.
 
 use portunus_features::version::{ETCD_VERSION, version_text};
 use portunus_gates::GateSet;
 
 use crate::config::Config;
 
-/// Logs what a member starts with, and what it was told in vain.
+/// Logs the settings that a member starts with, and unrecognized environment variables.
 pub(super) fn log(config: &Config, gates: &GateSet) {
     tracing::info!(
         portunus_version = env!("CARGO_PKG_VERSION"),

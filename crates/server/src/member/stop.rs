@@ -1,4 +1,4 @@
-//! How the process ends: on request, or because something must not go on.
+//! How the process ends: on request, or because of a fatal error.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -10,14 +10,14 @@ use crate::error_chain::chain;
 /// Why the process ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StopReason {
-    /// Somebody asked for it.
+    /// A signal or a removal from the cluster, with the text to log.
     Requested(&'static str),
-    /// Going on would risk the data. The text says what and where.
+    /// Continuing would risk the data. The text names the error.
     Fatal(String),
 }
 
-/// Everything that runs listens to this. The first reason wins, but a failure while
-/// stopping on request is still a failure.
+/// Stops the threads and tasks of the process. The first reason wins, but a failure while
+/// stopping on request replaces it.
 pub struct StopSwitch {
     reason: Mutex<Option<StopReason>>,
     sender: watch::Sender<bool>,
@@ -33,7 +33,7 @@ impl Default for StopSwitch {
 }
 
 impl StopSwitch {
-    /// Ends the process.
+    /// Ends the process for this reason.
     pub fn stop(&self, reason: StopReason) {
         {
             let mut first = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
@@ -48,19 +48,19 @@ impl StopSwitch {
         self.sender.send_replace(true);
     }
 
-    /// Ends the process because going on would risk the data.
+    /// Ends the process because continuing would risk the data.
     pub fn fatal(&self, error: &dyn std::error::Error) {
         let text = chain(error);
         tracing::error!(reason = %text, "this member cannot go on and stops");
         self.stop(StopReason::Fatal(text));
     }
 
-    /// Whether it is ending.
+    /// Whether the process is ending.
     pub fn is_stopping(&self) -> bool {
         *self.sender.borrow()
     }
 
-    /// Why, once it is.
+    /// Why the process is ending; `None` while it is not.
     pub fn reason(&self) -> Option<StopReason> {
         self.reason
             .lock()
@@ -68,7 +68,7 @@ impl StopSwitch {
             .clone()
     }
 
-    /// Waits until it is.
+    /// Waits until the process is ending.
     pub async fn stopped(&self) {
         // The sender lives in this switch, so this cannot end early.
         let _ = self.sender.subscribe().wait_for(|stopping| *stopping).await;

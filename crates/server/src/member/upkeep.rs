@@ -1,5 +1,5 @@
-//! What a member does on its own: introduce itself, decide the cluster version, forget
-//! old log entries and old revisions.
+//! Background work of a member: publishing its attributes, probing held peers, shortening the log
+//! and compacting old revisions.
 
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -18,25 +18,24 @@ use portunus_statemachine::SnapshotRequest;
 use portunus_statemachine::membership::{MemberRecord, Membership};
 use portunus_statemachine::params::proposal_to_message;
 
-/// Between two attempts at what has to be said once.
+/// Time between two attempts to publish the attributes at the start.
 const ANNOUNCE_INTERVAL: Duration = Duration::from_millis(500);
-/// Between two looks whether what this member said still holds.
+/// Time between two checks whether the published attributes are current.
 const ANNOUNCED_CHECK_INTERVAL: Duration = Duration::from_millis(500);
-/// Between two questions to members that are not known.
+/// Time between two probes of peers whose feature support is unknown.
 const HELD_PEERS_INTERVAL: Duration = Duration::from_millis(500);
-/// Between two looks whether the version of a cluster of one is decided.
+/// Time between two checks whether the version of a cluster of one is decided.
 const DECISION_INTERVAL: Duration = Duration::from_millis(5);
-/// Revision mode looks this often.
+/// Time between two compactions in revision mode.
 const REVISION_COMPACTION_INTERVAL: Duration = Duration::from_secs(5 * 60);
 /// Periodic mode keeps this many samples per interval.
 const SAMPLES_PER_INTERVAL: u32 = 10;
 /// Periodic mode never waits longer than this between two compactions.
 const PERIODIC_INTERVAL_MAX: Duration = Duration::from_secs(3600);
 
-/// Publishes this member's attributes and, since it is the only one, the cluster version.
-/// Returns once both are applied, and with them everything that was in the log before: a
-/// restarted member may find both in its backend while acknowledged writes are still only
-/// in the log.
+/// Publishes this member's attributes and waits for the version of a cluster of one. Returns once
+/// both are applied, with everything that was in the log before: a restarted member may find both
+/// in its backend while acknowledged writes are still only in the log.
 ///
 /// # Errors
 /// If the cluster turns out to be at a version above this member's.
@@ -66,7 +65,7 @@ pub async fn announce(member: &Arc<Member>) -> Result<(), ClusterVersionAbove> {
         let is_announced = own.is_some_and(|own| is_announced(member, &membership, own));
         let republishes = member.cluster_gates.take_republish();
         if is_announced && !republishes {
-            // A cluster of one need not wait for anybody to decide its version.
+            // A cluster of one decides its version before it serves.
             let decided = membership.cluster_version;
             if membership.iter().count() > 1 || decided.is_some_and(|decided| decided >= version) {
                 return Ok(());
@@ -90,7 +89,7 @@ pub async fn announce(member: &Arc<Member>) -> Result<(), ClusterVersionAbove> {
     }
 }
 
-/// Whether the log says of this member what it has to say.
+/// Whether the applied attributes of this member are current.
 fn is_announced(member: &Member, membership: &Membership, own: &MemberRecord) -> bool {
     own.name == member.config.name
         && own.client_urls == member.config.advertise_client_urls
@@ -112,8 +111,8 @@ fn announcement(member: &Member, membership: &Membership) -> InternalRaftRequest
     }
 }
 
-/// Says it again when it has to be said differently: a cluster version that has cluster
-/// features, or has none any more.
+/// Publishes the attributes again when they have to change: the cluster version has gained or
+/// lost cluster features, or a repetition is due.
 pub async fn keep_announced(member: Arc<Member>) {
     loop {
         if pause(&member, ANNOUNCED_CHECK_INTERVAL).await {
@@ -124,7 +123,7 @@ pub async fn keep_announced(member: Arc<Member>) {
             continue;
         };
         if !own.has_published() || !member.founding.is_over() {
-            // It is published by the start.
+            // The start publishes the attributes.
             continue;
         }
         let republishes = member.cluster_gates.take_republish();
@@ -140,8 +139,8 @@ pub async fn keep_announced(member: Arc<Member>) {
     }
 }
 
-/// Asks members of which nothing is known whether they know cluster features, so that they
-/// can be sent the log.
+/// Asks held peers whether they support cluster features, and releases those that do, so that
+/// they receive the log.
 pub async fn probe_held_peers(member: Arc<Member>) {
     loop {
         tokio::select! {
@@ -170,7 +169,7 @@ pub async fn probe_held_peers(member: Arc<Member>) {
     }
 }
 
-/// Shortens the log whenever apply says so, once the backend holds what goes.
+/// Shortens the log when apply requests it, once the backend holds the removed entries.
 pub fn run_snapshots(member: &Arc<Member>, orders: &Receiver<SnapshotRequest>) {
     while let Ok(order) = orders.recv() {
         if member.stop.is_stopping() {
@@ -196,7 +195,7 @@ pub fn run_snapshots(member: &Arc<Member>, orders: &Receiver<SnapshotRequest>) {
                 "snapshot of the log taken"
             ),
             Err(CompactError::Stopped) => return,
-            // Nothing was written since the last one; what memory held is forgotten.
+            // Nothing was written since the last snapshot; the entries in memory are released.
             Err(CompactError::AlreadyCompacted { .. }) if order.keeps_no_entries => {}
             Err(error) => tracing::warn!(%error, index = order.index, "the log was not shortened"),
         }
@@ -239,7 +238,7 @@ pub async fn compact_automatically(member: Arc<Member>) {
     }
 }
 
-/// Waits; true if the member stops meanwhile.
+/// Waits for `time`; true if the member stops meanwhile.
 async fn pause(member: &Arc<Member>, time: Duration) -> bool {
     tokio::select! {
         () = tokio::time::sleep(time) => false,

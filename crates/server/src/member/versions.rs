@@ -1,7 +1,7 @@
-//! The cluster version: the leader asks everybody, decides, and lets the log tell all.
+//! The cluster version: the leader asks all members for their versions, decides and proposes.
 //!
-//! It rises when every member can keep up, and falls only for a downgrade that an operator
-//! asked for. A member that does not answer keeps it where it is.
+//! It rises once every member supports it, and falls only for a downgrade that an operator
+//! requested. A member that does not answer keeps the version from changing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,15 +19,15 @@ use portunus_statemachine::decision_cause::DecisionInputs;
 use portunus_statemachine::membership::Membership;
 use portunus_statemachine::params::to_message;
 
-/// Between two looks at all versions.
+/// Time between two checks of all versions.
 const MONITOR_INTERVAL: Duration = Duration::from_secs(4);
-/// A sole member need not wait for anybody.
+/// Time until the next check while nothing can be decided yet.
 const FIRST_LOOK: Duration = Duration::from_millis(50);
-/// A cluster starts here while somebody does not answer.
+/// The first cluster version while a member does not answer.
 const LOWEST: MajorMinor = MajorMinor::literal("3.0");
 
-/// The version the leader should propose, if another. `versions` has everybody's, or is
-/// absent if somebody did not answer.
+/// The version the leader should propose, if it is a change. `versions` has every member's, or is
+/// `None` if a member did not answer.
 fn next_version(
     specs: &ClusterSpecs,
     membership: &Membership,
@@ -41,7 +41,7 @@ fn next_version(
     specs.next_cluster_version(membership.cluster_version, &versions, target)
 }
 
-/// Runs as long as the member; does something only while it leads.
+/// Decides the cluster version and params while this member leads, until it stops.
 pub async fn monitor(member: Arc<Member>) {
     let mut leadership = member.leadership.subscribe();
     let mut last = LastDecision::default();
@@ -61,9 +61,9 @@ pub async fn monitor(member: Arc<Member>) {
     }
 }
 
-/// What the last decision that this member made as leader was made from. Members may publish
-/// between a decision and the place of its entry in the log, so what is known where the entry
-/// is applied can be more.
+/// The inputs of the last decision that this member made as leader. Members may publish between a
+/// decision and the place of its entry in the log, so more may be known where the entry is
+/// applied.
 #[derive(Default)]
 struct LastDecision {
     index: u64,
@@ -80,12 +80,12 @@ impl LastDecision {
 }
 
 async fn raise_or_lower(member: &Arc<Member>, last: &mut LastDecision) -> Duration {
-    // Founders write nothing about versions before they have compared theirs.
+    // Founders decide no version before they have compared theirs.
     if !member.founding.is_over() {
         return FIRST_LOOK;
     }
     // A new leader may still be applying what was committed before it led, or installing a
-    // snapshot; members and versions are not the cluster's until then.
+    // snapshot; its membership and versions may be stale until then.
     if member.linearizable().await.is_err() {
         return FIRST_LOOK;
     }
@@ -97,8 +97,8 @@ async fn raise_or_lower(member: &Arc<Member>, last: &mut LastDecision) -> Durati
     let Some(version) = next.or(membership.cluster_version) else {
         return MONITOR_INTERVAL;
     };
-    // A new cluster decides both at once, so the first version waits until every member has
-    // published. A leader that proposes nothing makes no first decision.
+    // A new cluster decides version and params at once, so the first version waits until every
+    // member has published. A leader that proposes nothing makes no first decision.
     let is_new = membership
         .cluster_version
         .is_none_or(|known| known == LOWEST);
@@ -106,7 +106,7 @@ async fn raise_or_lower(member: &Arc<Member>, last: &mut LastDecision) -> Durati
     if gates.proposes() && is_new && version > LOWEST && has_unpublished {
         return FIRST_LOOK;
     }
-    // Version and features go in one entry, so that nobody sees one without the other.
+    // Version and params go in one entry, so that no member applies one without the other.
     let (params, is_changed) = gates.params_for(&membership, version);
     if next.is_some() || is_changed {
         let request = InternalRaftRequest {
@@ -147,7 +147,7 @@ async fn raise_or_lower(member: &Arc<Member>, last: &mut LastDecision) -> Durati
     MONITOR_INTERVAL
 }
 
-/// Proposes it and waits until it is applied, with a word in between.
+/// Proposes a decision, logs that, and waits until it is applied.
 async fn propose_decision(
     member: &Member,
     request: InternalRaftRequest,
@@ -156,7 +156,7 @@ async fn propose_decision(
     let mut proposal = std::pin::pin!(member.propose(request));
     tokio::select! {
         biased;
-        // The first look hands it to consensus.
+        // The first poll hands the proposal to consensus.
         answer = &mut proposal => return answer,
         () = std::future::ready(()) => {}
     }
@@ -164,16 +164,16 @@ async fn propose_decision(
     proposal.await
 }
 
-/// Whether everybody who takes part in deciding features has said what it wants at a version.
-/// A member that was just restarted answers for its version before the log has its word, and
-/// the features of a version are to come with it.
+/// Whether every proposal of cluster features in the log is for at least `version`, if that is a
+/// raise. A member that was just restarted reports its version before the log has its proposal,
+/// and the features of a version are decided together with it.
 fn is_heard(membership: &Membership, version: MajorMinor) -> bool {
     let is_lower = membership
         .cluster_version
         .is_some_and(|current| version <= current);
     is_lower
         || membership.iter().all(|record| match &record.proposal {
-            // Whoever's word cannot be read is no reason to wait.
+            // An unreadable proposal is no reason to wait.
             Some(proposal) => proposal
                 .version
                 .parse()
@@ -200,7 +200,7 @@ impl Member {
         for (id, answer) in self.member_versions(&membership).await {
             versions.insert(id, answer?.server()?.major_minor());
         }
-        // A member that is not in the list yet: nothing is known.
+        // The membership may still be empty.
         (!versions.is_empty()).then_some(versions)
     }
 }

@@ -17,10 +17,10 @@ use tokio::sync::{Notify, oneshot};
 
 use portunus_statemachine::Answer;
 
-/// Enough that the threads of a machine seldom meet.
+/// Enough shards that threads seldom contend for one.
 const SHARDS: usize = 32;
 
-/// Answers collected before they are handed out, even in the middle of a batch.
+/// Answers collected before they are delivered, even in the middle of a batch.
 const ANSWERS_COLLECTED_MAX: usize = 256;
 
 thread_local! {
@@ -31,7 +31,7 @@ thread_local! {
 struct Waiter {
     sender: oneshot::Sender<Answer>,
     queue: Option<usize>,
-    /// In which term the request was proposed, once it was.
+    /// The term in which the request was proposed, once it was.
     progress: ProposalProgress,
 }
 
@@ -44,15 +44,15 @@ struct ReplyQueue {
     not_empty: Notify,
 }
 
-/// Waiting requests. Registered by services, answered by the apply thread; each lock is
-/// held for moments.
+/// Waiting requests. Registered by services, answered by the apply thread; each lock is held
+/// briefly.
 pub struct Waiters {
     shards: [Mutex<HashMap<u64, Waiter>>; SHARDS],
     queues: Vec<ReplyQueue>,
 }
 
 impl Waiters {
-    /// With one reply queue for each serving thread.
+    /// Creates one reply queue for each serving thread.
     pub fn new(queues: usize) -> Waiters {
         Waiters {
             shards: std::array::from_fn(|_| Mutex::default()),
@@ -80,7 +80,7 @@ impl Waiters {
         }
     }
 
-    /// Registers before proposing; dropping the guard forgets the request.
+    /// Registers a request before it is proposed; dropping the guard removes it.
     pub fn register(&self, id: u64, progress: ProposalProgress) -> Waiting<'_> {
         let (sender, receiver) = oneshot::channel();
         let waiter = Waiter {
@@ -96,12 +96,12 @@ impl Waiters {
         }
     }
 
-    /// Whether somebody here waits for this request.
+    /// Whether this request is registered here.
     pub fn is_waiting(&self, id: u64) -> bool {
         self.shard(id).contains_key(&id)
     }
 
-    /// Refuses everything that still waits: the member stops. What was proposed may be
+    /// Refuses all requests that still wait, because the member stops. Their entries may be
     /// committed all the same.
     pub fn refuse_all(&self) {
         for shard in &self.shards {
@@ -143,7 +143,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Answers of the batch that is being applied.
+/// The answers of the batch that is being applied.
 pub struct Answers {
     waiters: Arc<Waiters>,
     by_queue: Vec<Vec<Reply>>,
@@ -151,7 +151,7 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// For the apply thread.
+    /// Creates the collection for the apply thread.
     pub fn new(waiters: Arc<Waiters>) -> Answers {
         Answers {
             by_queue: waiters.queues.iter().map(|_| Vec::new()).collect(),
@@ -160,7 +160,7 @@ impl Answers {
         }
     }
 
-    /// Answers a request, if somebody here waits for it: soon, or with [`Answers::hand_out`].
+    /// Answers a request that is registered here, with [`Answers::hand_out`] at the latest.
     pub fn add(&mut self, id: u64, answer: Answer) {
         let waiter = self.waiters.shard(id).remove(&id);
         if let Some(waiter) = waiter {
@@ -168,10 +168,10 @@ impl Answers {
         }
     }
 
-    /// Fails the requests that were proposed before `term` and still wait, once the first
-    /// entry of that term is applied. Everything that an earlier leader had committed is
-    /// applied before that entry, so these were lost with their leader; or a former leader
-    /// still passes them on, which nobody can know. Therefore the answer leaves it open.
+    /// Fails the requests that were proposed before `term` and still wait, once the first entry
+    /// of that term is applied. Everything that an earlier leader had committed is applied before
+    /// that entry, so these were lost with their leader, unless a former leader still forwards
+    /// them. Therefore the answer leaves the outcome open.
     pub fn fail_proposed_before(&mut self, term: u64) {
         for shard in 0..SHARDS {
             let is_lost = |waiter: &Waiter| waiter.progress.term().is_some_and(|it| it < term);
@@ -189,7 +189,7 @@ impl Answers {
         let Waiter { sender, queue, .. } = waiter;
         match queue.and_then(|queue| self.by_queue.get_mut(queue)) {
             Some(replies) => replies.push((sender, answer)),
-            // No queue: the thread is woken for this one. The client may have gone away.
+            // No queue: the thread is woken for this answer. The client may have gone away.
             None => drop(sender.send(answer)),
         }
         self.collected += 1;
@@ -198,7 +198,7 @@ impl Answers {
         }
     }
 
-    /// Wakes each thread that has answers, once.
+    /// Delivers the collected answers and wakes each thread that has some, once.
     pub fn hand_out(&mut self) {
         self.collected = 0;
         for (queue, replies) in self.waiters.queues.iter().zip(&mut self.by_queue) {
@@ -267,8 +267,8 @@ mod tests {
         assert!(!waiters.is_waiting(7));
     }
 
-    /// A request that nobody proposed yet waits for the new leader; one that the new leader
-    /// proposed is on its way.
+    /// A request that is not proposed yet waits for the new leader; one that the new leader
+    /// proposed waits for its entry.
     #[tokio::test]
     async fn requests_proposed_in_an_earlier_term_fail_and_others_go_on_waiting() {
         let waiters = Arc::new(Waiters::new(1));

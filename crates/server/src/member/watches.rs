@@ -1,4 +1,4 @@
-//! The hub and the thread that lets watches catch up.
+//! The watch hub and the thread that syncs lagging watches.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,25 +12,25 @@ use super::Member;
 use super::stop::StopSwitch;
 use crate::error_chain::chain;
 
-/// Watches that lag are looked after at least this often.
+/// Longest time between two syncs of lagging watches.
 const SYNC_INTERVAL_MAX: Duration = Duration::from_millis(100);
 
-/// A watch that is this close to the newest revision catches up under the hub's lock, or
-/// constant writes would keep it from ever arriving.
+/// Budget for syncing a watch this close to the newest revision under the hub's lock, or constant
+/// writes would keep it lagging.
 const LAST_STRETCH: SyncBudget = SyncBudget {
     watchers_max: 128,
     revisions_max: 64,
 };
 
-/// The store's past, for watches. A failed read is reported and ends the watch that needed it;
-/// damage ends the member.
+/// The store's history, for watches. A failed read is reported and ends the watch that needed it;
+/// damage stops the member.
 pub struct StoreHistory<'a> {
     reader: &'a ArcSwap<Reader>,
     stop: &'a StopSwitch,
 }
 
 impl<'a> StoreHistory<'a> {
-    /// The past of this member's store, also after a snapshot of the leader replaced it.
+    /// The history of this member's store, also after a snapshot of the leader replaced it.
     pub fn of(member: &'a Member) -> StoreHistory<'a> {
         StoreHistory {
             reader: &member.store_reader,
@@ -74,17 +74,17 @@ impl History for StoreHistory<'_> {
     }
 }
 
-/// The hub behind its lock, with a bell for the catch-up thread.
+/// The hub behind its lock, and the wake-up of the catch-up thread.
 pub struct Watches {
     hub: Mutex<Hub>,
-    /// Whether the catch-up thread has something to do.
+    /// Whether the catch-up thread has work.
     bell: Mutex<bool>,
     rung: Condvar,
     started: Instant,
 }
 
 impl Watches {
-    /// A hub that starts at the store's revision.
+    /// Creates a hub that starts at the store's revision.
     pub fn new(revision: i64, limits: Limits) -> Watches {
         Watches {
             hub: Mutex::new(Hub::new(revision, limits)),
@@ -94,12 +94,12 @@ impl Watches {
         }
     }
 
-    /// The hub itself. Nothing slow happens under this lock.
+    /// Locks the hub. Slow work must not run under this lock.
     pub fn lock(&self) -> MutexGuard<'_, Hub> {
         self.hub.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Time on the hub's clock.
+    /// The time on the hub's clock.
     pub fn now(&self) -> Duration {
         self.started.elapsed()
     }
@@ -122,11 +122,11 @@ impl Watches {
         *bell = false;
     }
 
-    /// Lets lagging watches catch up and sends progress notices, until told to stop.
+    /// Syncs lagging watches and sends progress notices, until the member stops.
     pub fn run_catch_up(&self, history: &StoreHistory<'_>) {
         while !history.stop.is_stopping() {
             let plan = self.lock().sync_plan(SyncBudget::default());
-            // Reading history may go to disk; the hub is free meanwhile.
+            // Reading history may go to disk, so the hub is not locked.
             let batch = plan.read(history);
             let (report, next_tick) = {
                 let mut hub = self.lock();

@@ -7,23 +7,23 @@ use prometheus::{IntCounter, IntCounterVec, Opts, Registry};
 
 use super::MetricsError;
 
-/// Release lines of etcd 3 that are told apart. Whatever else a client says is one label,
-/// so that clients cannot make up series without end.
+/// Release lines of etcd 3 with a label of their own. All other versions share one label, so that
+/// clients cannot create any number of series.
 const MINORS_MAX: usize = 100;
 
-/// How a request comes.
+/// Whether a request is unary or a stream.
 #[derive(Debug, Clone, Copy)]
 pub enum Kind {
-    /// One message, one answer.
+    /// One request message, one response.
     Unary,
-    /// Messages without end, in one direction or both.
+    /// Any number of messages, in one direction or both.
     Stream,
 }
 
-/// `etcd_server_client_requests_total`.
+/// The metric `etcd_server_client_requests_total`.
 pub struct ClientRequests {
     family: IntCounterVec,
-    /// By kind, then by minor version; the last stands for "unknown".
+    /// By kind, then by minor version; the last is "unknown".
     counters: [[OnceLock<IntCounter>; MINORS_MAX + 1]; 2],
 }
 
@@ -42,7 +42,7 @@ impl ClientRequests {
         })
     }
 
-    /// Counts one request of a client that said `version`, or nothing.
+    /// Counts one request of a client with this version, or without one.
     pub fn count(&self, kind: Kind, version: Option<&str>) {
         let line = version.and_then(minor).unwrap_or(MINORS_MAX);
         let (counters, kind) = match kind {

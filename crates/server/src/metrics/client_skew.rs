@@ -1,21 +1,21 @@
 //! Connections by component and by how far its version is from this member's.
 //!
-//! Judged once per connection, by its first request, so requests cost nothing. Most clients
-//! of etcd name only their gRPC library there; they have no series, so that a member whose
-//! clients are etcd's shows the metrics that etcd shows.
+//! Counted once per connection, by its first request, so requests cost nothing. Most clients of
+//! etcd name only their gRPC library there; they have no series, so that a member whose clients
+//! are etcd's shows the metrics that etcd shows.
 
 use portunus_gates::{EffectiveVersion, component_of};
 use prometheus::{IntCounterVec, Registry};
 
 use super::{MetricsError, counters};
 
-/// Components whose versions are of etcd's line. Of others nothing can be said; they share a
-/// label, so that clients cannot make up series without end.
+/// Components with etcd's version numbers. Other versions cannot be compared; they share a label,
+/// so that clients cannot create any number of series.
 const COMPONENTS: &[&str] = &["etcdctl", "portctl", "portunus-client"];
 const OTHER: &str = "other";
 const UNKNOWN: &str = "unknown";
 
-/// `portunus_server_client_version_skew_total`.
+/// The metric `portunus_server_client_version_skew_total`.
 pub struct ClientSkew(IntCounterVec);
 
 impl ClientSkew {
@@ -59,7 +59,7 @@ mod tests {
         let text = "portctl/v3.8.1 tonic/0.14";
         skew.count(&effective_version(), text);
         assert_eq!(skew.0.with_label_values(&["portctl", "same"]).get(), 1);
-        // Two families' worth of series, and none for libraries.
+        // Two series, and none for libraries.
         skew.count(&effective_version(), "grpc-go/1.71.0");
         assert_eq!(registry.gather()[0].get_metric().len(), 2);
     }

@@ -1,4 +1,4 @@
-//! What Prometheus sees of cluster features. Nothing while no member proposes and nothing was
+//! Metrics of cluster features. Features have no series while no member proposes and nothing was
 //! decided.
 
 use portunus_gates::{CLUSTER_FEATURE_ENABLED, VERSION_INFO, feature_samples, version_sample};
@@ -8,9 +8,9 @@ use super::{MetricsError, counters, gauges};
 use crate::member::Member;
 use portunus_statemachine::params::members;
 
-/// The series.
+/// The metrics of cluster features and versions.
 pub struct ClusterGateMetrics {
-    /// Decisions this member has tried to make as leader, by how it went.
+    /// Decisions this member has tried to make as leader, by result.
     pub reconciles: IntCounterVec,
     enabled: IntGaugeVec,
     proposals: IntGaugeVec,
@@ -47,7 +47,7 @@ impl ClusterGateMetrics {
         })
     }
 
-    /// Everything anew, so that no series of an old stage or member is left.
+    /// Sets all series again, so that no series of an old stage or member is left.
     pub(super) fn read(&self, member: &Member) {
         self.enabled.reset();
         self.proposals.reset();

@@ -1,4 +1,4 @@
-//! Compactions: how many records they took away, and how long.
+//! Metrics of compactions: records removed, and durations.
 //!
 //! Written by the apply thread, which does the work in slices.
 
@@ -8,7 +8,7 @@ use prometheus::{Histogram, IntCounter, IntGauge, Registry, exponential_buckets}
 
 use super::{MetricsError, counter, gauge, histogram};
 
-/// What is counted of compactions.
+/// The metrics of compactions.
 pub struct CompactionMetrics {
     /// 1 while compaction work is left.
     pub pending: IntGauge,
@@ -51,13 +51,13 @@ impl CompactionMetrics {
         })
     }
 
-    /// A slice of work is done.
+    /// Records a finished slice of work.
     pub fn slice(&self, records_removed: u64, took: Duration) {
         self.records.inc_by(records_removed);
         self.slice_ms.observe(took.as_secs_f64() * 1000.0);
     }
 
-    /// A compaction is done.
+    /// Records a finished compaction.
     pub fn finished(&self, took: Duration) {
         self.total_ms.observe(took.as_secs_f64() * 1000.0);
         let now = SystemTime::now().duration_since(UNIX_EPOCH);

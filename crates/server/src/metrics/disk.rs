@@ -1,4 +1,4 @@
-//! How long the disk takes: the log and the backend, measured from outside.
+//! Metrics of the disk: durations of the log and the backend, measured from outside.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use prometheus::{Histogram, IntCounter, IntGauge, Registry, exponential_buckets}
 
 use super::{MetricsError, counter, gauge, histogram};
 
-/// What is measured of the disk.
+/// The metrics of the disk.
 #[derive(Clone)]
 pub struct DiskMetrics {
     wal_fsync_seconds: Histogram,
@@ -23,11 +23,11 @@ pub struct DiskMetrics {
     defrag_seconds: Histogram,
     defrags_inflight: IntGauge,
     open_reads: IntGauge,
-    /// Writing the backend out as a file, for a backup or a peer.
+    /// Time to write the backend to a file, for a backup or a peer.
     pub snapshot_seconds: Histogram,
-    /// Making the leader's snapshot durable.
+    /// Time to make the leader's snapshot durable.
     pub received_fsync_seconds: Histogram,
-    /// Storing the leader's snapshot, from the first byte on.
+    /// Time to store the leader's snapshot, from the first byte on.
     pub received_seconds: Histogram,
 }
 
@@ -95,7 +95,7 @@ impl DiskMetrics {
         })
     }
 
-    /// A log that is measured.
+    /// Wraps a log to measure it.
     pub fn measure_log<L: LogWriter>(&self, log: L) -> MeasuredLog<L> {
         MeasuredLog {
             log,
@@ -103,7 +103,7 @@ impl DiskMetrics {
         }
     }
 
-    /// A backend that is measured.
+    /// Wraps a backend to measure it.
     pub fn measure_backend(&self, backend: impl Backend + 'static) -> Arc<dyn Backend> {
         Arc::new(MeasuredBackend {
             backend,
@@ -112,7 +112,7 @@ impl DiskMetrics {
     }
 }
 
-/// See [`DiskMetrics::measure_log`].
+/// A log that is measured; see [`DiskMetrics::measure_log`].
 pub struct MeasuredLog<L> {
     log: L,
     metrics: DiskMetrics,

@@ -1,4 +1,4 @@
-//! Gauges that nobody keeps up to date: they are read from the member when somebody asks.
+//! Gauges that are read from the member's state at each scrape.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use prometheus::{IntGauge, IntGaugeVec, Registry};
 use super::{MetricsError, gauge, gauges};
 use crate::member::Member;
 
-/// Gauges that are set from state when somebody asks.
+/// Gauges that are set from the member's state at each scrape.
 pub(super) struct Gauges {
     has_leader: IntGauge,
     is_leader: IntGauge,
@@ -140,7 +140,7 @@ impl Gauges {
         })
     }
 
-    /// Everything anew, from the member as it is now.
+    /// Sets every gauge from the member's present state.
     pub(super) fn read(&self, member: &Arc<Member>) {
         let int = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         let raft = member.consensus.status();
@@ -199,7 +199,7 @@ impl Gauges {
         }
     }
 
-    /// What the process collector knows, under the names etcd has besides.
+    /// Copies open files from the process collector to etcd's additional names.
     fn read_open_files(&self) {
         for family in ProcessCollector::for_self().collect() {
             let gauge = match family.name() {

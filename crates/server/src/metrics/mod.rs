@@ -1,4 +1,4 @@
-//! What is counted, under etcd's names.
+//! Metrics, under etcd's names.
 
 mod client_requests;
 mod client_skew;
@@ -31,7 +31,7 @@ use thiserror::Error;
 use crate::member::Member;
 use gauges::Gauges;
 
-/// Every series this member writes itself. The ones derived from state are read when asked.
+/// Every series this member writes itself. Those derived from state are read at each scrape.
 pub struct Metrics {
     registry: Registry,
     /// Proposals that wait for their entry.
@@ -40,15 +40,15 @@ pub struct Metrics {
     pub proposals_failed: IntCounter,
     /// Batches that took long to apply.
     pub slow_applies: IntCounter,
-    /// Puts, on their own.
+    /// Puts outside of transactions.
     pub puts: IntCounter,
-    /// Deletes, on their own.
+    /// Deletes outside of transactions.
     pub deletes: IntCounter,
     /// Transactions.
     pub txns: IntCounter,
     /// Ranges.
     pub ranges: IntCounter,
-    /// Events told to watchers.
+    /// Events sent to watchers.
     pub events: IntCounter,
     /// Leases granted.
     pub leases_granted: IntCounter,
@@ -58,23 +58,23 @@ pub struct Metrics {
     pub leases_renewed: IntCounter,
     /// Leases that expired.
     pub leases_expired: IntCounter,
-    /// How long the leases that clients ask for shall live.
+    /// The TTLs of granted leases.
     pub lease_ttl_seconds: Histogram,
     /// Bytes of keys and values put.
     pub put_bytes: IntGauge,
-    /// Compactions.
+    /// The metrics of compactions.
     pub compaction: CompactionMetrics,
-    /// How long requests take.
+    /// Durations of requests.
     pub operations: OperationMetrics,
-    /// How long the hash of everything takes.
+    /// Durations of hashing the whole store.
     pub hash_seconds: Histogram,
-    /// How long the hash of the keys at a revision takes.
+    /// Durations of hashing the keys at a revision.
     pub hash_revision_seconds: Histogram,
     /// Health checks that passed.
     pub health_success: IntCounter,
     /// Health checks that failed.
     pub health_failures: IntCounter,
-    /// Leaders seen.
+    /// Leader changes that this member has seen.
     pub leader_changes: IntCounter,
     /// Requests by type and client version.
     pub client_requests: ClientRequests,
@@ -82,7 +82,7 @@ pub struct Metrics {
     pub client_skew: ClientSkew,
     /// Requests by method and outcome.
     pub rpcs: RpcMetrics,
-    /// How long the disk takes.
+    /// Durations of disk operations.
     pub disk: DiskMetrics,
     /// Reads that found no index because the leader changed or the member stopped.
     pub read_indexes_failed: IntCounter,
@@ -94,11 +94,11 @@ pub struct Metrics {
     pub settings_mismatch: IntGaugeVec,
     /// Checks of `/livez` and `/readyz`.
     pub health_checks: IntCounterVec,
-    /// What they said last: 1 for well.
+    /// The last result of each of these checks: 1 for success.
     pub health_check: IntGaugeVec,
     /// Learners this member has promoted.
     pub learner_promotions: IntCounter,
-    /// Learners it has not, by reason.
+    /// Learners that this member has not promoted, by reason.
     pub learner_refusals: IntCounterVec,
     /// 1 while the leader's snapshot is installed.
     pub snapshots_installing: IntGauge,
@@ -106,18 +106,18 @@ pub struct Metrics {
     pub snapshots_refused: IntCounter,
     /// Hashes that clients or peers were refused because too many were being computed.
     pub hashes_refused: IntCounter,
-    /// Cluster features.
+    /// The metrics of cluster features.
     pub cluster_gates: ClusterGateMetrics,
     gauges: Gauges,
 }
 
-/// A metric that could not be registered: two have one name.
+/// A metric could not be registered: two have one name.
 #[derive(Debug, Error)]
 #[error("the metrics of this program clash")]
 pub struct MetricsError(#[from] prometheus::Error);
 
 impl Metrics {
-    /// All series at zero. Unary requests that take longer than `slow_after` are logged.
+    /// Creates all series at zero. Unary requests that take longer than `slow_after` are logged.
     pub fn new(extensive: bool, slow_after: Duration) -> Result<Metrics, MetricsError> {
         let registry = Registry::new();
         let r = &registry;
@@ -256,12 +256,12 @@ impl Metrics {
         })
     }
 
-    /// Where parts of the member register what they count themselves.
+    /// The registry, for parts of the member that register metrics themselves.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// The text Prometheus reads.
+    /// Renders all metrics in the text format of Prometheus.
     pub fn render(&self, member: &Arc<Member>) -> Result<Vec<u8>, MetricsError> {
         self.gauges.read(member);
         self.cluster_gates.read(member);

@@ -1,8 +1,7 @@
-//! How long requests take, by what they ask for: from the proposal to the answer, and in
-//! apply alone.
+//! Durations of requests by operation: from the proposal to the answer, and in apply alone.
 //!
-//! The series of a kind is looked up once and kept, so that measuring costs no lookup and
-//! no allocation. A kind that never came has no series, as in etcd.
+//! The series of an operation is looked up once and kept, so that measuring costs no lookup and
+//! no allocation. An operation that never occurred has no series, as in etcd.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -13,7 +12,7 @@ use super::MetricsError;
 
 pub use portunus_statemachine::Operation;
 
-/// The version of the API, which etcd has as a label of what it applies.
+/// The API version, which is a label of etcd's apply durations.
 const API_VERSION: &str = "v3";
 
 /// One family, and its series by operation and success.
@@ -57,7 +56,7 @@ impl Durations {
     }
 }
 
-/// How long requests take.
+/// The durations of requests.
 pub struct OperationMetrics {
     requests: Durations,
     applies: Durations,
@@ -102,17 +101,17 @@ impl OperationMetrics {
         })
     }
 
-    /// A request was answered.
+    /// Records an answered request.
     pub fn answered(&self, operation: Operation, is_success: bool, took: Duration) {
         self.requests.observe(operation, is_success, took);
     }
 
-    /// An entry was applied, or refused by apply.
+    /// Records an entry that was applied, or refused by apply.
     pub fn applied(&self, operation: Operation, is_success: bool, took: Duration) {
         self.applies.observe(operation, is_success, took);
     }
 
-    /// A range was collected.
+    /// Records a collected range.
     pub fn ranged(&self, is_success: bool, took: Duration) {
         self.ranges[usize::from(is_success)].observe(took.as_secs_f64());
     }

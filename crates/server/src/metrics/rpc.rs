@@ -1,5 +1,4 @@
-//! Requests by method and outcome, under the names of Go's gRPC library; and in the log if
-//! they were slow.
+//! RPCs by method and outcome, under the names of Go's gRPC library; slow ones are logged.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +16,7 @@ const UNARY: &str = "unary";
 const SERVER_STREAM: &str = "server_stream";
 const BIDI_STREAM: &str = "bidi_stream";
 
-/// Every method there is a series for: service, method, kind.
+/// Every method that has series: service, method, kind.
 const METHODS: &[(&str, &str, &str)] = &[
     ("etcdserverpb.KV", "Range", UNARY),
     ("etcdserverpb.KV", "RangeStream", SERVER_STREAM),
@@ -49,7 +48,7 @@ const METHODS: &[(&str, &str, &str)] = &[
     ("grpc.health.v1.Health", "Watch", SERVER_STREAM),
 ];
 
-/// Codes and what Go's library calls them.
+/// Codes and their names in Go's library.
 const CODES: [(Code, &str); 17] = [
     (Code::Ok, "OK"),
     (Code::Cancelled, "Canceled"),
@@ -70,7 +69,7 @@ const CODES: [(Code, &str); 17] = [
     (Code::Unauthenticated, "Unauthenticated"),
 ];
 
-/// What Go's library calls a code.
+/// The name of a code in Go's library.
 pub(super) fn code_name(code: Code) -> &'static str {
     let found = CODES.iter().find(|(known, _)| *known == code);
     found.map_or("Unknown", |(_, name)| name)
@@ -79,15 +78,15 @@ pub(super) fn code_name(code: Code) -> &'static str {
 struct Method {
     /// Service and method, as in a request's path.
     path: String,
-    /// Who hears of slow ones: only of unary methods, streams may last.
+    /// Logs slow requests; only of unary methods, because streams may last.
     slow: Option<Arc<SlowRequests>>,
     started: IntCounter,
     handled: [IntCounter; CODES.len()],
-    /// Only where asked for: it has many series.
+    /// Only with `--metrics=extensive`: it has many series.
     handling_seconds: Option<Histogram>,
 }
 
-/// `grpc_server_*`: every series exists from the start, so counting is one addition.
+/// The metrics `grpc_server_*`: every series exists from the start, so counting is one addition.
 pub struct RpcMetrics {
     by_path: HashMap<String, Arc<Method>>,
     /// Bytes from clients.
@@ -149,7 +148,7 @@ impl RpcMetrics {
         })
     }
 
-    /// Counts the start of a request; `None` if its path is no method.
+    /// Counts the start of a request; `None` if its path is not a known method.
     pub fn start(&self, path: &str) -> Option<Running> {
         let method = self.by_path.get(path)?;
         method.started.inc();
@@ -161,7 +160,7 @@ impl RpcMetrics {
     }
 }
 
-/// A request under way. If it is dropped before it is over, its client has gone.
+/// A request under way. Dropped before its end, it counts as cancelled by the client.
 pub struct Running {
     method: Arc<Method>,
     started: Instant,
@@ -169,7 +168,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// It ended with this code.
+    /// Records that the request ended with this code.
     pub fn end(&mut self, code: Code) {
         if std::mem::replace(&mut self.is_over, true) {
             return;

@@ -1,7 +1,7 @@
-//! Unary requests that took longer than `--warning-unary-request-duration`, in the log.
+//! Logs unary requests that took longer than `--warning-unary-request-duration`.
 //!
-//! Under overload every request is slow, and a line for each would make it worse: so there
-//! is at most one line in a second, which says how many others it stands for.
+//! Under overload every request is slow, and a line for each would add to the load: so there is
+//! at most one line per second, with the number of requests that were not logged.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use tonic::Code;
 
 use super::rpc::code_name;
 
-/// Between two lines.
+/// Shortest time between two lines.
 const LINE_PAUSE: Duration = Duration::from_secs(1);
 
-/// See the module.
+/// Logs slow requests, at most one line per second.
 pub(super) struct SlowRequests {
     after: Duration,
     since: Instant,
@@ -23,7 +23,7 @@ pub(super) struct SlowRequests {
 }
 
 impl SlowRequests {
-    /// Says which are slower than this; zero: none.
+    /// Logs requests that took longer than `after`; zero: none.
     pub fn new(after: Duration) -> SlowRequests {
         SlowRequests {
             after,
@@ -33,7 +33,7 @@ impl SlowRequests {
         }
     }
 
-    /// A request ended.
+    /// Logs a request that ended, if it was slow.
     pub fn ended(&self, method: &str, code: Code, took: Duration) {
         if self.after.is_zero() || took <= self.after {
             return;
@@ -50,7 +50,7 @@ impl SlowRequests {
         }
     }
 
-    /// How many were not told of, if another line may be written now.
+    /// The number of requests that were not logged, if another line may be written now.
     fn may_say(&self, now: Duration) -> Option<u64> {
         let now_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
         let pause_ms = LINE_PAUSE.as_millis() as u64;

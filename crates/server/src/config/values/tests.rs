@@ -183,7 +183,7 @@ fn gates_of_flags_win_over_those_of_the_file_one_by_one() {
     assert_eq!(cluster.get("C"), Some((true, Origin::Flag)));
     assert_eq!(values.get("emulated-version"), "3.7");
     assert_eq!(values.get("min-compatibility-version"), "3.6");
-    // Everything else is the file's alone.
+    // Everything else comes from the file alone.
     assert_eq!(values.get("name"), "m1");
     let alone = said.gates("feature-gates").unwrap();
     assert_eq!(alone.get("A"), Some((false, Origin::Flag)));
