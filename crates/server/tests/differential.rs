@@ -366,8 +366,8 @@ async fn the_same_requests_have_the_same_answers_as_etcds() {
     // compacted to exactly that revision loses the key, and ends when it is read, so there is
     // nothing to compare with. Such revisions are not compacted to.
     let mut unsafe_to_compact = BTreeSet::new();
-    // The first compaction may be to revision 0. A Go etcd then stores the hash of nothing as
-    // that of revision 0, and returns it for the newest revision.
+    // The first compaction may be to revision 0, which is skipped: a Go etcd then stores the
+    // hash of nothing as that of revision 0, and returns it for the newest revision.
     let mut is_compacted = false;
     for number in 0..requests {
         let newest = newest(&mut own).await;

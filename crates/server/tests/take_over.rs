@@ -72,7 +72,7 @@ async fn saved(clients: &mut Clients) -> Vec<u8> {
 }
 
 /// Runs a member with some history and stops it; returns its snapshot in the middle of that
-/// history, and its hash and revision at the end.
+/// history, its hash at the end, and its lease.
 async fn history(dir: &Path) -> (Vec<u8>, (u32, i64, i64), i64) {
     let server = Server::start(dir, &[]);
     let mut clients = server.connect().await;
@@ -102,8 +102,8 @@ async fn history(dir: &Path) -> (Vec<u8>, (u32, i64, i64), i64) {
     (snapshot, hash, lease.id)
 }
 
-/// A database in etcd's layout has no effective decision about cluster features: it may be
-/// restored from a snapshot of a cluster that had one on.
+/// Decisions about cluster features in a database of etcd's layout are not taken over: it may
+/// be restored from a snapshot of a cluster that had a feature on.
 /// Proves: S0-A20, S0-A27
 #[tokio::test(flavor = "multi_thread")]
 async fn decisions_about_features_are_not_taken_over() {

@@ -14,7 +14,7 @@ use portunus_statemachine::membership::MemberRecord;
 
 /// The longest wait for one peer's response.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
-/// The same for a peer that may not run yet.
+/// The longest wait for a peer that may not run yet.
 const LOOK_TIME_MAX: Duration = Duration::from_secs(1);
 /// The oldest cluster version, the same in every version of etcd.
 const OLDEST: MajorMinor = MajorMinor::literal("3.0");

@@ -1,4 +1,4 @@
-//! What a member has written: its log, and its data in a snapshot.
+//! The written data of a member: its log, and its records in a snapshot.
 
 use std::collections::BTreeMap;
 use std::path::Path;
