@@ -37,7 +37,7 @@ async fn fill(cluster: &Cluster, member: usize, values: usize) {
     }
 }
 
-/// Returns the part of a snapshot that a member has received so far.
+/// Returns the path of a snapshot that is being received or waits for its installation.
 fn incoming(dir: &Path) -> Option<PathBuf> {
     let files = std::fs::read_dir(dir.join("member")).ok()?;
     let mut paths = files.filter_map(|file| Some(file.ok()?.path()));
@@ -109,7 +109,7 @@ async fn cut_off_while_receiving(cluster: &mut Cluster, is_serving: bool) -> Opt
     let mut installed_before = said(cluster, lost, INSTALLED);
     if is_serving {
         cluster.network.part(&[lost], &others);
-        // Otherwise the entries would wait in connections and arrive as entries.
+        // Otherwise the entries would be buffered in connections and delivered from there.
         eventually("the leader to give the connections up", async || {
             (said(cluster, leader, given_up) > given_up_before).then_some(())
         })
@@ -205,7 +205,7 @@ async fn linearizable_range_stream_reads_the_store_that_a_snapshot_brought() {
         let given_up_before = said(&cluster, leader, given_up);
         let installed_before = said(&cluster, lost, INSTALLED);
         cluster.network.part(&[lost], &others);
-        // Otherwise the entries would wait in connections and arrive as entries.
+        // Otherwise the entries would be buffered in connections and delivered from there.
         eventually("the leader to give the connections up", async || {
             (said(&cluster, leader, given_up) > given_up_before).then_some(())
         })
@@ -277,7 +277,7 @@ async fn two_of_three_elect_a_leader_while_one_installs_a_snapshot() {
     let given_up = "peer became inactive";
     let given_up_before = said(&cluster, leader, given_up);
     cluster.network.part(&[lost], &[leader, other]);
-    // Otherwise the entries would wait in connections and arrive as entries.
+    // Otherwise the entries would be buffered in connections and delivered from there.
     eventually("the leader to give the connections up", async || {
         (said(&cluster, leader, given_up) > given_up_before).then_some(())
     })

@@ -412,8 +412,7 @@ async fn streams_with_a_sort_target_are_those_of_etcd() {
     let mut own = server.connect().await;
     let (_peer, mut theirs) = Peer::start(&program).await;
     for number in 0..KEYS {
-        // 17 and 7 have no factor in common with the number of keys: two other orders of the
-        // same numbers.
+        // 17 and 7 are coprime to the number of keys: two other orders of the same numbers.
         let put = PutRequest {
             key: format!("k{:02}", number * 17 % KEYS).into(),
             value: format!("v{:02}", number * 7 % KEYS).into(),
@@ -428,7 +427,7 @@ async fn streams_with_a_sort_target_are_those_of_etcd() {
                 key: "k".into(),
                 range_end: "l".into(),
                 limit,
-                // All have version 1, which does not order them.
+                // Among others the version, which is 1 for all keys.
                 sort_target,
                 keys_only: limit == 25,
                 ..RangeRequest::default()

@@ -390,8 +390,8 @@ impl Writer {
     }
 }
 
-/// Checks that every acknowledged put is found at its revision (unless compacted), no revision
-/// was used twice, and none was reused.
+/// Checks that every acknowledged put is found at its revision (unless compacted), no two
+/// requests have one revision, and the revision never goes back.
 pub async fn check_revisions(writers: &[Writer], clients: &mut Clients) {
     let compacted = writers[0].compacted;
     let mut requests = HashSet::new();
