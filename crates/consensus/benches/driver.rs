@@ -23,7 +23,7 @@ use portunus_proto::raftpb::{ConfChange, EntryType};
 use portunus_wal::WalOptions;
 use prost::Message as _;
 
-/// A member of its own, and a thread that reports how many entries are applied.
+/// Starts a member, and a thread that reports how many entries are applied.
 fn member(dir: &tempfile::TempDir) -> (Handle, mpsc::Receiver<usize>) {
     let members = [InitialMember {
         name: "a".to_owned(),

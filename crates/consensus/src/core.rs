@@ -1,8 +1,7 @@
 //! One member's raft, as a state machine without threads, clock, disk or network.
 //!
-//! Everything that happens to a member goes in through a method; everything it
-//! wants done comes out of [`Core::ready`]. The driver runs it for real, a
-//! simulator can run many in one loop.
+//! Everything that happens to a member goes in through a method; its work comes out of
+//! [`Core::ready`]. The driver runs it with threads, a simulator can run many in one loop.
 //!
 //! ```text
 //!   tick, step, propose, read_index, transfer      ready(): what to do now
@@ -13,7 +12,7 @@
 //!                     └── persisted(number), apply_conf_change, applied(index)
 //! ```
 //!
-//! The rules for whoever runs it:
+//! Rules for the caller:
 //! 1. After every input, call `ready` until it has nothing.
 //! 2. Write entries and hard state to disk in the order of the readies; then
 //!    call `persisted`. `messages` may go at once; `messages_after_persist`
@@ -24,37 +23,36 @@
 //!    before everything else of its ready; after `persisted` the state machine is replaced,
 //!    and only then what is committed later is applied.
 //!
-//! It never retries, never waits and never decides what an entry means.
+//! It never retries, never waits and never interprets an entry.
 
 use portunus_proto::raftpb::{ConfState, Entry, HardState, Message, SnapshotMetadata};
 use thiserror::Error;
 
 pub use crate::raft_rs::Core;
 
-/// How a member behaves. The defaults are etcd's.
+/// The raft settings of a member. The defaults are etcd's.
 #[derive(Debug, Clone)]
 pub struct CoreConfig {
-    /// The member; not 0.
+    /// The id of the member; not 0.
     pub id: u64,
     /// Ticks without a leader before an election; at most twice as many.
     pub election_ticks: usize,
     /// Ticks between heartbeats.
     pub heartbeat_ticks: usize,
-    /// Ask whether an election could be won before disturbing the others.
+    /// Run a pre-vote, so that an election that cannot be won does not disturb the others.
     pub pre_vote: bool,
-    /// Entries in one message to a peer, in bytes.
+    /// The bytes of entries in one message to a peer.
     pub message_bytes_max: u64,
-    /// Append messages on their way to one peer.
+    /// Append messages in flight to one peer.
     pub inflight_messages_max: usize,
-    /// Size of the entries one ready reports as committed.
+    /// The bytes of entries that one ready reports as committed.
     pub committed_bytes_max: u64,
-    /// The only source of randomness: spreads election timeouts. Give each
-    /// member its own.
+    /// The only source of randomness: spreads election timeouts. Must differ between members.
     pub seed: u64,
 }
 
 impl CoreConfig {
-    /// etcd's values for this member.
+    /// Returns etcd's values for this member.
     #[must_use]
     pub fn new(id: u64) -> Self {
         Self {
@@ -70,123 +68,124 @@ impl CoreConfig {
     }
 }
 
-/// What a member knows when it starts. See [`crate::bootstrap`].
+/// The state of a member when it starts. See [`crate::bootstrap`].
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct InitialState {
-    /// The member.
+    /// The id of the member.
     pub member_id: u64,
     /// Term, vote and committed index.
     pub hard_state: HardState,
-    /// Members as of `applied_index`.
+    /// The members as of `applied_index`.
     pub conf_state: ConfState,
-    /// Everything up to here is in the state machine.
+    /// The last index in the state machine.
     pub applied_index: u64,
     /// The log starts after this index.
     pub base_index: u64,
-    /// Term of `base_index`.
+    /// The term of `base_index`.
     pub base_term: u64,
     /// The log after `base_index`, without gaps.
     pub entries: Vec<Entry>,
 }
 
 impl InitialState {
-    /// The last index in the log.
+    /// Returns the last index in the log.
     #[must_use]
     pub fn last_index(&self) -> u64 {
         self.base_index + self.entries.len() as u64
     }
 }
 
-/// What a member is at the moment.
+/// The raft role of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Role {
     /// Follows a leader, or waits for one. Learners are followers.
     #[default]
     Follower,
-    /// Asks whether it could win an election.
+    /// Requests pre-votes.
     PreCandidate,
-    /// Stands for election.
+    /// Requests votes.
     Candidate,
-    /// Leads.
+    /// Leads the cluster.
     Leader,
 }
 
-/// Who leads, as far as this member knows.
+/// The leader, as far as this member knows, and this member's role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Leadership {
     /// The leader; 0 if there is none.
     pub leader: u64,
-    /// What this member is.
+    /// The role of this member.
     pub role: Role,
     /// The term in which that holds.
     pub term: u64,
 }
 
-/// A linearizable read may be answered once this index is applied.
+/// The result of a read index request: a linearizable read may be served once `index` is
+/// applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadState {
-    /// As given to [`Core::read_index`].
+    /// The context given to [`Core::read_index`].
     pub context: u64,
-    /// The index.
+    /// The read index.
     pub index: u64,
 }
 
-/// What a member wants done.
+/// The work of the caller, see the [module](self).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Ready {
-    /// Counts up; goes back in [`Core::persisted`].
+    /// Increases with every ready; reported by [`Core::persisted`].
     pub number: u64,
-    /// If it changed.
+    /// Term, vote and commit index, if they changed.
     pub hard_state: Option<HardState>,
     /// Term or vote changed, or there are entries: must be on disk before
-    /// `messages_after_persist` go. A new commit index alone may wait.
+    /// `messages_after_persist` are sent. A new commit index alone may wait.
     pub must_sync: bool,
-    /// The leader's snapshot replaces log and state machine up to its index.
+    /// The leader's snapshot, which replaces log and state machine up to its index.
     pub snapshot: Option<SnapshotMetadata>,
-    /// To be written; may replace a suffix of the log.
+    /// Entries to write; they may replace a suffix of the log.
     pub entries: Vec<Entry>,
-    /// To be sent at once.
+    /// Messages to send at once.
     pub messages: Vec<Message>,
-    /// To be sent when this and all earlier readies are on disk.
+    /// Messages to send when this and all earlier readies are on disk.
     pub messages_after_persist: Vec<Message>,
-    /// To be applied, in order.
+    /// Entries to apply, in order.
     pub committed: Vec<Entry>,
-    /// Answers to [`Core::read_index`].
+    /// Results of [`Core::read_index`].
     pub reads: Vec<ReadState>,
-    /// If leader, role or term changed.
+    /// Leader, role and term, if one changed.
     pub leadership: Option<Leadership>,
 }
 
-/// Why a core was not built: the initial state contradicts itself.
+/// Why a core was not created: the initial state is inconsistent.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// Would break the engine: committed but not in the log.
+    /// The commit index is outside the log.
     #[error("the committed index {commit} lies outside the log ({base_index} to {last_index})")]
     CommitOutsideLog {
-        /// From the hard state.
+        /// The commit index of the hard state.
         commit: u64,
         /// The log starts after this index.
         base_index: u64,
-        /// The log ends here.
+        /// The last index in the log.
         last_index: u64,
     },
-    /// Only what is committed is ever applied.
+    /// The applied index is outside the committed log.
     #[error(
         "the applied index {applied_index} lies outside the committed log ({base_index} to {commit})"
     )]
     AppliedOutsideLog {
-        /// From the state machine.
+        /// The applied index of the state machine.
         applied_index: u64,
         /// The log starts after this index.
         base_index: u64,
-        /// From the hard state.
+        /// The commit index of the hard state.
         commit: u64,
     },
-    /// The log has a hole, or an entry of unknown type.
+    /// The log has a gap, or an entry of unknown type.
     #[error("entry {index} of the log is not what follows its predecessor")]
     BrokenLog {
-        /// Where.
+        /// The index where the entry should be.
         index: u64,
     },
     /// The engine refuses the settings.
@@ -203,14 +202,14 @@ pub enum DroppedError {
     NoLeader,
 }
 
-/// Why a message was not taken.
+/// Why a message was not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum StepError {
-    /// No correct peer sends this.
+    /// No correct peer sends this message.
     #[error("a peer sent a malformed raft message: {0}")]
     Malformed(&'static str),
-    /// A response from somebody who is not a member.
+    /// The sender of a response is not a member.
     #[error("the sender is not a member of this cluster")]
     UnknownPeer,
     /// A forwarded proposal found no leader.
@@ -230,11 +229,11 @@ pub enum ConfChangeError {
     Impossible(String),
 }
 
-/// The state machine claims to have applied what was never committed.
+/// The state machine reported an index as applied that is not committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("index {applied_index} was reported as applied, but only {commit} is committed")]
 pub struct AppliedBeyondCommit {
-    /// As reported.
+    /// The reported index.
     pub applied_index: u64,
     /// The committed index.
     pub commit: u64,

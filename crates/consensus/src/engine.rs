@@ -14,7 +14,7 @@
 //! returns nothing.
 //!
 //! Invariants:
-//! - A message that promises something leaves the engine only when the promise is written.
+//! - A vote or an acknowledgement leaves the engine only when what it depends on is written.
 //! - Batches are written in the order in which they were taken, one at a time.
 //! - A commit index alone causes no write; it goes with the next one.
 //! - Nothing here reads a clock, starts a thread, or touches a file or a socket.
@@ -46,11 +46,11 @@ struct Job {
     snapshot: Option<SnapshotMetadata>,
     hard_state: Option<HardState>,
     entries: Vec<Entry>,
-    /// To be sent once the job is written.
+    /// Messages to send once the job is written.
     messages: Vec<Message>,
 }
 
-/// What goes to disk with one sync.
+/// The jobs that go to disk with one sync.
 #[derive(Debug, Clone)]
 pub struct Batch {
     jobs: VecDeque<Job>,
@@ -77,7 +77,7 @@ impl Batch {
     }
 }
 
-/// What one ready adds to the log. The snapshot comes first.
+/// The records that one ready adds to the log. The snapshot comes first.
 #[derive(Debug, Clone, Copy)]
 pub struct Write<'a> {
     /// A record of the snapshot that replaces the log up to its index.
@@ -88,7 +88,7 @@ pub struct Write<'a> {
     pub entries: &'a [Entry],
 }
 
-/// What the caller has to do, in the order of the fields.
+/// The work of the caller, in the order of the fields.
 #[derive(Debug, Default)]
 #[must_use]
 pub struct Effects {
@@ -120,7 +120,7 @@ pub enum CompactionRefused {
     /// The state machine does not have the index yet.
     #[error("index {index} is not applied yet: {applied_index} is")]
     NotApplied {
-        /// The index asked for.
+        /// The requested index.
         index: u64,
         /// The index that is applied.
         applied_index: u64,
@@ -128,7 +128,7 @@ pub enum CompactionRefused {
     /// The log on disk starts after the index.
     #[error("the log starts after index {index}")]
     AlreadyCompacted {
-        /// The index asked for.
+        /// The requested index.
         index: u64,
     },
 }
@@ -239,7 +239,7 @@ impl Engine {
         self.core.propose_conf_change(change)
     }
 
-    /// Asks for an index at which a linearizable read may be answered; see [`Effects::reads`].
+    /// Requests an index at which a linearizable read may be served; see [`Effects::reads`].
     ///
     /// # Errors
     /// If raft does not take the request at the moment.

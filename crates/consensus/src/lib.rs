@@ -1,8 +1,7 @@
-//! Consensus of one member: raft, the order of the log, and what is committed.
+//! Consensus of one member: raft, the order of the log, and the committed entries.
 //!
-//! The server proposes entries and applies what comes back committed; peers'
-//! messages go in and out as data. Four layers, each usable without those
-//! below it:
+//! The server proposes entries and applies committed ones; messages to and from peers are data.
+//! Four layers, each usable without those below it:
 //!
 //! | module | what |
 //! | --- | --- |
@@ -11,8 +10,8 @@
 //! | the root: [`start`], [`Handle`] | the engine run for real, with a log, two threads and queues |
 //! | [`bootstrap`] | how a member comes to its log: new, joining or coming back |
 //!
-//! What it never does: look into a normal entry, decide about members, touch
-//! the state machine, open a socket, or go on after a failed write.
+//! This crate never decodes a normal entry, decides about members, touches the state machine,
+//! opens a socket, or continues after a failed write.
 
 pub mod bootstrap;
 pub mod core;

@@ -1,8 +1,8 @@
 //! Request ids that no other member and no earlier run of this member uses.
 //!
-//! An id travels in the log entry and finds the waiting client when the entry is
-//! applied. Two requests with the same id would get each other's answers, on
-//! whichever member they wait.
+//! An id is part of the log entry and identifies the waiting client when the entry is applied.
+//! Two requests with the same id would get each other's responses, on whichever member they
+//! wait.
 //!
 //! ```text
 //!   63        48 47                        8 7       0
@@ -19,7 +19,7 @@ const COUNTER_BITS: u32 = 8;
 const TIME_BITS: u32 = 40;
 const SUFFIX_MASK: u64 = (1 << (COUNTER_BITS + TIME_BITS)) - 1;
 
-/// Makes request ids.
+/// Generates request ids.
 #[derive(Debug)]
 pub struct RequestIds {
     prefix: u64,
@@ -27,7 +27,7 @@ pub struct RequestIds {
 }
 
 impl RequestIds {
-    /// Ids of this member, started at this time.
+    /// Creates the generator of this member, started at this time.
     #[must_use]
     pub fn new(member_id: u64, unix_ms: u64) -> Self {
         Self {
@@ -36,7 +36,7 @@ impl RequestIds {
         }
     }
 
-    /// The next id.
+    /// Returns the next id.
     pub fn next(&self) -> u64 {
         // Only uniqueness matters, not order between threads.
         let suffix = self.suffix.fetch_add(1, Ordering::Relaxed).wrapping_add(1);

@@ -1,4 +1,4 @@
-//! What one raft core promises, told with cores in one loop.
+//! Guarantees of the raft core, tested with several cores in one loop.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
@@ -33,7 +33,7 @@ fn a_sole_voter_leads_at_once_and_commits_what_is_on_disk() {
 
 #[test]
 fn a_sole_voter_never_leads_before_its_log_is_on_disk() {
-    // Two members; the leader leaves, and what makes the other sole voter is
+    // Two members; the leader leaves, and the entry that makes the other the sole voter is
     // committed but still being written.
     let mut cluster = Cluster::new(2, 3);
     let leader = cluster.elect();
@@ -305,7 +305,7 @@ fn a_leader_that_crashes_after_its_disk_may_bring_the_entry_back() {
     cluster.network.clear();
     while cluster.write(leader) {}
     cluster.crash(leader);
-    // It has the longest log, so nobody else can win.
+    // It has the longest log, so no other member can win.
     assert_eq!(cluster.elect(), leader);
     for id in 1..=3 {
         assert_eq!(cluster.values(id), ["a"], "member {id}");
@@ -327,7 +327,7 @@ fn what_was_never_written_anywhere_is_gone() {
     }
 }
 
-/// A snapshot brings its own members; changes from before it must not be made on top.
+/// A snapshot carries its own members; earlier changes must not be applied on top.
 #[test]
 fn a_snapshot_waits_until_what_was_committed_before_it_is_applied() {
     let changes: Vec<_> = (1..=2)
@@ -383,9 +383,8 @@ fn a_snapshot_waits_until_what_was_committed_before_it_is_applied() {
     assert_eq!(core.conf_state(), members);
 }
 
-/// Anything may happen: reordering, loss, repetition, crashes, cuts, reads,
-/// slow disks. The bus checks the safety of every step; afterwards the cluster
-/// must come together again.
+/// Any order of events: reordering, loss, repetition, crashes, partitions, reads, slow disks.
+/// The bus checks the safety of every step; afterwards the cluster must converge.
 #[test]
 fn under_any_order_of_events_members_agree() {
     const SEEDS: u64 = 300;
@@ -424,7 +423,7 @@ fn under_any_order_of_events_members_agree() {
             }
         }
         cluster.cut_off.clear();
-        // Long enough for a transfer that was under way to be given up.
+        // Long enough for a pending transfer to be abandoned.
         for _ in 0..20 {
             cluster.tick_all();
         }
@@ -443,7 +442,7 @@ fn under_any_order_of_events_members_agree() {
     }
 }
 
-/// The same events give the same result, or no failure could be replayed.
+/// The same events give the same result; otherwise no failure could be replayed.
 #[test]
 fn a_run_depends_on_its_seed_only() {
     let run = |seed| {
@@ -642,7 +641,7 @@ fn a_follower_that_needs_what_is_compacted_gets_a_snapshot() {
     assert!(cluster.propose(leader, "after"));
     cluster.settle();
     assert_eq!(cluster.values(lagging).last().unwrap(), "after");
-    // And it comes back from its own disk.
+    // It restarts from its own disk.
     cluster.crash(lagging);
     for _ in 0..50 {
         cluster.tick_all();
@@ -673,7 +672,7 @@ fn a_new_member_can_start_from_a_snapshot() {
     assert_eq!(cluster.node(2).core.conf_state().learners, [2]);
 }
 
-/// A sole voter asks nobody for a vote, so nothing else makes it wait for its disk.
+/// A sole voter requests no votes, so nothing else makes it wait for its disk.
 #[test]
 fn sole_voter_sends_nothing_of_a_new_term_before_the_term_is_durable() {
     let mut cluster = Cluster::new(1, 1);
@@ -687,7 +686,7 @@ fn sole_voter_sends_nothing_of_a_new_term_before_the_term_is_durable() {
     cluster.tick_all();
     cluster.crash(1);
     let before = cluster.node(1).core.hard_state().term;
-    // Every message is checked when it leaves.
+    // Every message is checked when it is sent.
     cluster.act(1, Core::campaign_if_alone);
     assert_eq!(cluster.leader(), Some(1));
     assert!(cluster.network.is_empty(), "{:?}", cluster.network);

@@ -49,7 +49,7 @@ fn found(dir: &Path) -> Boot {
     bootstrap::new_cluster(dir, SMALL, "a", &founders(), "etcd-cluster").unwrap()
 }
 
-/// A state machine that remembers everything, and what it was told.
+/// A state machine that records everything it applies and every callback.
 struct Member {
     handle: Handle,
     committed: CommittedReceiver,
@@ -139,7 +139,7 @@ impl Member {
         }
     }
 
-    /// Founder entry, leader's own entry.
+    /// Applies the founder's entry and the leader's own entry.
     fn lead(mut self) -> Self {
         self.apply_until(2);
         self
@@ -150,7 +150,7 @@ fn value(number: u32) -> Bytes {
     Bytes::from(format!("value {number}"))
 }
 
-/// What a crash would leave: the files as they are at this moment.
+/// Copies the files as a crash at this moment would leave them.
 fn copy_of(dir: &Path) -> (TempDir, PathBuf) {
     let copy = tempfile::tempdir().unwrap();
     let path = copy.path().join("wal");
@@ -197,8 +197,8 @@ fn a_cluster_of_one_founds_itself_leads_and_commits() {
     );
 }
 
-/// A log that can be held still between two writes, so that a copy of its
-/// files is one that a crash could leave.
+/// A log that can be paused between two writes, so that a copy of its files is one that a crash
+/// could leave.
 struct PausableLog {
     wal: Wal,
     running: Arc<Mutex<()>>,
@@ -239,7 +239,7 @@ fn every_acknowledged_write_survives_a_crash_at_any_moment() {
     };
     let mut member = Member::start(boot.initial, log, config).lead();
     let handle = member.handle.clone();
-    // Never far ahead of what is applied, so that the copies are spread over the whole run.
+    // Never far ahead of the applied index, so that the copies are spread over the whole run.
     const AHEAD_MAX: u64 = 300;
     let applied = Arc::new(AtomicU64::new(0));
     let seen = Arc::clone(&applied);
@@ -393,7 +393,7 @@ fn when_the_last_handle_goes_the_threads_go() {
     } = member;
     drop(handle);
     assert_eq!(committed.recv(), None);
-    // The log is free once the disk thread is gone.
+    // The log is unlocked once the disk thread has ended.
     loop {
         match bootstrap::restart(&path, SMALL, &BackendPosition::default()) {
             Ok(_) => break,
@@ -420,7 +420,7 @@ impl Controls {
         self.changed.notify_all();
     }
 
-    /// Returns while a sync waits for permission.
+    /// Waits until a sync is blocked.
     fn wait_until_blocked(&self) {
         while !self.blocked.load(Ordering::SeqCst) {
             thread::yield_now();
@@ -470,7 +470,7 @@ impl LogWriter for TestLog {
     }
 }
 
-/// A founder whose log is under the test's control.
+/// Starts a founder whose log is under the test's control.
 fn with_test_log(config: Config) -> (Member, Arc<Controls>) {
     let (_dir, path) = temp();
     let log = TestLog::default();
@@ -485,7 +485,7 @@ fn what_arrives_during_a_sync_is_one_batch() {
     let before = member.handle.status();
     controls.allow(Some(0));
     member.handle.propose(value(0)).unwrap();
-    // The first is being written when the others come.
+    // The first is being written when the others arrive.
     controls.wait_until_blocked();
     for number in 1..=100 {
         member.handle.propose(value(number)).unwrap();
@@ -731,7 +731,7 @@ fn compaction_leaves_a_log_that_starts_at_the_snapshot() {
     );
 }
 
-/// The commit index is written late; a snapshot must not depend on luck.
+/// The commit index is written late; the snapshot must have it.
 #[test]
 fn a_compaction_right_after_a_restart_survives_a_crash() {
     let (_dir, path) = temp();
@@ -789,7 +789,7 @@ fn founding_is_repeatable_until_something_was_promised() {
     let none = bootstrap::restart(&path, SMALL, &BackendPosition::default());
     assert!(matches!(none.err(), Some(RestartError::NoLog { .. })));
 
-    // A first start that got as far as an empty log.
+    // A first start that was interrupted after it had created an empty log.
     let identity = found(&temp().1).identity;
     drop(bootstrap::join(&path, SMALL, identity).unwrap());
     let blank = bootstrap::restart(&path, SMALL, &BackendPosition::default());
@@ -890,7 +890,7 @@ fn a_learner_joins_a_cluster_of_one_which_still_reads_alone() {
     assert_eq!(member.conf_state.learners, [7]);
     assert_eq!(member.handle.read_index().wait(), Ok(3));
 
-    // A second voter that never answers: reads may not be answered alone.
+    // A second voter that never responds: reads need a round.
     let promote = ConfChange {
         r#type: ConfChangeType::ConfChangeAddNode.into(),
         node_id: 7,
@@ -902,7 +902,7 @@ fn a_learner_joins_a_cluster_of_one_which_still_reads_alone() {
     let read = member.handle.read_index();
     let handle = member.handle.clone();
     let waiting = thread::spawn(move || read.wait());
-    // Without its quorum the leader gives up within an election timeout or two.
+    // Without its quorum the leader steps down within an election timeout or two.
     assert_eq!(waiting.join().unwrap(), Err(ReadIndexError::LeaderChanged));
     assert_eq!(handle.status().leader, 0);
 }
@@ -917,7 +917,7 @@ impl PeerSink for SentTo {
     }
 }
 
-/// One of three founders, without a leader until the test gives it one.
+/// Starts one of three founders, without a leader until the test provides one.
 fn one_of_three(config: Config) -> (Member, Sent) {
     let (_dir, path) = temp();
     let members: Vec<_> = ["a", "b", "c"]
@@ -935,7 +935,7 @@ fn one_of_three(config: Config) -> (Member, Sent) {
     (member, sent)
 }
 
-/// Another founder leads this term.
+/// Makes another founder the leader of this term.
 fn follow_leader_of_term(member: &Member, term: u64) {
     let own = member.handle.status().id;
     let voters = &member.conf_state.voters;
@@ -949,7 +949,7 @@ fn follow_leader_of_term(member: &Member, term: u64) {
     member.handle.step(heartbeat).unwrap();
 }
 
-/// What was sent to the leader to be proposed, once something was: the disk comes first.
+/// Returns the proposals forwarded to the leader, once there are any: the disk comes first.
 fn forwarded(sent: &Sent) -> Vec<Bytes> {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
@@ -964,7 +964,8 @@ fn forwarded(sent: &Sent) -> Vec<Bytes> {
     }
 }
 
-/// A client was told that its request failed. A leader that appears later must not commit it.
+/// A request was reported to its client as failed. A leader that appears later must not commit
+/// it.
 #[test]
 fn proposal_whose_ticket_is_dropped_without_a_leader_is_never_proposed() {
     let never = Config {
@@ -982,7 +983,7 @@ fn proposal_whose_ticket_is_dropped_without_a_leader_is_never_proposed() {
     ));
     drop(dropped);
     assert!(withdrawn.withdraw(), "it was not proposed");
-    // They take no room any more.
+    // They take no room in the queue any more.
     let progress = {
         let proposal = Proposal::normal(value(5));
         let progress = proposal.progress();
@@ -997,7 +998,7 @@ fn proposal_whose_ticket_is_dropped_without_a_leader_is_never_proposed() {
     assert!(!kept.withdraw(), "it may be committed");
 }
 
-/// What a leader decided by its own clock is not for its successor to do.
+/// A successor must not propose what a leader decided by its own clock.
 #[test]
 fn proposal_bound_to_a_term_is_proposed_by_the_leader_of_that_term_only() {
     let (_dir, path) = temp();
@@ -1023,7 +1024,7 @@ fn proposal_bound_to_a_term_is_proposed_by_the_leader_of_that_term_only() {
     assert_eq!(forwarded(&sent), [value(2)]);
 }
 
-/// The machine's clock never ticks here.
+/// The clock thread never ticks here.
 #[test]
 fn skipped_ticks_bring_an_election_unless_there_is_a_leader() {
     let never = Config {

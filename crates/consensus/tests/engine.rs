@@ -1,4 +1,4 @@
-//! The engine without threads: what leaves it before a write, and what only afterwards.
+//! The engine without threads: the effects before a write, and those after it.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use bytes::Bytes;
@@ -20,7 +20,7 @@ fn engine(voters: &[u64]) -> Engine {
     Engine::new(core, 0, true)
 }
 
-/// All effects until there are none.
+/// Collects all effects until there are none.
 fn drain(engine: &mut Engine) -> Effects {
     let mut all = Effects::default();
     while let Some(effects) = engine.advance() {
@@ -40,7 +40,7 @@ fn entries_of(batch: &Batch) -> usize {
     batch.writes().map(|write| write.entries.len()).sum()
 }
 
-/// A member that could forget its vote could vote twice in one term.
+/// A member whose vote is not durable could vote twice in one term.
 #[test]
 fn vote_leaves_only_when_it_is_written() {
     let mut engine = engine(&[1, 2, 3]);
@@ -63,7 +63,7 @@ fn vote_leaves_only_when_it_is_written() {
     assert_eq!(kinds(&effects.messages), [MessageType::MsgVoteResp]);
 }
 
-/// A follower acknowledges entries that it has written.
+/// A follower acknowledges only entries that it has written.
 #[test]
 fn acknowledgement_of_entries_leaves_only_when_they_are_written() {
     let mut engine = engine(&[1, 2, 3]);
@@ -93,7 +93,7 @@ fn acknowledgement_of_entries_leaves_only_when_they_are_written() {
     assert_eq!(kinds(&effects.messages), [MessageType::MsgAppResp]);
 }
 
-/// Proposals that come during a write are written together, and a commit index alone is not.
+/// Proposals that arrive during a write are written together, and a commit index alone is not.
 #[test]
 fn proposals_gather_while_a_batch_is_written() {
     let mut engine = engine(&[1]);

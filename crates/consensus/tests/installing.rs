@@ -1,5 +1,5 @@
-//! While the state machine installs a snapshot of the leader, raft goes on: the member votes,
-//! stands for election, and says which snapshots it still needs.
+//! While the state machine installs a snapshot of the leader, raft continues: the member votes,
+//! campaigns, and lists the snapshots it still needs.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
@@ -57,7 +57,7 @@ fn vote_request(kind: MessageType, term: u64) -> Message {
     }
 }
 
-/// A member that has just joined and knows nothing.
+/// Creates a member that has just joined, with an empty log.
 fn joined() -> Core {
     let initial = InitialState {
         member_id: OWN,
@@ -66,7 +66,7 @@ fn joined() -> Core {
     Core::new(&CoreConfig::new(OWN), initial).unwrap()
 }
 
-/// Does everything but apply; returns what goes to peers.
+/// Handles readies without applying; returns the messages to peers.
 fn drain(core: &mut Core) -> Vec<Message> {
     let mut sent = Vec::new();
     while let Some(Ready {
@@ -87,7 +87,7 @@ fn has(sent: &[Message], kind: MessageType) -> bool {
     sent.iter().any(|message| message.r#type() == kind)
 }
 
-/// A core whose snapshot is in the log and not installed.
+/// Returns a core whose snapshot is in the log and not installed.
 fn installing() -> Core {
     let mut core = joined();
     core.step(snapshot(SNAPSHOT_INDEX, TERM)).unwrap();
@@ -157,7 +157,7 @@ fn member_wins_an_election_while_a_snapshot_is_being_installed() {
     assert_eq!(core.current_leadership().role, Role::Leader);
     assert_eq!(core.applied_index(), 0);
 
-    // Then the state machine catches up, and the member goes on as leader.
+    // Then the state machine catches up, and the member continues as leader.
     core.applied(SNAPSHOT_INDEX).unwrap();
     core.applied(SNAPSHOT_INDEX + 2).unwrap();
     core.step(Message {
@@ -202,7 +202,7 @@ fn older_snapshot_does_not_displace_a_waiting_one() {
         core.pending_snapshots(),
         [SNAPSHOT_INDEX, SNAPSHOT_INDEX + 7]
     );
-    // The next leader's counts, though it may be older.
+    // The next leader's replaces it, though it may be older.
     core.step(snapshot(SNAPSHOT_INDEX + 3, TERM + 1)).unwrap();
     assert_eq!(
         core.pending_snapshots(),
@@ -219,7 +219,7 @@ impl PeerSink for SentMessages {
     }
 }
 
-/// The apply side takes the snapshot and does not come back.
+/// The apply thread takes the snapshot and never finishes.
 #[test]
 fn driver_votes_while_its_apply_thread_installs() {
     let dir = tempfile::tempdir().unwrap();
@@ -253,7 +253,7 @@ fn driver_votes_while_its_apply_thread_installs() {
     };
     while !has_granted() {
         assert!(Instant::now() < deadline, "no vote while it installs");
-        // As a candidate does: again and again.
+        // Retries, as a candidate does.
         handle
             .step(vote_request(MessageType::MsgPreVote, TERM + 100))
             .unwrap();

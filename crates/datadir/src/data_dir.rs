@@ -10,21 +10,21 @@ use crate::import::ImportError;
 use crate::snapshots::{FIRST_BACKEND, INSTALLED};
 
 const LOCK_FILE: &str = "portunus.lock";
-/// A data directory that this process owns.
+/// A data directory, locked by this process.
 #[derive(Debug)]
 pub struct DataDir {
     pub(crate) path: PathBuf,
-    /// What opening it has created.
+    /// What opening it created.
     created: Created,
     /// Released when the process ends, however it ends.
     _lock: File,
 }
 
-/// How much of a data directory did not exist before it was opened.
+/// The part of a data directory that opening it created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Created {
     Nothing,
-    /// What is inside, such as in a volume that was mounted empty.
+    /// The contents, such as in a volume that was mounted empty.
     Contents,
     /// The directory itself, too.
     All,
@@ -35,10 +35,10 @@ enum Created {
 #[non_exhaustive]
 #[allow(missing_docs)] // the fields are the ones the messages print
 pub enum DataDirError {
-    /// Another process is there.
+    /// Another process holds the lock.
     #[error("{} is in use by another process: stop it, or choose another --data-dir", path.display())]
     InUse { path: PathBuf },
-    /// Both have data here, and etcd's is newer.
+    /// Both etcd and Portunus have data here, and etcd's is newer.
     #[error("{} was used by etcd after Portunus had taken it over: set member/portunus aside to take over again what etcd has (index {etcd}), or member/snap to go on with what Portunus has (index {own})", path.display())]
     TwoOwners { path: PathBuf, etcd: u64, own: u64 },
     /// etcd stopped before it had installed a snapshot of its leader.
@@ -50,25 +50,25 @@ pub enum DataDirError {
         path: PathBuf,
         source: Box<ImportError>,
     },
-    /// A file where a directory should be.
+    /// The path is a file.
     #[error("{} is no directory: choose another --data-dir", path.display())]
     NotADirectory { path: PathBuf },
-    /// No member ever ran here.
+    /// The directory has no data of a member.
     #[error("{} holds no data of a member: check --data-dir", path.display())]
     NoMember { path: PathBuf },
-    /// etcd's data, which etcd's own tools are for.
+    /// The directory has data of etcd, for etcd's own tools.
     #[error("{} holds data of etcd that Portunus has not taken over: use etcdutl, or start Portunus here once", path.display())]
     NotTakenOver { path: PathBuf },
-    /// No space.
+    /// There is no space left on the device.
     #[error("there is no space left at {}: free some, then start again", path.display())]
     Full { path: PathBuf, source: io::Error },
-    /// The system refused.
+    /// The file system returned another error.
     #[error("{} cannot be used: check that it exists and may be written", path.display())]
     Io { path: PathBuf, source: io::Error },
 }
 
 impl DataDir {
-    /// Creates it if need be, and locks it.
+    /// Opens and locks a data directory; creates it if it does not exist.
     pub fn open(path: &Path) -> Result<DataDir, DataDirError> {
         let refused = |source: io::Error| {
             let path = path.to_owned();
@@ -110,9 +110,9 @@ impl DataDir {
         })
     }
 
-    /// Removes everything that this start has created, for a member that was refused before its
-    /// raft ran; `new_wal_dir` is the directory of its log if this start has created that, too. A
-    /// directory that a member used before stays as it is.
+    /// Removes everything that this start created, for a member that was refused before its
+    /// raft ran; `new_wal_dir` is the directory of its log if this start created that, too. A
+    /// directory that a member used before stays unchanged.
     pub fn remove_if_created(self, new_wal_dir: Option<&Path>) {
         let removed = match self.created {
             Created::Nothing => return,
@@ -131,7 +131,7 @@ impl DataDir {
         }
     }
 
-    /// Locks one that a member of Portunus has used, and creates nothing.
+    /// Opens and locks a data directory that a member of Portunus has used.
     pub fn open_of_member(path: &Path) -> Result<DataDir, DataDirError> {
         let path = path.to_owned();
         if !path.join("member").is_dir() {
@@ -148,7 +148,7 @@ impl DataDir {
         }
     }
 
-    /// Where the backend lives: the newest one that was installed, or the first.
+    /// Returns the path of the backend: the newest installed one, or the first.
     pub fn backend(&self) -> PathBuf {
         let installed = self.numbered(INSTALLED).unwrap_or_default();
         match installed.into_iter().max() {
@@ -157,13 +157,13 @@ impl DataDir {
         }
     }
 
-    /// The directory with everything but the lock.
+    /// Returns the directory with everything but the lock.
     pub(crate) fn member(&self) -> PathBuf {
         self.path.join("member")
     }
 }
 
-/// Only its owner may look inside, as etcd insists.
+/// Creates a directory that only its owner may access, as etcd requires.
 fn create_private(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     if path.is_dir() {

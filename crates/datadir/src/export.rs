@@ -1,7 +1,7 @@
 //! The store as a bbolt file, written piece by piece with bounded memory.
 //!
-//! The opposite of [`crate::import`]. Clients get it as a backup, with a digest behind it;
-//! a member that lags gets it from its leader, without.
+//! The opposite of [`crate::import`]. Clients get it as a backup, with a digest at its end; a
+//! member that lags gets it from its leader, without one.
 
 use std::io::{self, Write};
 use std::ops::ControlFlow;
@@ -16,25 +16,25 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ExportError {
-    /// The backend.
+    /// The backend could not be read.
     #[error("the backend could not be read")]
     Backend(#[from] BackendError),
-    /// The file.
+    /// The file could not be encoded.
     #[error("the snapshot could not be written")]
     Write(#[from] WriteError),
-    /// Whoever wanted it.
+    /// Writing to the receiver failed.
     #[error("the snapshot could not be sent")]
     Io(#[from] io::Error),
 }
 
-/// A fixed view of the store, and how large its file will be.
+/// A fixed view of the store, and the layout of its file.
 pub struct Export {
     snapshot: Box<dyn Snapshot>,
     layout: Layout,
 }
 
 impl Export {
-    /// Reads everything once, for the sizes.
+    /// Plans the file; reads all records once, for their sizes.
     pub fn plan(snapshot: Box<dyn Snapshot>, options: BulkOptions) -> Result<Export, ExportError> {
         let mut planner = Planner::new(options);
         for bucket in Bucket::ALL {
@@ -49,7 +49,7 @@ impl Export {
         })
     }
 
-    /// Bytes of the file, and of the digest if it is wanted.
+    /// Returns the size of the file, with the digest if `with_digest`.
     pub fn bytes(&self, with_digest: bool) -> u64 {
         let digest = if with_digest { DIGEST_BYTES } else { 0 };
         self.layout.file_bytes() + digest
@@ -89,7 +89,7 @@ fn scan(
     failed.map_or(Ok(()), |error| Err(error.into()))
 }
 
-/// Cuts what is written into pieces of one size and hands them on.
+/// Splits the written bytes into pieces of one size.
 pub struct Pieces<F> {
     piece_bytes: usize,
     buffer: BytesMut,
@@ -97,7 +97,7 @@ pub struct Pieces<F> {
 }
 
 impl<F: FnMut(Bytes) -> io::Result<()>> Pieces<F> {
-    /// `each` gets the pieces, in order; the last may be shorter.
+    /// Creates a writer that calls `each` with the pieces, in order; the last may be shorter.
     pub fn new(piece_bytes: usize, each: F) -> Pieces<F> {
         Pieces {
             piece_bytes,

@@ -1,9 +1,9 @@
-//! A bbolt file, as etcd keeps and sends it, becomes a backend.
+//! Copies a bbolt file, as etcd stores and sends it, into a backend.
 //!
 //! Used when a data directory of etcd is taken over and when a leader sends its snapshot, from
 //! the stored file or while it arrives. The buckets are etcd's, so this is a copy: record by
-//! record, in order, with bounded memory. The result appears under its name only when it is
-//! whole and durable; what fails leaves nothing.
+//! record, in order, with bounded memory. The result gets its name only when it is complete and
+//! durable; a failed import leaves nothing.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -26,10 +26,10 @@ use portunus_statemachine::membership::{CLUSTER_PARAMS, CLUSTER_PARAMS_HISTORY};
 /// Bytes copied per commit.
 const COMMIT_BYTES: usize = 8 * 1024 * 1024;
 
-/// What an entry takes in memory besides its content.
+/// Memory of an entry besides its content.
 const ENTRY_BYTES: usize = 128;
 
-/// Between two lines about progress.
+/// The time between two log lines about progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Why a file could not be imported.
@@ -37,41 +37,41 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 #[non_exhaustive]
 #[allow(missing_docs)] // the fields are the ones the messages print
 pub enum ImportError {
-    /// No bbolt file.
+    /// The file is no bbolt file.
     #[error("{} cannot be opened as a database of etcd", path.display())]
     Open { path: PathBuf, source: OpenError },
-    /// Damaged.
+    /// The file is damaged.
     #[error("{} is damaged: restore it from a snapshot", path.display())]
     Read { path: PathBuf, source: ReadError },
-    /// A record that is none.
+    /// A record of the history cannot be read.
     #[error("{} has a record in its history that cannot be read: restore it from a snapshot", path.display())]
     Record { path: PathBuf },
-    /// Cut off or damaged on its way.
+    /// The stream is truncated or damaged.
     #[error("the database of the sender could not be taken")]
     Stream(#[from] StreamError),
-    /// A record that is none, on its way.
+    /// A record of the history in the stream cannot be read.
     #[error("the database of the sender has a record in its history that cannot be read")]
     ArrivingRecord,
-    /// Not what was announced.
+    /// The applied index is below that of the raft message.
     #[error("the snapshot holds index {applied}, not {index}")]
     TooOld { applied: u64, index: u64 },
-    /// Data that this version must not serve.
+    /// Authentication is enabled in the data.
     #[error(
         "authentication is enabled in the sender's data, and this version cannot enforce it: disable it with `etcdctl auth disable`, or remove this member"
     )]
     AuthEnabled,
-    /// The new backend.
+    /// The new backend could not be written.
     #[error("the imported data could not be written")]
     Backend(#[from] BackendError),
-    /// The file system.
+    /// The file system returned an error.
     #[error("{} could not be written", path.display())]
     File { path: PathBuf, source: io::Error },
 }
 
-/// What was copied.
+/// The result of an import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Imported {
-    /// Entries of all buckets.
+    /// The number of entries of all buckets.
     pub entries: u64,
 }
 
@@ -119,9 +119,9 @@ fn import_entries(
     })
 }
 
-/// Copies a database that arrives into a backend at `backend`, in place of what is there.
-/// Nothing of it stays if it does not arrive whole, if its log is applied to less than
-/// `index`, or if authentication is enabled in it.
+/// Copies a database that arrives into a backend at `backend`, which it replaces. Nothing of it
+/// is kept if it is truncated, if its applied index is below `index`, or if authentication is
+/// enabled in it.
 pub fn import_stream<R: Read>(
     arriving: StreamReader<R>,
     backend: &Path,
@@ -134,7 +134,7 @@ pub fn import_stream<R: Read>(
                 .into_iter()
                 .find(|bucket| bucket.name().as_bytes() == name)
             else {
-                // As from a file: etcd's ten buckets are taken, others are not known.
+                // As from a file: only etcd's ten buckets are copied.
                 return Ok(());
             };
             if bucket == Bucket::Meta && *key == *meta::CONSISTENT_INDEX.as_bytes() {
@@ -153,7 +153,7 @@ pub fn import_stream<R: Read>(
     })
 }
 
-/// Makes a backend of what `entries` adds, and gives it its name when it is whole and durable.
+/// Creates a backend from what `entries` adds, and names it when it is complete and durable.
 fn fill(
     backend: &Path,
     entries: impl FnOnce(&mut Filling) -> Result<(), ImportError>,
@@ -165,7 +165,7 @@ fn fill(
         filling.finish()
     });
     if filled.is_err() {
-        // What stays now is removed by the next attempt, or the next start.
+        // Leftovers are removed by the next attempt or the next start.
         let _ = remove_directory(&part);
     }
     let imported = filled?;
@@ -191,7 +191,7 @@ fn remove_directory(path: &Path) -> Result<(), ImportError> {
     }
 }
 
-/// How far the log is applied in a bbolt file; 0 where it does not say.
+/// Returns the applied index in a bbolt file; 0 if there is none.
 pub fn applied_index(database: &Path) -> Result<u64, ImportError> {
     let damaged = |source| ImportError::Read {
         path: database.to_owned(),
@@ -225,14 +225,14 @@ pub fn is_auth_enabled(database: &Path) -> Result<bool, ImportError> {
     Ok(value.is_some_and(auth::is_on))
 }
 
-/// How far the log is applied in a backend; 0 where it does not say.
+/// Returns the applied index in a backend; 0 if there is none.
 pub fn backend_index(backend: &Path) -> Result<u64, ImportError> {
     let snapshot = Lmdb::open(backend, LmdbConfig::default())?.snapshot()?;
     let value = snapshot.get(Bucket::Meta, meta::CONSISTENT_INDEX.as_bytes())?;
     Ok(value.map_or(0, |value| big_endian(&value)))
 }
 
-/// Eight bytes as etcd writes numbers; 0 for anything else.
+/// Decodes a number as etcd writes it, in eight bytes; 0 for anything else.
 fn big_endian(bytes: &[u8]) -> u64 {
     bytes.try_into().map_or(0, u64::from_be_bytes)
 }
@@ -244,7 +244,7 @@ fn open(database: &Path) -> Result<Reader, ImportError> {
     })
 }
 
-/// A backend that nobody sees yet.
+/// A backend under construction.
 struct Filling {
     load: LmdbLoad,
     changes: Vec<Change>,
@@ -264,7 +264,7 @@ impl Filling {
         })
     }
 
-    /// False if it belongs to the history and cannot be read.
+    /// Adds an entry. False if it belongs to the history and cannot be read.
     fn entry(&mut self, bucket: Bucket, key: Bytes, value: Bytes) -> Result<bool, BackendError> {
         self.entries += 1;
         self.bytes += key.len() + value.len() + ENTRY_BYTES;

@@ -22,8 +22,8 @@
 //! | [`import`], [`export`] | a bbolt file becomes a backend, and the reverse |
 //! | [`migrate`] | the directory of a stopped member for another version |
 //!
-//! Used by the server and by `portctl`. Nothing here starts a thread or a runtime, and nothing
-//! talks to another process.
+//! Used by the server and by `portctl`. Nothing here starts a thread or a runtime, or connects
+//! to another process.
 //!
 //! Invariants:
 //! - One process at a time changes a directory.

@@ -4,11 +4,12 @@
 //!  receiving-INDEX ──keep_received──▶ incoming-INDEX ──install──▶ portunus-INDEX
 //!    arrives, and may be cut off        complete and durable       the backend
 //! ```
-//! Raft is told of a snapshot only when it is `incoming`, and from then on its record may be in
-//! the log. A member whose log has the record cannot start without the snapshot, so nothing is
-//! removed while it could still be installed: while the member runs, raft says which snapshots
-//! it needs ([`Handle::pending_snapshots`](portunus_consensus::Handle::pending_snapshots)); at
-//! the start, the log does.
+//! Raft gets the message of a snapshot only when it is `incoming`, and from then on its record
+//! may be in the log. A member whose log has the record cannot start without the snapshot, so
+//! nothing is removed while it could still be installed: while the member runs, raft lists the
+//! snapshots it needs
+//! ([`Handle::pending_snapshots`](portunus_consensus::Handle::pending_snapshots)); at the
+//! start, the log does.
 
 use std::fs::{self, File};
 use std::io;
@@ -28,18 +29,18 @@ const RECEIVING: &str = "receiving-";
 const OBSOLETE: &str = "obsolete-";
 
 impl DataDir {
-    /// Where a snapshot of the leader is written while it arrives.
+    /// Returns the path of a snapshot of the leader while it arrives.
     pub fn receiving(&self, index: u64) -> PathBuf {
         self.member().join(format!("{RECEIVING}{index:016x}"))
     }
 
-    /// Where a complete snapshot waits to be installed.
+    /// Returns the path of a complete snapshot that is not installed yet.
     fn incoming(&self, index: u64) -> PathBuf {
         self.member().join(format!("{INCOMING}{index:016x}"))
     }
 
-    /// Makes a snapshot that has arrived ready to be installed; from now on it survives a crash.
-    /// Raft must not know a snapshot of this index: that one could be installed meanwhile.
+    /// Prepares the installation of a received snapshot; from now on it survives a crash. Raft
+    /// must not know a snapshot of this index: that one could be installed meanwhile.
     pub fn keep_received(&self, index: u64) -> io::Result<()> {
         let path = self.incoming(index);
         // One that raft has refused.
@@ -48,7 +49,7 @@ impl DataDir {
         self.sync_names()
     }
 
-    /// Makes a complete snapshot the backend. Not before its record is in the log.
+    /// Makes a complete snapshot the backend. Its record must be in the log.
     pub fn install(&self, index: u64) -> io::Result<PathBuf> {
         let path = self.member().join(format!("{INSTALLED}{index:016x}"));
         fs::rename(self.incoming(index), &path)?;
@@ -56,9 +57,9 @@ impl DataDir {
         Ok(path)
     }
 
-    /// Installs the snapshot that a crash kept from being installed: one that is complete, that
-    /// the log has, and that is newer than the backend. Removes everything else but the backend,
-    /// so `in_log` must be all that the log has.
+    /// Installs the snapshot whose installation a crash prevented: one that is complete, in the
+    /// log, and newer than the backend. Removes all others and old backends, so `in_log` must
+    /// be all snapshots of the log.
     pub fn install_pending(&self, in_log: &[walpb::Snapshot]) -> Result<(), DataDirError> {
         let is_in_log = |index: u64| in_log.iter().any(|snapshot| snapshot.index == index);
         let refused = |source| DataDirError::Io {
@@ -90,7 +91,7 @@ impl DataDir {
     }
 
     /// Removes what the installed snapshot of `index` replaces: older backends, and complete
-    /// snapshots up to it. Whoever still reads from a backend may go on.
+    /// snapshots up to it. Readers of a removed backend may go on.
     pub fn remove_replaced(&self, index: u64) {
         self.remove_obsolete(|path| {
             let up_to = |prefix, last| numbered(path, prefix).is_some_and(|number| number <= last);
@@ -100,8 +101,8 @@ impl DataDir {
         });
     }
 
-    /// Removes complete snapshots that will not be installed: all but the ones that raft needs.
-    /// The caller must be the only one that receives snapshots.
+    /// Removes complete snapshots that raft does not need. No other thread may receive
+    /// snapshots meanwhile.
     pub fn remove_refused(&self, needed: &[u64]) {
         self.remove_obsolete(|path| {
             numbered(path, INCOMING).is_some_and(|index| !needed.contains(&index))
@@ -120,8 +121,7 @@ impl DataDir {
         }
     }
 
-    /// Under another name first: a directory that is only half there must not look complete after
-    /// a crash.
+    /// Renames the directory first: after a crash a partly removed one must not look complete.
     fn remove(&self, path: &Path) -> io::Result<()> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let obsolete = match name.starts_with(OBSOLETE) {
@@ -142,7 +142,7 @@ impl DataDir {
         File::open(self.member())?.sync_all()
     }
 
-    /// Directories with this prefix and the index that follows it.
+    /// Returns the directories with this prefix and their indexes.
     pub(crate) fn numbered(&self, prefix: &str) -> io::Result<Vec<(u64, PathBuf)>> {
         let mut found = Vec::new();
         for file in fs::read_dir(self.member())? {
@@ -155,7 +155,7 @@ impl DataDir {
     }
 }
 
-/// Whether the name is one of those that this module gives, or that importing a snapshot gives.
+/// Whether the name is one that this module or the import of a snapshot gives.
 fn is_of_snapshots(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| {
@@ -164,7 +164,7 @@ fn is_of_snapshots(path: &Path) -> bool {
     })
 }
 
-/// The index in a name of this prefix.
+/// Returns the index in a name with this prefix.
 fn numbered(path: &Path, prefix: &str) -> Option<u64> {
     let name = path.file_name()?.to_str()?;
     let digits = name.strip_prefix(prefix)?;
@@ -184,7 +184,7 @@ fn ignore_missing(removed: io::Result<()>) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// A backend of a real store that has applied `index`.
+    /// Creates a backend that has applied `index`.
     fn backend_at(path: &Path, index: u64) {
         use portunus_mvcc::backend::{Backend, Bucket, Change, Lmdb, LmdbConfig, meta};
         let lmdb = Lmdb::open(path, LmdbConfig::default()).unwrap();
@@ -196,7 +196,7 @@ mod tests {
         lmdb.commit(&[change]).unwrap();
     }
 
-    /// What a member does with a snapshot until raft is told of it.
+    /// Prepares a snapshot as a member does before raft gets its message.
     fn receive(data_dir: &DataDir, index: u64) {
         backend_at(&data_dir.receiving(index), index);
         data_dir.keep_received(index).unwrap();
@@ -230,7 +230,7 @@ mod tests {
             let data_dir = open(dir.path());
             backend_at(&data_dir.backend(), own);
             receive(&data_dir, 9);
-            // Arrived after it, and the log does not know it.
+            // Received after it, and not in the log.
             receive(&data_dir, 15);
             for name in ["receiving-000000000000000b.part", "obsolete-portunus"] {
                 fs::create_dir(dir.path().join("member").join(name)).unwrap();
@@ -246,7 +246,7 @@ mod tests {
     }
 
     /// The next snapshot is received, and its record may be in the log, before the member
-    /// removes what the one before it replaced.
+    /// removes what the previous one replaced.
     #[test]
     fn removing_what_a_snapshot_replaced_keeps_the_next_snapshot() {
         let dir = tempfile::tempdir().unwrap();
@@ -326,7 +326,7 @@ mod tests {
         }
     }
 
-    /// A snapshot of which only half was removed must not be installed.
+    /// A partly removed snapshot must not be installed.
     #[test]
     fn half_removed_snapshot_does_not_look_complete() {
         let dir = tempfile::tempdir().unwrap();

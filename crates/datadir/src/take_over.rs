@@ -1,4 +1,4 @@
-//! Data that etcd left in the directory becomes a backend.
+//! Takes over the data of etcd in the directory.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -7,9 +7,9 @@ use crate::data_dir::{DataDir, DataDirError};
 use crate::import::{self, ImportError};
 
 impl DataDir {
-    /// Takes over the data of etcd, if there is any and etcd does not run here. etcd's files are
-    /// only renamed, and only after everything in them is durable in the backend; a crash in
-    /// between is harmless.
+    /// Copies the data of etcd to a backend, if there is any and etcd does not run here. etcd's
+    /// files are only renamed, and only after everything in them is durable in the backend; a
+    /// crash in between is harmless.
     pub fn take_over(&self) -> Result<(), DataDirError> {
         let snap = self.path.join("member").join("snap");
         let database = snap.join("db");
@@ -53,7 +53,7 @@ impl DataDir {
     }
 }
 
-/// A snapshot beyond `index` that etcd received and did not install.
+/// Returns a snapshot beyond `index` that etcd received and did not install.
 fn pending_snapshot(snap: &Path, index: u64) -> io::Result<Option<PathBuf>> {
     for file in fs::read_dir(snap)? {
         let path = file?.path();
@@ -68,7 +68,7 @@ fn pending_snapshot(snap: &Path, index: u64) -> io::Result<Option<PathBuf>> {
     Ok(None)
 }
 
-/// Where to set files aside: `snap.imported`, or with a number if that is taken.
+/// Returns a free name for etcd's files: `snap.imported`, or with a number if that is taken.
 fn free_name(snap: &Path) -> PathBuf {
     let first = snap.with_extension("imported");
     let numbered = (2..).map(|number: u32| snap.with_extension(format!("imported-{number}")));

@@ -1,7 +1,7 @@
-//! At home among Go etcd members: joining their cluster, leading it, replacing all of them
-//! one by one, and making room again.
+//! Portunus members among Go etcd members: joining their cluster, leading it, replacing all of
+//! them one by one, and being replaced again.
 //!
-//! Needs Go's etcd (see the crate `portunus-peers`); without it the test says loudly that
+//! Needs Go's etcd (see the crate `portunus-peers`); without it the test prints a warning that
 //! it proved nothing. `PORTUNUS_AMONG_GO=3.6.14` chooses another version.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -31,7 +31,7 @@ enum Kind {
     Portunus,
 }
 
-/// A process of either kind, ended with the test.
+/// A process of either kind, killed when dropped.
 struct Node {
     name: String,
     kind: Kind,
@@ -71,7 +71,7 @@ impl Node {
 /// A cluster of both kinds.
 struct Mixed {
     etcd: PathBuf,
-    /// What Portunus members emulate, so that Go members can take their data back.
+    /// The version that Portunus members emulate, so that Go members can read their data.
     emulated: Option<String>,
     /// Further flags of Portunus members.
     flags: Vec<String>,
@@ -93,7 +93,7 @@ impl Mixed {
         }
     }
 
-    /// The end of everybody's log, for a failing test.
+    /// Returns the end of every member's log, for a failing test.
     fn logs(&self) -> String {
         let mut text = String::new();
         for name in self.nodes.keys() {
@@ -175,7 +175,7 @@ impl Mixed {
     async fn members(&self, via: &str) -> Vec<Member> {
         let mut clients = self.clients(via).await;
         let mut members = Vec::new();
-        // A member that was just promoted may not know it yet.
+        // A member that was just promoted may not have applied it yet.
         patiently("members are listed", async || {
             let request = MemberListRequest { linearizable: true };
             let list = clients.cluster.member_list(request).await?;
@@ -195,8 +195,8 @@ impl Mixed {
         found.unwrap_or_else(|| panic!("{name} is no member")).id
     }
 
-    /// Adds a member as learner, starts it and has it promoted; all as an operator would,
-    /// trying again while the cluster says that it is not ready.
+    /// Adds a member as learner, starts it and promotes it as an operator would, retrying while
+    /// the cluster is not ready.
     async fn join(&mut self, name: &str, kind: Kind, via: &str) {
         self.join_as_learner(name, kind, via).await;
         self.promote(name, via).await;
@@ -266,7 +266,7 @@ impl Mixed {
         assert_eq!(self.leader().await, to);
     }
 
-    /// What a member of Portunus reports about the feature that shows in the data.
+    /// Returns the status of the feature that shows in the data, from a Portunus member.
     async fn tag(&self, name: &str) -> FeatureGateDetail {
         let request = FeatureGateStatusRequest {
             features: vec![TAG.to_owned()],
@@ -295,7 +295,7 @@ impl Mixed {
         }
     }
 
-    /// Writes a key that the feature changes, and returns what became of its value.
+    /// Writes a key that the feature changes, and returns the stored value.
     async fn written(&self, name: &str) -> String {
         let mut clients = self.clients(name).await;
         let key = "/apply-tag/written";
@@ -307,7 +307,7 @@ impl Mixed {
         String::from_utf8(read.kvs[0].value.to_vec()).unwrap()
     }
 
-    /// The hash of a member's data up to a revision, or all of it.
+    /// Returns the hash of a member's data up to a revision, or of all of it.
     async fn hash(&self, name: &str, revision: i64) -> HashKvResponse {
         let mut clients = self.clients(name).await;
         let request = HashKvRequest { revision };
@@ -315,7 +315,7 @@ impl Mixed {
         hash.unwrap().into_inner()
     }
 
-    /// How far a member has applied the log.
+    /// Returns the applied index of a member.
     async fn applied(&self, name: &str) -> u64 {
         let mut clients = self.clients(name).await;
         let status = clients.maintenance.status(StatusRequest {}).await;
@@ -330,12 +330,12 @@ impl Mixed {
         }
     }
 
-    /// Every member comes to the same revision with the same hash.
+    /// Waits until every member has the same hash at the same revision.
     async fn agree(&self, when: &str) {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let mut hashes = BTreeMap::new();
-            // All at the revision of the first: writers go on meanwhile.
+            // All at the revision of the first: writers continue meanwhile.
             let mut revision = 0;
             for node in self.nodes.values() {
                 let mut clients = node.clients().await;
@@ -363,7 +363,7 @@ impl Mixed {
     }
 }
 
-/// Tries again until it works.
+/// Retries until it succeeds.
 async fn patiently(what: &str, mut attempt: impl AsyncFnMut() -> Result<(), tonic::Status>) {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -375,7 +375,7 @@ async fn patiently(what: &str, mut attempt: impl AsyncFnMut() -> Result<(), toni
     }
 }
 
-/// Writes all the time, wherever somebody listens, and remembers what was acknowledged.
+/// Writes all the time, through any member that serves, and records acknowledged writes.
 #[derive(Default)]
 struct Load {
     prefix: &'static str,
@@ -426,7 +426,7 @@ impl Load {
         }
     }
 
-    /// Waits for so many more acknowledged writes.
+    /// Waits for this many more acknowledged writes.
     async fn more(&self, count: u64) {
         let target = self.written.load(Ordering::Acquire) + count;
         let deadline = Instant::now() + PATIENCE;
@@ -436,7 +436,7 @@ impl Load {
         }
     }
 
-    /// Everything that was acknowledged is there, at its revision.
+    /// Checks that every acknowledged write is there, at its revision.
     async fn check(&self, clients: &mut Clients) {
         let all = RangeRequest {
             key: self.prefix.into(),
@@ -448,7 +448,7 @@ impl Load {
             .kvs
             .iter()
             .map(|kv| {
-                // A feature may have added something.
+                // A feature may have changed the value.
                 let value = std::str::from_utf8(&kv.value).unwrap();
                 let number = value.split('@').next().unwrap();
                 (number.parse().unwrap(), kv.mod_revision)
@@ -460,7 +460,8 @@ impl Load {
     }
 }
 
-/// Go's etcd, of the version asked for; without it the test is skipped, loudly.
+/// Returns the requested version of Go's etcd; without it the test prints a warning and is
+/// skipped.
 fn etcd_for(test: &str) -> Option<PathBuf> {
     match std::env::var("PORTUNUS_AMONG_GO").ok() {
         Some(version) => Some(PathBuf::from(format!(
@@ -471,12 +472,12 @@ fn etcd_for(test: &str) -> Option<PathBuf> {
     }
 }
 
-/// Whether the version of the Go members has cluster features to be off: 3.7 is the first.
+/// Whether the version of the Go members has cluster features: 3.7 is the first.
 fn has_cluster_features() -> bool {
     !std::env::var("PORTUNUS_AMONG_GO").is_ok_and(|version| version.starts_with("3.6"))
 }
 
-/// A message of one field with a length.
+/// Encodes a message with one length-delimited field.
 fn field(number: u8, content: &[u8]) -> Vec<u8> {
     let mut message = vec![number << 3 | 2];
     prost::encode_length_delimiter(content.len(), &mut message).unwrap();
@@ -484,8 +485,8 @@ fn field(number: u8, content: &[u8]) -> Vec<u8> {
     message
 }
 
-/// Requests that a Go member takes, though our decoder would not: it writes them into the log
-/// with all that it does not know, and every member has to apply them.
+/// Requests that a Go member accepts, though our decoder would not: it writes them into the log
+/// with all unknown fields, and every member has to apply them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_go_member_commits_is_applied() {
     let Some(etcd) = etcd_for("what_a_go_member_commits_is_applied") else {
@@ -559,7 +560,7 @@ async fn members_of_both_kinds_make_one_cluster() {
     load.more(50).await;
     mixed.agree("while p1 leads").await;
 
-    // A Go member that was away longer than the log reaches back gets its snapshot.
+    // A Go member that lags behind the log gets a snapshot.
     mixed.nodes.get_mut("go3").unwrap().kill();
     load.aim(&mixed);
     load.more(300).await;
@@ -579,7 +580,7 @@ async fn members_of_both_kinds_make_one_cluster() {
     load.aim(&mixed);
     mixed.agree("without any Go member").await;
 
-    // And back again, the leader last.
+    // The reverse, the leader last.
     for (name, gone) in [("go4", "p2"), ("go5", "p3"), ("go6", "p1")] {
         let leader = mixed.leader().await;
         mixed.join(name, Kind::Go, &leader).await;
@@ -601,9 +602,9 @@ async fn members_of_both_kinds_make_one_cluster() {
     }
 }
 
-/// Among Go members no cluster feature is on, and nothing they cannot read is written. When
-/// the last one leaves, what the others want takes effect; when one comes, even to learn, all
-/// of it goes off before it is sent anything.
+/// Among Go members no cluster feature is on, and nothing they cannot read is written. When the
+/// last one leaves, the proposals of the others take effect; when one joins, even as learner,
+/// all features go off before it receives an entry.
 /// Proves: S0-A11, S0-A27, S1-17
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cluster_features_are_off_while_a_go_member_is_there() {
@@ -652,7 +653,7 @@ async fn cluster_features_are_off_while_a_go_member_is_there() {
     mixed.until_tag(&["p1", "p2"], true).await;
     load.more(50).await;
 
-    // A Go member comes as learner: off, then it gets a snapshot from after that.
+    // A Go member joins as learner: features go off, then it gets a snapshot from after that.
     mixed.join("go3", Kind::Go, "p1").await;
     mixed.until_tag(&["p1", "p2"], false).await;
     load.aim(&mixed);
@@ -687,9 +688,9 @@ async fn cluster_features_are_off_while_a_go_member_is_there() {
     );
 }
 
-/// A Go member's data directory, left behind by a crash, is served in place by Portunus, and the
-/// features that it asks for come on: with the mechanism turned on while it emulates the version
-/// of that Go member, and by default at its own version.
+/// Portunus serves the data directory of a crashed Go member in place, and the features that it
+/// proposes come on: with the mechanism enabled while it emulates the version of that Go
+/// member, and by default at its own version.
 /// Proves: S0-A27, S0-A28
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn data_directory_of_a_go_member_is_taken_over_and_features_come_on() {
@@ -702,7 +703,7 @@ async fn data_directory_of_a_go_member_is_taken_over_and_features_come_on() {
         mixed.add("go1", Kind::Go);
         mixed.start("go1", "new");
         mixed.leader().await;
-        // More than Go keeps in its log before it makes a snapshot.
+        // More entries than Go keeps in its log before it makes a snapshot.
         for _ in 0..250 {
             assert_eq!(mixed.written("go1").await, "b");
         }
@@ -721,7 +722,7 @@ async fn data_directory_of_a_go_member_is_taken_over_and_features_come_on() {
         let tagged = mixed.written("go1").await;
         assert!(tagged.starts_with("b@"), "{tagged}");
 
-        // It was Portunus that decided, and a restart finds the decision.
+        // Portunus decided, and a restart finds the decision.
         let channel = mixed.clients("go1").await.channel;
         assert!(!decisions(channel).await.is_empty());
         mixed.nodes.get_mut("go1").unwrap().kill();
@@ -731,8 +732,8 @@ async fn data_directory_of_a_go_member_is_taken_over_and_features_come_on() {
     }
 }
 
-/// One voter that proposes nothing leads, and a Go member comes as learner and becomes a voter:
-/// no feature was on, so nothing is decided, nothing changes, and no member stops.
+/// A single voter that proposes nothing leads, and a Go member joins as learner and becomes a
+/// voter: no feature was on, so nothing is decided, nothing changes, and no member stops.
 /// Proves: S0-A27, X15
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn go_learner_joins_a_voter_with_the_mechanism_off() {

@@ -1,5 +1,5 @@
-//! Feature gates of one member as its operators and their programs see them: over HTTP, in
-//! metrics, in the data, and under emulated versions.
+//! Feature gates of one member for operators and tools: over HTTP, in metrics, in the data, and
+//! under emulated versions.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -84,7 +84,7 @@ async fn gates_are_told_over_plain_http() {
     assert_eq!(post(r#"{"features":[""]}"#).status, 400);
 }
 
-/// Whatever an endpoint can do with gates, it cannot change one.
+/// No endpoint can change a gate.
 /// Proves: S0-6
 #[test]
 fn no_method_changes_a_gate() {
@@ -107,8 +107,8 @@ fn no_method_changes_a_gate() {
     assert_eq!(methods, reading);
 }
 
-/// Series follow the values, disabled features are 0, and nothing is left of a proposal that
-/// was taken back.
+/// Series follow the values, disabled features are 0, and a withdrawn proposal leaves no
+/// series.
 /// Proves: S0-A22, S0-49, X8
 #[tokio::test]
 async fn metrics_follow_every_change() {
@@ -150,7 +150,7 @@ async fn metrics_follow_every_change() {
     assert_eq!(proposal(&metrics), None);
 }
 
-/// Flags for cluster features have no effect with the mechanism off: the member says so, starts
+/// Flags for cluster features have no effect with the mechanism off: the member warns, starts
 /// and proposes nothing.
 /// Proves: S0-18, S0-49, S0-A27
 #[tokio::test]
@@ -166,8 +166,8 @@ async fn cluster_flags_with_the_mechanism_off_are_a_warning() {
     server.stop();
 }
 
-/// The key of the config file takes the flag's text or a map, and both become what this
-/// member proposes, as they were written; what a member does not know keeps it from starting.
+/// The key of the config file takes the flag's text or a map, and both become this member's
+/// proposal, as written; an unknown feature prevents the start.
 /// Proves: S0-18
 #[tokio::test]
 async fn the_config_file_proposes_as_the_flag_does() {
@@ -198,7 +198,7 @@ async fn the_config_file_proposes_as_the_flag_does() {
             serde_json::from_slice(members.values().next().unwrap()).unwrap();
         let flags = &record["proposedClusterParams"]["featureGates"];
         assert_eq!(flags.to_string(), proposed);
-        // It is no server feature, whatever the file says.
+        // It is no server feature, regardless of the file.
         let own = server.get("/featuregate?feature=ApplyTag&isServerFeature=true");
         assert_eq!(own.body, "false");
         server.stop();
@@ -215,7 +215,7 @@ async fn the_config_file_proposes_as_the_flag_does() {
     }
 }
 
-/// Params and raw proposals are where the formats say, beside etcd's own records.
+/// Params and raw proposals are stored where the formats document, beside etcd's own records.
 /// Proves: S0-A26, S0-19, X8
 #[tokio::test]
 async fn params_have_a_place_of_their_own_in_the_data() {
@@ -246,7 +246,8 @@ async fn params_have_a_place_of_their_own_in_the_data() {
     );
 }
 
-/// What a version did not have is not there when it is emulated, and what it had is.
+/// A feature that a version did not have is absent when it is emulated, and one that it had is
+/// present.
 /// Proves: S2-8, S2-9, S2-42, S0-49
 #[tokio::test]
 async fn an_emulated_version_answers_as_that_version() {
@@ -274,7 +275,7 @@ async fn an_emulated_version_answers_as_that_version() {
             ..get("a")
         };
         let found = clients.kv.range(request).await.unwrap().into_inner();
-        // 3.7 reads keys from its index, which does not know leases.
+        // 3.7 reads keys from its index, which has no leases.
         assert_eq!(found.kvs[0].lease, if has_streams { 0 } else { 7 });
         assert!(found.kvs[0].value.is_empty());
         let request = FeatureGateStatusRequest::default();
@@ -288,7 +289,7 @@ async fn an_emulated_version_answers_as_that_version() {
         let release = told["etcdserver"].as_str().unwrap();
         assert!(release.starts_with(&format!("{version}.")), "{release}");
         assert_eq!(told["etcdcluster"], format!("{version}.0"));
-        // A feature of a later version is off, so who requires it is refused.
+        // A feature of a later version is off, so a request that requires it is refused.
         let required = clients
             .kv
             .range(requiring("LogCompression", get("a")))
@@ -297,7 +298,7 @@ async fn an_emulated_version_answers_as_that_version() {
     }
 }
 
-/// Emulating a version, nothing can be switched on that it does not have.
+/// Features that the emulated version does not have cannot be enabled.
 /// Proves: S2-12, S2-29
 #[test]
 fn flags_are_those_of_the_emulated_version() {

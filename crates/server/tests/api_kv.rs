@@ -1,4 +1,4 @@
-//! Keys and values as clients meet them: revisions, ranges, transactions, refusals.
+//! The KV service for clients: revisions, ranges, transactions, refusals.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -52,7 +52,7 @@ fn error(error: EtcdError) -> (Code, String) {
 #[tokio::test]
 async fn a_list_of_megabytes_is_one_answer() {
     let (_guard, server, clients) = started(&[]).await;
-    // Its own limit would be 4 MiB.
+    // The client's default limit would be 4 MiB.
     let mut kv = clients.kv.max_decoding_message_size(64 << 20);
     let value = "v".repeat(10_000);
     let name = |number: usize| format!("list/{number:04}");
@@ -92,20 +92,20 @@ async fn revisions_count_changes() {
         revision(&kv.put(put("a", "1")).await.unwrap().into_inner().header),
         3
     );
-    // What changes nothing has no revision of its own.
+    // A request that changes nothing has no revision of its own.
     let nothing = kv.delete_range(delete("zzz")).await.unwrap().into_inner();
     assert_eq!((revision(&nothing.header), nothing.deleted), (3, 0));
     let reading = kv.txn(txn([get_op("a")])).await.unwrap().into_inner();
     assert_eq!(revision(&reading.header), 3);
     let no_effect = kv.txn(txn([delete_op("zzz")])).await.unwrap().into_inner();
     assert_eq!(revision(&no_effect.header), 3);
-    // A transaction is one revision, whatever it does.
+    // A transaction is one revision, regardless of its operations.
     let several = txn([put_op("b", "1"), put_op("c", "1"), delete_op("a")]);
     assert_eq!(
         revision(&kv.txn(several).await.unwrap().into_inner().header),
         4
     );
-    // A key that comes back starts anew.
+    // A key that is created again starts anew.
     kv.put(put("a", "2")).await.unwrap();
     kv.put(put("a", "3")).await.unwrap();
     let a = read(&mut clients, get("a")).await.kvs.remove(0);
@@ -138,7 +138,7 @@ async fn headers_name_cluster_member_and_term() {
     let lease = LeaseGrantRequest { id: 1, ttl: 60 };
     let granted = clients.lease.lease_grant(lease).await.unwrap().into_inner();
     assert_eq!(granted.header, expected);
-    // The cluster's answers have no revision.
+    // Responses of the Cluster service have no revision.
     let list = clients
         .cluster
         .member_list(MemberListRequest { linearizable: true })
@@ -242,7 +242,7 @@ async fn ranges() {
             4,
             true,
         ),
-        // As etcd: without an order the limit comes first, then the sorting.
+        // As in etcd: without a sort order the limit comes first, then the sorting.
         (
             "limit, then sort",
             RangeRequest {
@@ -381,7 +381,7 @@ async fn ranges() {
     );
 }
 
-/// Merging all pieces is the answer of the plain range.
+/// All pieces together are the response of the plain range.
 #[tokio::test]
 async fn a_streamed_range_is_the_plain_one_in_pieces() {
     let (_guard, _server, mut clients) = started(&["--max-request-bytes=20000"]).await;
@@ -492,7 +492,7 @@ async fn puts_and_deletes() {
         .await
         .unwrap();
     assert_eq!(response.into_inner().prev_kv.unwrap().value, "1");
-    // The value stays, the lease goes.
+    // The value stays, the lease is removed.
     kv.put(PutRequest {
         ignore_value: true,
         ..put("a", "")
@@ -501,7 +501,7 @@ async fn puts_and_deletes() {
     .unwrap();
     let a = kv.range(get("a")).await.unwrap().into_inner().kvs.remove(0);
     assert_eq!((&a.value[..], a.lease, a.version), (&b"2"[..], 0, 3));
-    // The lease stays, the value goes.
+    // The lease stays, the value is removed.
     kv.put(PutRequest {
         lease: 7,
         ..put("a", "3")
@@ -642,7 +642,7 @@ async fn compares() {
             "{name}"
         );
     }
-    // All of them have to hold, and none is no condition.
+    // All conditions have to hold; without conditions a transaction succeeds.
     let both = |second| TxnRequest {
         compare: vec![
             compare("a", Equal, Version(2)),
@@ -655,7 +655,7 @@ async fn compares() {
     assert!(run(&mut clients, TxnRequest::default()).await.succeeded);
 }
 
-/// Every condition, nested ones included, is judged before anything is done.
+/// Every condition, nested ones included, is evaluated before any operation.
 #[tokio::test]
 async fn nested_transactions() {
     let (_guard, _server, mut clients) = started(&[]).await;
@@ -702,7 +702,7 @@ async fn nested_transactions() {
     assert_eq!(all.kvs[1].value, "inner saw the old a");
 }
 
-/// A transaction that fails anywhere does nothing at all.
+/// A transaction that fails anywhere changes nothing.
 #[tokio::test]
 async fn a_refused_transaction_changes_nothing() {
     let (_guard, _server, mut clients) = started(&[]).await;
@@ -1030,8 +1030,8 @@ async fn refusals_have_etcds_codes_and_texts() {
     }
 }
 
-/// More than the transport takes is refused as well, as by Go's library, and the member goes
-/// on.
+/// A message beyond the limit of the transport is refused as well, as by Go's library, and the
+/// member continues.
 #[tokio::test]
 async fn a_message_beyond_the_limit_of_the_transport_does_no_harm() {
     let (_guard, _server, mut clients) = started(&["--max-request-bytes=1000"]).await;

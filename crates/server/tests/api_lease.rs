@@ -1,4 +1,4 @@
-//! Leases: keys that live as long as somebody cares.
+//! Leases: keys that live as long as a client renews their lease.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -14,7 +14,7 @@ use portunus_proto::etcdserverpb::{
 };
 use tonic::{Code, Status};
 
-/// The shortest life a lease can have with the default election timeout.
+/// The shortest TTL with the default election timeout.
 const TTL_S_MIN: i64 = 2;
 
 async fn started(flags: &[&str]) -> (tempfile::TempDir, Server, Clients) {
@@ -135,7 +135,7 @@ async fn a_revoked_lease_takes_its_keys_along() {
     for (key, lease) in [("c", 1), ("a", 1), ("b", 2), ("moved", 1), ("freed", 1)] {
         put_leased(&mut clients, key, lease).await;
     }
-    // The last put decides whose a key is.
+    // The last put decides the lease of a key.
     put_leased(&mut clients, "moved", 2).await;
     clients.kv.put(put("freed", "by nobody")).await.unwrap();
     assert_eq!(
@@ -165,7 +165,7 @@ async fn a_revoked_lease_takes_its_keys_along() {
         error(EtcdError::LeaseNotFound)
     );
     assert_eq!(leases(&mut clients).await, [2]);
-    // Without keys there is nothing to count.
+    // Revoking a lease without keys makes no revision.
     grant(&mut clients, 3, 100).await;
     let request = LeaseRevokeRequest { id: 3 };
     let revoked = clients
@@ -198,7 +198,7 @@ async fn questions_about_leases() {
         .unwrap()
         .into_inner();
     assert!(without.keys.is_empty());
-    // The next to end comes first.
+    // The next lease to expire comes first.
     let response = clients
         .lease
         .lease_leases(LeaseLeasesRequest {})
@@ -213,7 +213,7 @@ async fn questions_about_leases() {
     assert_eq!(order, [6, 5]);
 }
 
-/// One lease is renewed, the other is not; the second one's keys go, in one revision.
+/// One lease is renewed, the other is not; the second one's keys are deleted, in one revision.
 #[tokio::test]
 async fn leases_end_unless_somebody_cares() {
     let (_guard, _server, mut clients) = started(&[]).await;
@@ -244,7 +244,7 @@ async fn leases_end_unless_somebody_cares() {
     assert_eq!(time_to_live(&mut clients, 2).await.ttl, -1);
     assert_eq!(time_to_live(&mut clients, 1).await.granted_ttl, TTL_S_MIN);
     assert_eq!(leases(&mut clients).await, [1]);
-    // And once nobody does, it ends as well.
+    // Once it is not renewed any more, it expires as well.
     let events: Vec<String> = stream.next().await.events.iter().map(show).collect();
     assert_eq!(events, ["DELETE cared for@7"]);
 }
@@ -276,7 +276,7 @@ async fn renewals() {
     assert_eq!(told, [(5, 100), (6, 50), (7, 0), (5, 100)]);
 }
 
-/// Leases and their keys survive; the clock starts again, and what is short still ends.
+/// Leases and their keys survive; the TTL starts again, and a short lease still expires.
 #[tokio::test]
 async fn leases_survive_restarts() {
     let (_guard, dir) = data_dir();
@@ -298,7 +298,7 @@ async fn leases_survive_restarts() {
     let server = Server::start(&dir, &[]);
     let mut clients = server.connect().await;
     let mut stream = WatchStream::open(&clients).await;
-    // From before the crash, in case the short one has ended already.
+    // From before the crash, in case the short lease has expired already.
     stream.create(watch_all(6)).await;
     let events: Vec<String> = stream.next().await.events.iter().map(show).collect();
     assert_eq!(events, ["DELETE short@6"]);

@@ -24,8 +24,8 @@ async fn started(flags: &[&str]) -> (tempfile::TempDir, Server, Clients) {
     (guard, server, clients)
 }
 
-/// Behind a read that waits for the applied index: a status asks nobody, and an answer may
-/// reach the client before the index is moved.
+/// Reads the status after a linearizable read: a status is not linearizable, and a response may
+/// reach the client before the applied index is updated.
 async fn status(clients: &mut Clients) -> StatusResponse {
     clients.kv.range(get("a")).await.unwrap();
     clients
@@ -127,7 +127,7 @@ async fn members() {
     );
     let updated = cluster.member_update(update(own)).await.unwrap();
     assert_eq!(updated.into_inner().members[0].peer_urls, ["http://b:2380"]);
-    // A learner does not vote, so the member goes on alone.
+    // A learner does not vote, so the member still serves alone.
     let add = MemberAddRequest {
         peer_urls: vec!["http://c:2380".to_owned()],
         is_learner: true,
@@ -213,7 +213,7 @@ async fn leadership_and_downgrades() {
             "3.6",
             Some(EtcdError::InvalidDowngradeTargetVersion),
         ),
-        // There is none, which etcd does not mind.
+        // There is none, which etcd accepts.
         (Cancel, "", None),
     ] {
         let request = DowngradeRequest {
@@ -311,7 +311,7 @@ async fn alarms_are_remembered() {
     };
     assert_eq!(alarm(&mut clients, Activate, 1, Nospace).await, [raised]);
     assert_eq!(alarm(&mut clients, Activate, 1, Nospace).await, [raised]);
-    // A member id is meant literally; 0 is not everybody.
+    // A member id is taken literally; 0 does not mean all members.
     assert!(alarm(&mut clients, Deactivate, 0, Nospace).await.is_empty());
     assert!(alarm(&mut clients, Get, 0, Corrupt).await.is_empty());
     assert_eq!(alarm(&mut clients, Get, 0, Any).await, [raised]);
@@ -357,7 +357,7 @@ async fn a_corrupt_cluster_can_only_be_read() {
     clients.kv.put(put("a", "2")).await.unwrap();
 }
 
-/// The way into the alarm, and the way out: delete, compact, defragment, disarm.
+/// Raising the alarm, and removing its cause: delete, compact, defragment, disarm.
 #[tokio::test]
 async fn out_of_space_and_back() {
     const QUOTA_BYTES: i64 = 8 << 20;
@@ -379,7 +379,7 @@ async fn out_of_space_and_back() {
     };
     assert_eq!(refused, error(EtcdError::NoSpace));
     assert!(written > 10, "the quota was reached after {written} values");
-    // The alarm follows; from then on it is refused by the log itself.
+    // The alarm is raised through the log.
     let raised = loop {
         let alarms = alarm(&mut clients, AlarmAction::Get, 0, AlarmType::None).await;
         if let Some(raised) = alarms.first() {
@@ -405,7 +405,7 @@ async fn out_of_space_and_back() {
     );
     let lease = LeaseGrantRequest { id: 1, ttl: 10 };
     assert_eq!(refusal(clients.lease.lease_grant(lease).await), no_space);
-    // Reads and whatever makes room work.
+    // Reads and requests that free space work.
     assert_eq!(
         clients
             .kv
@@ -439,7 +439,7 @@ async fn out_of_space_and_back() {
         .unwrap();
     let after = status(&mut clients).await;
     assert!(after.db_size < QUOTA_BYTES / 2, "{} bytes", after.db_size);
-    // Nothing disarms it by itself.
+    // The alarm stays until it is disarmed.
     assert_eq!(refusal(clients.kv.put(put("small", "1")).await), no_space);
     alarm(
         &mut clients,
@@ -453,7 +453,7 @@ async fn out_of_space_and_back() {
     assert_eq!(server.get("/health").status, 200);
 }
 
-/// Defragmenting while clients write loses nothing and stops nobody.
+/// Defragmenting while clients write loses nothing and blocks no client.
 #[tokio::test]
 async fn defragmentation_beside_writes() {
     let (_guard, dir) = data_dir();
@@ -535,7 +535,7 @@ async fn hashes() {
         (10, 21)
     );
     assert_ne!(fixed.hash, now.hash);
-    // The past does not change when something new happens.
+    // The hash of a past revision does not change with new writes.
     clients.kv.put(put("new", "1")).await.unwrap();
     assert_eq!(
         clients
@@ -604,7 +604,7 @@ async fn hashes() {
     assert_eq!((after.hash, after.compact_revision), (compacted.hash, 15));
 }
 
-/// A snapshot is a bbolt file that etcd's tools can restore, with a digest behind it.
+/// A snapshot is a bbolt file that etcd's tools can restore, with a digest at its end.
 #[tokio::test]
 async fn snapshots() {
     let (_guard, _server, mut clients) = started(&[]).await;
@@ -670,13 +670,13 @@ async fn snapshots() {
         reader.bucket(b"members").unwrap().unwrap().iter().count(),
         1
     );
-    // A changed byte is found.
+    // A changed byte is detected.
     let middle = file.len() / 2;
     file[middle] ^= 1;
     assert!(portunus_bolt::snapshot::verify(&file[..], file.len() as u64).is_err());
 }
 
-/// Answers do not depend on how many values are kept in memory.
+/// Responses do not depend on how many values are kept in memory.
 #[tokio::test]
 async fn values_that_left_memory_are_read_from_disk() {
     let (_guard, _server, mut clients) = started(&[

@@ -1,4 +1,4 @@
-//! What a watch promises: every event once, in order, whole revisions at a time.
+//! The guarantees of a watch: every event once, in order, whole revisions at a time.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -22,7 +22,7 @@ fn shown(events: &[Event]) -> Vec<String> {
     events.iter().map(show).collect()
 }
 
-/// The values of a key before its events; `-` where there was none.
+/// Returns the previous values of the events' keys; `-` where there was none.
 fn previous(events: &[Event]) -> Vec<String> {
     let value = |event: &Event| match &event.prev_kv {
         Some(kv) => String::from_utf8(kv.value.to_vec()).unwrap(),
@@ -58,7 +58,7 @@ async fn a_watch_tells_what_happens_from_now_on() {
     );
     let second = stream.next().await;
     assert_eq!(shown(&second.events), ["DELETE a@5"]);
-    // A delete event says which key and when, nothing else.
+    // A delete event has only the key and the revision.
     let kv = second.events[0].kv.clone().unwrap();
     let empty = (kv.create_revision, kv.version, kv.lease, kv.value.len());
     assert_eq!(empty, (0, 0, 0, 0));
@@ -78,7 +78,7 @@ async fn all_events_of_a_revision_come_together() {
     assert_eq!(shown(&stream.next().await.events), ["PUT c=1@2"]);
     let together = ["PUT b=2@3", "DELETE c@3", "PUT a=3@3"];
     assert_eq!(shown(&stream.next().await.events), together);
-    // The same for one that comes later.
+    // A watcher that is created later gets the same.
     let mut late = WatchStream::open(&clients).await;
     late.create(watch_all(3)).await;
     assert_eq!(shown(&late.next().await.events), together);
@@ -122,7 +122,7 @@ async fn start_revisions() {
     assert_eq!(negative.watch_id, -1);
     assert_eq!(negative.cancel_reason, EtcdError::Compacted.text());
 
-    // The future is waited for; what comes before is not told.
+    // A watcher from a future revision gets no earlier events.
     let future = stream.create(watch_all(13)).await;
     for number in 11..=14 {
         clients.kv.put(put("a", &number.to_string())).await.unwrap();
@@ -155,7 +155,7 @@ async fn previous_values() {
     let mut late = WatchStream::open(&clients).await;
     late.create(create(2)).await;
     assert_eq!(previous(&late.events(5).await), expected);
-    // What was compacted away is not there any more.
+    // A compacted previous value is absent.
     let request = CompactionRequest {
         revision: 6,
         physical: true,
@@ -211,7 +211,7 @@ async fn ids_are_the_streams_own() {
     };
     assert_eq!(stream.create(with_id(0)).await.watch_id, 0);
     assert_eq!(stream.create(with_id(1)).await.watch_id, 1);
-    // Chosen ones are skipped.
+    // Ids chosen by the client are skipped.
     assert_eq!(stream.create(with_id(0)).await.watch_id, 2);
     let duplicate = stream.create(with_id(1)).await;
     assert!(duplicate.canceled);
@@ -220,7 +220,7 @@ async fn ids_are_the_streams_own() {
         duplicate.cancel_reason,
         "mvcc: duplicate watch ID provided on the WatchStream"
     );
-    // Another stream has its own.
+    // Another stream has its own ids.
     let mut other = WatchStream::open(&clients).await;
     assert_eq!(other.create(with_id(1)).await.watch_id, 1);
 }
@@ -237,7 +237,7 @@ async fn ranges_that_hold_nothing_and_everything() {
     assert!(refused.canceled);
     assert_eq!(refused.watch_id, -1);
     assert_eq!(refused.cancel_reason, "mvcc: watcher range is empty");
-    // No key means the first one there can be.
+    // No key means the first possible key.
     let from_start = WatchCreateRequest {
         range_end: "\0".into(),
         ..watch("")
@@ -253,7 +253,7 @@ async fn a_cancelled_watch_is_silent() {
     let mut stream = WatchStream::open(&clients).await;
     let gone = stream.create(watch_all(0)).await.watch_id;
     let stays = stream.create(watch_all(0)).await.watch_id;
-    // Nobody answers for an id that does not exist.
+    // An id that does not exist gets no response.
     stream.cancel(99).await;
     stream.cancel(gone).await;
     let canceled = stream.next().await;
@@ -278,7 +278,7 @@ async fn progress_on_request() {
     let mut stream = WatchStream::open(&clients).await;
     stream.create(watch("a")).await;
     stream.create(watch("b")).await;
-    // An idle stream learns how far it has seen everything.
+    // An idle stream gets the revision up to which it has seen all events.
     clients.kv.put(put("not watched", "1")).await.unwrap();
     stream.request_progress().await;
     let progress = stream.next().await;
@@ -287,7 +287,7 @@ async fn progress_on_request() {
         (-1, 3)
     );
     assert!(progress.events.is_empty() && !progress.created && !progress.canceled);
-    // A notice never overtakes an event.
+    // A progress notification never overtakes an event.
     clients.kv.put(put("a", "2")).await.unwrap();
     stream.request_progress().await;
     assert_eq!(shown(&stream.next().await.events), ["PUT a=2@4"]);
@@ -305,7 +305,7 @@ async fn progress_by_itself() {
     };
     stream.create(create).await;
     clients.kv.put(put("not watched", "1")).await.unwrap();
-    // Notices come until one has seen the write.
+    // Notifications come until one includes the write.
     loop {
         let notice = stream.next().await;
         assert!(notice.events.is_empty(), "{notice:?}");
@@ -316,7 +316,7 @@ async fn progress_by_itself() {
     }
 }
 
-/// Five megabytes in one revision: in pieces if the client asks for it, else at once.
+/// Five megabytes in one revision: in fragments if the client requests it, else at once.
 #[tokio::test]
 async fn fragments() {
     let (_guard, _server, mut clients) = started(&[]).await;
@@ -355,7 +355,8 @@ async fn fragments() {
     assert!(events == response.events);
 }
 
-/// Hundreds of watches, on one stream and on many, live and catching up: each is told once.
+/// Hundreds of watches, on one stream and on many, live and catching up: each event arrives
+/// once.
 #[tokio::test]
 async fn many_watches() {
     let (_guard, server, mut clients) = started(&[]).await;
@@ -363,7 +364,7 @@ async fn many_watches() {
     const WATCHES: usize = 300;
     let mut one = WatchStream::open(&clients).await;
     for number in 0..WATCHES {
-        // Half of them have something to catch up with.
+        // Half of them have events to catch up with.
         let start = if number % 2 == 0 { 0 } else { 2 };
         one.send(
             portunus_proto::etcdserverpb::watch_request::RequestUnion::CreateRequest(watch_all(
@@ -428,7 +429,7 @@ async fn no_gap_and_no_repetition_under_load() {
             }
         });
     }
-    // These begin in the middle of it, in the past.
+    // These start in the past, while writes continue.
     let mut late = Vec::new();
     for _ in 0..5 {
         live.events(10).await;
@@ -457,7 +458,7 @@ async fn no_gap_and_no_repetition_under_load() {
     writers.join_all().await;
 }
 
-/// A client that lost its member goes on where it was, with the same events.
+/// A client that lost its member resumes where it was, with the same events.
 #[tokio::test]
 async fn a_watch_resumes_after_a_restart() {
     let (_guard, dir) = data_dir();
@@ -486,7 +487,7 @@ async fn a_watch_resumes_after_a_restart() {
     assert_eq!(shown(&stream.events(1).await), ["PUT a=new@8"]);
 }
 
-/// A client may have nothing more to ask and still listen.
+/// A client may close its side and still receive.
 #[tokio::test]
 async fn a_half_closed_stream_goes_on() {
     let (_guard, _server, mut clients) = started(&[]).await;

@@ -1,5 +1,5 @@
-//! Whatever comes in at the client port, the member goes on serving others, and its memory
-//! stays bounded.
+//! With any input at the client port, the member keeps serving others, and its memory stays
+//! bounded.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -32,12 +32,13 @@ use raw::{
 use tonic::Code;
 
 const MIB: u64 = 1 << 20;
-/// A member without much data needs a tenth of this; what grows with bad input passes it.
+/// A member without much data needs a tenth of this; memory that grows with bad input exceeds
+/// it.
 const RESIDENT_BYTES_MAX: u64 = 512 * MIB;
 
 const PUT: &str = "/etcdserverpb.KV/Put";
 
-/// A member, and a good client that must not notice anything.
+/// A member, and a correct client that must not be affected.
 struct Subject {
     server: Server,
     good: Clients,
@@ -60,7 +61,7 @@ impl Subject {
         }
     }
 
-    /// After a crash, on the same data.
+    /// Restarts the member after a crash, on the same data.
     async fn restart(self) -> Subject {
         self.server.kill();
         let server = launch(&self.dir, &[]).ready();
@@ -72,7 +73,7 @@ impl Subject {
         }
     }
 
-    /// Puts and gets work, over an old connection and a new one.
+    /// Checks that puts and gets work, over an old connection and a new one.
     async fn still_serves(&mut self) {
         for clients in [self.good.clone(), self.server.connect().await] {
             self.requests += 1;
@@ -109,7 +110,7 @@ async fn random_bytes_do_no_harm() {
         let bytes = random_bytes(&mut random, 20_000);
         say_and_leave(subject.server.address, &bytes);
     }
-    // Things that begin well.
+    // Input with a valid beginning.
     let endless_header = format!("GET /health HTTP/1.1\r\nX: {}", "x".repeat(2_000_000));
     for beginning in [
         "GET /health HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n",
@@ -145,7 +146,7 @@ async fn random_frames_after_a_good_beginning_do_no_harm() {
     subject.memory_is_below(RESIDENT_BYTES_MAX);
 }
 
-/// Frames that are cheap to send and not so cheap to receive.
+/// Frames that are cheap to send and expensive to receive.
 #[tokio::test(flavor = "multi_thread")]
 async fn floods_of_frames_do_no_harm() {
     let mut subject = Subject::start(&[]).await;
@@ -209,11 +210,11 @@ async fn messages_that_are_none_are_refused() {
         &[
             0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01,
         ],
-        // A number without an end.
+        // A varint without an end.
         &[
             0x08, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
         ],
-        // No field number, no such wire type, an end without a beginning.
+        // No field number, no such wire type, an end group without a start.
         &[0x00],
         &[0x0f],
         &[0x0c],
@@ -231,7 +232,7 @@ async fn messages_that_are_none_are_refused() {
     }
     subject.still_serves().await;
 
-    // Random ones may happen to be requests; all that matters is that they are answered.
+    // Random bytes may happen to be requests; they only have to be answered.
     let mut random = Random::seeded("messages");
     for _ in 0..500 {
         let method = methods[random.below(methods.len() as u64) as usize];
@@ -246,7 +247,7 @@ async fn messages_that_are_none_are_refused() {
     subject.restart().await.still_serves().await;
 }
 
-/// Keys and values are bytes, names are not; fields that nobody knows are left alone.
+/// Keys and values are bytes, names are not; unknown fields are ignored.
 #[tokio::test(flavor = "multi_thread")]
 async fn any_bytes_are_a_key_and_unknown_fields_are_ignored() {
     let mut subject = Subject::start(&[]).await;
@@ -282,7 +283,7 @@ async fn requests_that_are_too_large_are_refused_before_they_are_read() {
     let refused = refused.unwrap_err();
     assert_eq!((refused.code(), refused.message()), (code, text));
 
-    // Beyond what the transport takes: as Go's library says it.
+    // Beyond the limit of the transport: with the text of Go's library.
     let huge = put("a", &"v".repeat(limit + 1_000_000));
     let bytes = huge.encoded_len();
     let refused = subject.good.kv.put(huge).await.unwrap_err();
@@ -295,7 +296,7 @@ async fn requests_that_are_too_large_are_refused_before_they_are_read() {
         (Code::ResourceExhausted, text.as_str())
     );
 
-    // A prefix that promises two or four gigabytes.
+    // A prefix that announces two or four gigabytes.
     let mut open = Vec::new();
     for length in [i32::MAX as u32, u32::MAX] {
         for _ in 0..20 {
@@ -312,7 +313,7 @@ async fn requests_that_are_too_large_are_refused_before_they_are_read() {
     subject.memory_is_below(RESIDENT_BYTES_MAX);
 }
 
-/// A transaction around a transaction and so on, around one put.
+/// Nests transactions around one put.
 fn nested(depth: usize) -> TxnRequest {
     let mut request = txn([put_op("nested", "v")]);
     for _ in 0..depth {
@@ -321,7 +322,7 @@ fn nested(depth: usize) -> TxnRequest {
     request
 }
 
-/// The limits are those of etcd 3.7: `--max-txn-ops`, and what its decoder takes.
+/// The limits are those of etcd 3.7: `--max-txn-ops`, and that of its decoder.
 #[tokio::test(flavor = "multi_thread")]
 async fn transactions_nested_without_end_are_refused() {
     let mut subject = Subject::start(&[]).await;
@@ -352,7 +353,7 @@ async fn transactions_nested_without_end_are_refused() {
     subject.restart().await.still_serves().await;
 }
 
-/// What is let in can be read back from the log and answered.
+/// An accepted transaction can be read back from the log and answered.
 #[tokio::test(flavor = "multi_thread")]
 async fn transactions_of_the_greatest_depth_are_served() {
     let mut subject = Subject::start(&["--max-txn-ops=1000000"]).await;
@@ -368,7 +369,7 @@ async fn transactions_of_the_greatest_depth_are_served() {
     subject.still_serves().await;
 }
 
-/// `bytes` as the only field of a message.
+/// Encodes `bytes` as the only field of a message.
 fn wrapped(bytes: &[u8], field: u8) -> Vec<u8> {
     let mut message = vec![field << 3 | 2];
     prost::encode_length_delimiter(bytes.len(), &mut message).unwrap();
@@ -376,8 +377,8 @@ fn wrapped(bytes: &[u8], field: u8) -> Vec<u8> {
     message
 }
 
-/// Every number at its ends, in every request that has one; afterwards the member also starts
-/// again from the log that this made.
+/// Every number at its limits, in every request that has one; afterwards the member also
+/// restarts from the resulting log.
 #[tokio::test(flavor = "multi_thread")]
 async fn extreme_numbers_do_no_harm() {
     let mut subject = Subject::start(&[]).await;
@@ -480,7 +481,7 @@ async fn extreme_numbers_do_no_harm() {
     subject.restart().await.still_serves().await;
 }
 
-/// Connections that say nothing, or stop in the middle, cost others nothing.
+/// Idle and half-sent connections cost other clients nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn half_open_connections_do_no_harm() {
     let mut subject = Subject::start(&[]).await;
@@ -510,11 +511,11 @@ async fn half_open_connections_do_no_harm() {
     subject.still_serves().await;
 }
 
-/// As many as the machine allows, at most ten thousand.
+/// As many connections as the machine allows, at most ten thousand.
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_thousand_idle_connections_do_no_harm() {
     const CONNECTIONS: u64 = 10_000;
-    /// For everything else that is open.
+    /// File descriptors for everything else that is open.
     const SPARE: u64 = 500;
     // The server inherits the limit.
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
@@ -542,7 +543,7 @@ async fn ten_thousand_idle_connections_do_no_harm() {
     subject.still_serves().await;
 }
 
-/// Clients that ask for much and never read it.
+/// Clients that request much and never read it.
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_that_never_read_do_no_harm() {
     const VALUE_BYTES: usize = 100_000;
@@ -554,7 +555,7 @@ async fn readers_that_never_read_do_no_harm() {
         let request = put(&format!("large/{number}"), &value);
         subject.good.kv.put(request).await.unwrap();
     }
-    // A stream of ten megabytes fits into no window; the answers wait in the server.
+    // A stream of ten megabytes fits into no window; the responses wait in the server.
     let headers = frame(
         HEADERS,
         END_HEADERS,
@@ -572,7 +573,7 @@ async fn readers_that_never_read_do_no_harm() {
     drop(readers);
 }
 
-/// Watchers that never read, while much is written. A watcher that does read sees it all.
+/// Watchers that never read, during many writes. A watcher that reads sees all events.
 #[tokio::test(flavor = "multi_thread")]
 async fn watchers_that_never_read_do_no_harm() {
     const VALUE_BYTES: usize = 10_000;
@@ -606,11 +607,11 @@ async fn watchers_that_never_read_do_no_harm() {
 
 /// Snapshots that may be sent at once.
 const SNAPSHOTS_MAX: usize = 16;
-/// More than the connections of all of them hold.
+/// More than the buffers of all their connections hold.
 const SNAPSHOT_BYTES: usize = 24 << 20;
 
-/// Clients that ask for snapshots and take nothing of them: more than a few are refused, and the
-/// member goes on writing and needs little memory. When they go away, snapshots can be had again.
+/// Clients that request snapshots and read nothing: more than a few are refused, and the member
+/// keeps writing and needs little memory. When they disconnect, snapshots are served again.
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_snapshots_are_few_and_small() {
     let (_guard, dir) = data_dir();
@@ -663,10 +664,10 @@ async fn idle_snapshots_are_few_and_small() {
     server.stop();
 }
 
-/// Requests for a hash sent at once, on connections of their own.
+/// Hash requests sent at once, on separate connections.
 const HASHES_SENT: usize = 64;
 
-/// A request for a hash is small and makes the member read all of its data.
+/// A hash request is small and makes the member read all of its data.
 #[tokio::test(flavor = "multi_thread")]
 async fn hashes_computed_at_once_are_few() {
     let (_guard, dir) = data_dir();
@@ -683,7 +684,7 @@ async fn hashes_computed_at_once_are_few() {
     let expected = clients.maintenance.hash_kv(HashKvRequest::default()).await;
     let expected = expected.unwrap().into_inner().hash;
     let mut refused = 0;
-    // How long a hash takes is up to the machine, so a round may end without a refusal.
+    // The duration of a hash depends on the machine, so a round may end without a refusal.
     soon("a refusal", async {
         while refused == 0 {
             refused = refused_hashes(&server, expected).await;
@@ -701,7 +702,7 @@ async fn hashes_computed_at_once_are_few() {
     server.stop();
 }
 
-/// Asks for many hashes at once. All are right or refused; returns how many are refused.
+/// Requests many hashes at once. All are correct or refused; returns how many are refused.
 async fn refused_hashes(server: &Server, expected: u32) -> usize {
     let mut connections = Vec::new();
     for _ in 0..HASHES_SENT {

@@ -1,4 +1,4 @@
-//! Whatever comes in at the peer port, the cluster goes on serving, the log says so briefly,
+//! With any input at the peer port, the cluster keeps serving, the log lines about it are few,
 //! and memory stays bounded.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -16,14 +16,15 @@ use portunus_proto::raftpb::{ConfState, Entry, Message, MessageType, Snapshot, S
 use prost::Message as _;
 
 const MIB: u64 = 1 << 20;
-/// A member without much data needs a tenth of this; what grows with bad input passes it.
+/// A member without much data needs a tenth of this; memory that grows with bad input exceeds
+/// it.
 const RESIDENT_BYTES_MAX: u64 = 256 * MIB;
-/// Bad requests of each kind; so many that a line for each would be seen.
+/// Bad requests of each kind; so many that a log line for each would be noticed.
 const REPETITIONS: usize = 20;
 
-/// Between two lines about refused requests.
+/// The time between two log lines about refused requests.
 const LOG_PAUSE: Duration = Duration::from_secs(10);
-/// An election may come at any time if the machine is busy; not always, though.
+/// An election may occur on a busy machine; not always, though.
 const ATTEMPTS_MAX: usize = 5;
 
 struct Subject {
@@ -56,7 +57,7 @@ impl Subject {
         self.cluster.nodes[member].id
     }
 
-    /// The headers of a good peer.
+    /// Returns the headers of a correct peer.
     fn headers(&self) -> Vec<(String, String)> {
         let own = |name: &str, value: String| (name.to_owned(), value);
         vec![
@@ -95,7 +96,7 @@ impl Subject {
         (answer.status, answer.body)
     }
 
-    /// A message that claims to come from the leader.
+    /// Returns a message that claims to come from the leader.
     fn message(&self, kind: MessageType) -> Message {
         Message {
             r#type: kind as i32,
@@ -105,8 +106,8 @@ impl Subject {
         }
     }
 
-    /// All members go on, agree, and are not larger; the log of the target has a line about
-    /// refused requests now and then, not one for each.
+    /// Checks that all members serve, agree, and have not grown; the log of the target has a
+    /// line about refused requests now and then, not one for each.
     async fn still_serves(&mut self) {
         for member in self.cluster.running() {
             self.writes += 1;
@@ -128,13 +129,13 @@ impl Subject {
     }
 }
 
-/// Says something and hangs up, or waits until the other side does.
+/// Sends bytes and closes the connection, or waits until the other side does.
 fn say(address: SocketAddr, bytes: &[u8]) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream
         .set_read_timeout(Some(Duration::from_millis(300)))
         .unwrap();
-    // The other side may have hung up.
+    // The other side may have closed it.
     let _ = stream.write_all(bytes);
     let mut answer = [0; 4096];
     let _ = stream.read(&mut answer);
@@ -183,7 +184,7 @@ async fn garbage_is_refused() {
     subject.still_serves().await;
 }
 
-/// A member of another cluster, of an impossible version, or one that means somebody else.
+/// A member of another cluster, of an impossible version, or one that addresses another member.
 #[tokio::test(flavor = "multi_thread")]
 async fn strangers_are_refused() {
     let mut subject = Subject::start("strangers_are_refused").await;
@@ -228,8 +229,7 @@ async fn strangers_are_refused() {
     subject.still_serves().await;
 }
 
-/// Messages of earlier terms, and of nobody, change nothing: neither what is stored nor who
-/// leads.
+/// Messages of earlier terms and from unknown members change neither the data nor the leader.
 #[tokio::test(flavor = "multi_thread")]
 async fn old_messages_change_nothing() {
     let mut subject = Subject::start("old_messages_change_nothing").await;
@@ -251,7 +251,7 @@ async fn old_messages_change_nothing() {
         MessageType::MsgHeartbeatResp,
         MessageType::MsgTimeoutNow,
         MessageType::MsgReadIndexResp,
-        // These never come over a network.
+        // Types that stay inside one process.
         MessageType::MsgHup,
         MessageType::MsgBeat,
         MessageType::MsgUnreachable,
@@ -289,7 +289,7 @@ async fn old_messages_change_nothing() {
     subject.still_serves().await;
 }
 
-/// A length of two gigabytes in front of nothing, and a message of which most is missing.
+/// A length of two gigabytes without content, and a message of which most is missing.
 #[tokio::test(flavor = "multi_thread")]
 async fn announced_lengths_cost_nothing() {
     let mut subject = Subject::start("announced_lengths_cost_nothing").await;
@@ -320,7 +320,7 @@ async fn announced_lengths_cost_nothing() {
     subject.still_serves().await;
 }
 
-/// A leader's snapshot that is applied to `index`.
+/// Encodes a leader's snapshot that is applied to `index`.
 fn database(index: u64, has_record: bool) -> Vec<u8> {
     let damaged_records = usize::from(!has_record);
     Database {
@@ -331,7 +331,7 @@ fn database(index: u64, has_record: bool) -> Vec<u8> {
 }
 
 impl Subject {
-    /// A snapshot message of the leader, of an index that the member does not have.
+    /// Returns a snapshot message of the leader, with an index that the member does not have.
     async fn snapshot_message(&self, ahead: u64) -> Message {
         let status = self.cluster.status(self.member).await.unwrap();
         Message {
@@ -353,7 +353,7 @@ impl Subject {
 }
 
 /// A member that cannot enforce authentication must not serve data that needs it: such a
-/// snapshot is refused before raft knows of it, whether it comes in order or as a file.
+/// snapshot is refused before raft gets it, whether it arrives in order or as a file.
 #[tokio::test(flavor = "multi_thread")]
 async fn snapshot_with_authentication_is_refused_before_raft_takes_it() {
     let test = "snapshot_with_authentication_is_refused_before_raft_takes_it";
@@ -382,8 +382,8 @@ async fn snapshot_with_authentication_is_refused_before_raft_takes_it() {
     subject.still_serves().await;
 }
 
-/// Raft would put a snapshot into its log whose database never came, and the member could never
-/// start again.
+/// Raft would put a snapshot into its log whose database was never received, and the member
+/// could never start again.
 #[tokio::test(flavor = "multi_thread")]
 async fn snapshot_message_without_its_database_is_refused() {
     let test = "snapshot_message_without_its_database_is_refused";
@@ -399,7 +399,7 @@ async fn snapshot_message_without_its_database_is_refused() {
     subject.still_serves().await;
 }
 
-/// A snapshot that ends early, is no database, or is not what its message says, is refused;
+/// A snapshot that is truncated, is no database, or does not match its message is refused;
 /// nothing of it stays on disk.
 #[tokio::test(flavor = "multi_thread")]
 async fn broken_snapshots_are_refused() {
@@ -409,16 +409,16 @@ async fn broken_snapshots_are_refused() {
     let index = before.raft_index + 1000;
     let headers = subject.headers();
     let good = envelope(&message);
-    // As a member of Portunus sends it: whole, but behind what the message says; cut in the
-    // middle; longer than it says; with a page that is not in its place; with a record that
-    // is none.
+    // As a member of Portunus sends it: complete, but behind the index of the message;
+    // truncated in the middle; longer than its header; with a page out of place; with an
+    // invalid record.
     let behind = database(index - 1000, true);
     let cut = database(index, true);
     let mut misplaced = cut.clone();
     misplaced[cut.len() / 2 / 4096 * 4096] ^= 1;
     let no_record = database(index, false);
     for body in [
-        // Ends within the message, right after it, and within the database.
+        // Truncated within the message, right after it, and within the database.
         good[..good.len() - 3].to_vec(),
         good.clone(),
         [&good[..], &[0; 100]].concat(),
@@ -444,7 +444,7 @@ async fn broken_snapshots_are_refused() {
             "{status}: {text}"
         );
     }
-    // Cut off in the middle of a body that announced more.
+    // Truncated in the middle of a body that announced more.
     let address = subject.cluster.nodes[subject.member].peer;
     let lines: String = headers
         .iter()
@@ -463,7 +463,7 @@ async fn broken_snapshots_are_refused() {
     let _ = stream.read_to_end(&mut rest);
     subject.still_serves().await;
 
-    // It comes back with its own data, and what was refused takes no space for ever.
+    // It restarts with its own data, and refused snapshots take no space.
     let member = subject.member;
     subject.cluster.kill(member);
     subject.cluster.start_one(member).await;

@@ -1,8 +1,8 @@
-//! Members fail, come back, are replaced, are left behind and are restarted one after the
-//! other. Meanwhile clients write and read through all of them; in the end one order of all
-//! requests explains every answer, and all members hold the same data.
+//! Members fail, restart, are replaced, lag and are restarted one after the other. Meanwhile
+//! clients write and read through all of them; in the end one order of all requests explains
+//! every response, and all members hold the same data.
 //!
-//! `PORTUNUS_CLUSTER_ROUNDS` repeats each story that many times within one history, and in
+//! `PORTUNUS_CLUSTER_ROUNDS` repeats each scenario that many times within one history, and in
 //! clusters of every size.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -16,9 +16,9 @@ use common::requests::put;
 use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::MemberPromoteRequest;
 
-/// Answers of each member after which a story goes on.
+/// Responses of each member after which a scenario continues.
 const SOME: u64 = 40;
-/// Such that a member which is away for a moment needs a snapshot.
+/// Such that a member which is down for a moment needs a snapshot.
 const SHORT_LOG: [&str; 2] = ["--snapshot-count=100", "--snapshot-catchup-entries=10"];
 
 fn rounds() -> usize {
@@ -26,7 +26,7 @@ fn rounds() -> usize {
     rounds.map_or(1, |text| text.parse().expect("a number"))
 }
 
-/// Sizes of clusters to tell a story with: the one that says most, or all.
+/// Returns the cluster sizes to test: the usual one, or all.
 fn sizes(usual: usize) -> Vec<usize> {
     match rounds() {
         1 => vec![usual],
@@ -39,8 +39,8 @@ fn without(members: &[usize], one: usize) -> Vec<usize> {
     others.filter(|member| *member != one).collect()
 }
 
-/// The leader is lost without warning. The others elect one of them, and the lost one comes
-/// back as a follower.
+/// The leader is killed. The others elect one of them, and the killed one returns as a
+/// follower.
 async fn the_leader_is_killed(test: &str, count: usize) {
     let mut cluster = Cluster::start(test, count, &[]).await;
     let load = Load::on_all(&mut cluster);
@@ -68,7 +68,7 @@ async fn five_members_survive_the_loss_of_their_leader() {
     the_leader_is_killed("five_members_survive_the_loss_of_their_leader", 5).await;
 }
 
-/// As many followers are lost as a quorum can do without, and come back.
+/// As many followers are lost as a quorum can do without, and return.
 #[tokio::test(flavor = "multi_thread")]
 async fn followers_may_fail_and_come_back() {
     for count in sizes(5) {
@@ -92,7 +92,7 @@ async fn followers_may_fail_and_come_back() {
     }
 }
 
-/// The power fails for everybody at once.
+/// All members lose power at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn all_members_may_fail_at_once() {
     for count in sizes(5) {
@@ -111,8 +111,8 @@ async fn all_members_may_fail_at_once() {
     }
 }
 
-/// A follower loses its disk. It is removed, added again under a new id, and catches up
-/// from nothing.
+/// A follower loses its disk. It is removed, added again under a new id, and catches up from an
+/// empty log.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_that_lost_its_data_is_replaced() {
     let test = "a_member_that_lost_its_data_is_replaced";
@@ -135,7 +135,7 @@ async fn a_member_that_lost_its_data_is_replaced() {
     }
 }
 
-/// A new member learns first. It answers no client before it is promoted, and votes after.
+/// A new member starts as learner. It serves no client before it is promoted, and votes after.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_learner_is_added_and_promoted_under_load() {
     let test = "a_learner_is_added_and_promoted_under_load";
@@ -153,7 +153,7 @@ async fn a_learner_is_added_and_promoted_under_load() {
     let refused = EtcdError::from_status(&refused.unwrap_err());
     assert_eq!(refused, Some(EtcdError::NotSupportedForLearner));
 
-    // Through a follower, which has to ask the leader.
+    // Through a follower, which forwards to the leader.
     let by = cluster.leader_among(&voters).await;
     let by = without(&voters, by)[0];
     eventually("the learner to be ready", async || {
@@ -177,7 +177,7 @@ async fn a_learner_is_added_and_promoted_under_load() {
     .await;
     load.add(&cluster, learner);
     load.goes_on(&cluster, &[0, 1, 2, learner], SOME).await;
-    // It counts: with one of four away, three are the quorum.
+    // It counts: with one of four down, three are the quorum.
     let leader = cluster.leader().await;
     cluster.kill(leader);
     let others = cluster.running();
@@ -186,7 +186,7 @@ async fn a_learner_is_added_and_promoted_under_load() {
     load.judge(&cluster).await;
 }
 
-/// Leadership is handed round. No write has to fail for it, but some may.
+/// Leadership is transferred several times. No write has to fail for it, but some may.
 #[tokio::test(flavor = "multi_thread")]
 async fn leadership_moves_under_load() {
     let mut cluster = Cluster::start("leadership_moves_under_load", 3, &[]).await;
@@ -198,7 +198,7 @@ async fn leadership_moves_under_load() {
         assert_eq!(cluster.leader().await, to);
         load.goes_on(&cluster, &all, SOME / 2).await;
     }
-    // A follower cannot hand over what it does not have.
+    // A follower cannot transfer leadership.
     let leader = cluster.leader().await;
     let follower = without(&all, leader)[0];
     let request = portunus_proto::etcdserverpb::MoveLeaderRequest {
@@ -222,7 +222,7 @@ async fn leadership_moves_under_load() {
     load.judge(&cluster).await;
 }
 
-/// A follower is away for longer than the log is kept, while writes go on. It comes back by
+/// A follower is down for longer than the log is kept, while writes continue. It catches up by
 /// a snapshot; with the files it had, after a kill in the middle of it, and once more.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_that_was_left_behind_gets_a_snapshot() {
@@ -236,14 +236,14 @@ async fn a_member_that_was_left_behind_gets_a_snapshot() {
         let others = without(&all, lost);
         cluster.kill(lost);
         load.goes_on(&cluster, &others, 5 * SOME).await;
-        // Killed while it catches up, wherever that is.
+        // Killed at a random point while it catches up.
         cluster.launch(lost);
         let moment = Duration::from_millis(cluster.random.below(800));
         tokio::time::sleep(moment).await;
         cluster.kill(lost);
         load.goes_on(&cluster, &others, 5 * SOME).await;
         cluster.start_one(lost).await;
-        // It may serve a moment before it says so.
+        // It may serve a moment before it logs it.
         eventually("a snapshot that was needed", async || {
             let log = cluster.nodes[lost].log();
             let is_installed = log.contains("the snapshot of the leader is installed");
@@ -255,7 +255,7 @@ async fn a_member_that_was_left_behind_gets_a_snapshot() {
     load.judge(&cluster).await;
 }
 
-/// Each member is stopped in good order and started again, the leader among them.
+/// Each member is stopped cleanly and started again, the leader among them.
 #[tokio::test(flavor = "multi_thread")]
 async fn members_are_restarted_one_after_the_other() {
     for count in sizes(3) {
@@ -276,7 +276,7 @@ async fn members_are_restarted_one_after_the_other() {
     }
 }
 
-/// Each member asks the others for the hash of their data before it serves, and none answers yet.
+/// Each member requests the hash of the others before it serves, and none of them serves yet.
 #[tokio::test(flavor = "multi_thread")]
 async fn members_that_check_for_corruption_restart_together() {
     let test = "members_that_check_for_corruption_restart_together";
@@ -289,11 +289,11 @@ async fn members_that_check_for_corruption_restart_together() {
     for member in 0..3 {
         cluster.kill(member);
     }
-    // Does not wait longer than for any other start.
+    // Takes no longer than any other start.
     cluster.start_all(&[0, 1, 2]).await;
     cluster.agree().await;
 
-    // One that finds the others running is compared with them.
+    // A member that finds the others running is compared with them.
     let follower = cluster.follower().await;
     cluster.kill(follower);
     cluster.start_one(follower).await;

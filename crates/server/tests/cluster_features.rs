@@ -1,10 +1,10 @@
-//! Cluster features while everything else happens: load, lost leaders, members that are
-//! away, replaced, upgraded and downgraded.
+//! Cluster features under load, lost leaders, and members that are down, replaced, upgraded and
+//! downgraded.
 //!
-//! One feature shows in the data (`ApplyTag`), so members that disagreed at one entry have
-//! different hashes; clients that require it must find it in whatever they were told is done.
+//! One feature shows in the data (`ApplyTag`), so members that disagree at one entry have
+//! different hashes; clients that require it must find it in every acknowledged write.
 //!
-//! `PORTUNUS_CLUSTER_ROUNDS` repeats the stories that way.
+//! `PORTUNUS_CLUSTER_ROUNDS` repeats the scenarios that many times.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -33,10 +33,10 @@ fn rounds() -> usize {
     rounds.map_or(1, |text| text.parse().expect("a number"))
 }
 
-/// What clients do while features change. Not both at once: the judge of all answers wants
-/// to know every write.
+/// The clients while features change. Not both at once: the linearizability check needs to know
+/// every write.
 enum Clients {
-    /// Anything, judged as a whole.
+    /// Any requests, checked as one history.
     Anything(Load),
     /// Writes that require the feature.
     Requiring(Requiring),
@@ -59,7 +59,7 @@ impl Clients {
 }
 
 /// Members are restarted one after the other, first with a feature and then without. Between,
-/// leaders are lost while a decision is under way, and a member is away for a whole change.
+/// leaders are killed during a decision, and a member is down for a whole change.
 async fn features_change_under_load(mut cluster: Cluster, clients: Clients) {
     let count = cluster.running().len();
     let yes = wants("ApplyTag=true,LogCompression=true");
@@ -74,7 +74,7 @@ async fn features_change_under_load(mut cluster: Cluster, clients: Clients) {
         assert!(on_at > last, "{on_at} after {last}");
         clients.go_on(&cluster, true).await;
 
-        // A member that is away all the time, a veto, and a leader lost right after it.
+        // A member that is down all the time, a veto, and a leader killed right after it.
         let away = cluster.follower().await;
         cluster.kill(away);
         let others: Vec<usize> = cluster.running();
@@ -96,7 +96,7 @@ async fn features_change_under_load(mut cluster: Cluster, clients: Clients) {
         cluster.start_one(away).await;
         until_feature(&cluster, TAG, false).await;
 
-        // Once more, and everybody loses power while it is decided.
+        // Once more, and all members lose power during the decision.
         cluster.stop(veto).await;
         cluster.nodes[veto].flags = vec![yes.clone()];
         cluster.launch(veto);
@@ -133,8 +133,8 @@ async fn five_members_switch_features_under_load_and_lose_leaders() {
     features_change_under_load(cluster, clients).await;
 }
 
-/// What needs a feature is refused while it is off, on every kind of request, and an open
-/// watch ends when it goes off.
+/// Requests that require a feature are refused while it is off, for every kind of request, and
+/// an open watch ends when it goes off.
 /// Proves: S0-4, S0-42, S0-43, S0-45, S0-A14, S0-A15, S0-A16, S0-A17, S0-A18, S1-8, S1-A4, X8
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_may_require_a_feature() {
@@ -161,7 +161,7 @@ async fn requests_may_require_a_feature() {
     };
     refused(&cluster, 0, TAG).await;
     refused(&cluster, 1, "NoSuchFeature").await;
-    // A server feature is not one of the cluster, whatever its value.
+    // A server feature is no cluster feature, regardless of its value.
     refused(&cluster, 2, "FastLeaseKeepAlive").await;
 
     for member in 0..3 {
@@ -176,7 +176,7 @@ async fn requests_may_require_a_feature() {
     let value = read.unwrap().into_inner().kvs[0].value.clone();
     assert!(value.starts_with(b"b@"), "{value:?}");
 
-    // Both levels by name, and what is asked without a name.
+    // Both levels by name, and requests without a name.
     let ask = async |features: &[&str], is_server_feature: bool| {
         let request = FeatureGateStatusRequest {
             is_server_feature,
@@ -259,7 +259,7 @@ async fn requests_may_require_a_feature() {
             (TAG, false)
         );
     }
-    // Clients that had waited the whole time find it in the history.
+    // Clients that waited the whole time find it in the history.
     let indexes: Vec<u64> = history(&cluster, 2)
         .await
         .iter()
@@ -271,7 +271,7 @@ async fn requests_may_require_a_feature() {
     );
 }
 
-/// Bytes of entries in the log of a member that does not run.
+/// Returns the bytes of entries in the log of a stopped member.
 fn log_bytes(cluster: &Cluster, member: usize) -> usize {
     let dir = cluster.nodes[member].dir.join("member/wal");
     let mut bytes = 0;
@@ -286,8 +286,8 @@ fn log_bytes(cluster: &Cluster, member: usize) -> usize {
     bytes
 }
 
-/// Large requests take less of the log; what was written so is read after restarts, by
-/// members that come later, and after the feature went off.
+/// Large requests take less space in the log; compressed entries are read after restarts, by
+/// members that join later, and after the feature went off.
 #[tokio::test(flavor = "multi_thread")]
 async fn large_requests_are_compressed_in_the_log() {
     let mut cluster = Cluster::start("log_compression", 3, &[MECHANISM, NEWEST_ONLY]).await;
@@ -350,7 +350,7 @@ async fn large_requests_are_compressed_in_the_log() {
 }
 
 /// One binary goes from 3.6 to 3.8 and back by its flags alone. Features appear with the
-/// version that has them, in the entry that brings it, and vanish the same way.
+/// version that has them, in the entry that raises it, and vanish the same way.
 /// Proves: S0-10, S0-13, S0-14, S0-22, S0-24, S0-25, S0-36, S0-37, S0-50, S0-A9, S0-A21, S0-A25,
 /// S2-25, S2-50
 #[tokio::test(flavor = "multi_thread")]
@@ -413,8 +413,8 @@ async fn features_come_and_go_with_the_version() {
         packed.unwrap().enabled,
         "one entry brought the version and the feature"
     );
-    // Whatever was decided was decided for the cluster's version, so members of two versions
-    // lived together all the time and nobody stopped for it.
+    // Every decision was made for the cluster version, so members of two versions ran together
+    // all the time and none stopped because of it.
     for decision in &decisions {
         let params = decision.params.as_ref().unwrap();
         assert_eq!(params.version, decision.cluster_version);
@@ -425,7 +425,7 @@ async fn features_come_and_go_with_the_version() {
     }
     load.goes_on(&cluster, &all, 20).await;
 
-    // Announced, called off half-way, announced again.
+    // Enabled, cancelled half-way, enabled again.
     use DowngradeAction::{Cancel, Enable};
     switch_downgrade(&cluster, Enable, "3.7").await;
     until_cluster_version(&cluster, "3.7").await;
@@ -437,7 +437,8 @@ async fn features_come_and_go_with_the_version() {
     until_feature(&cluster, "LogCompression", true).await;
     switch_downgrade(&cluster, Enable, "3.7").await;
     until_cluster_version(&cluster, "3.7").await;
-    // The log may hold what 3.7 cannot read; it is gone before a member of 3.7 starts.
+    // The log may hold entries that 3.7 cannot read; they are gone before a member of 3.7
+    // starts.
     for member in 0..3 {
         eventually("the log is shortened", async || {
             let log = cluster.nodes[member].log();
@@ -467,8 +468,9 @@ async fn features_come_and_go_with_the_version() {
     load.judge(&cluster).await;
 }
 
-/// What a feature kept in the backend goes in the entry that lowers the cluster version below
-/// the first one that has it, on every member; until then it stays, on or off.
+/// Records of a feature in the backend are removed in the entry that lowers the cluster version
+/// below the first one that has it, on every member; until then they stay, whether it is on or
+/// off.
 /// Proves: S0-8
 #[tokio::test(flavor = "multi_thread")]
 async fn going_back_removes_what_features_kept() {
@@ -508,8 +510,8 @@ async fn switch_downgrade(cluster: &Cluster, action: DowngradeAction, version: &
     downgrade(cluster, leader, action, version).await.unwrap();
 }
 
-/// A member is lost and replaced by one with other flags; the words of the lost one do not
-/// count any more, those of the new one do.
+/// A member is lost and replaced by one with other flags; the proposal of the lost one does not
+/// count any more, that of the new one does.
 /// Proves: S0-34, S1-13
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replaced_member_takes_its_word_with_it() {
@@ -519,7 +521,7 @@ async fn a_replaced_member_takes_its_word_with_it() {
     }
     let reason = detail(&cluster, 0, TAG).await;
     assert!(!reason.enabled);
-    // Losing the one that said nothing changes nothing, for as long as it is a member.
+    // Losing the member without flags changes nothing, for as long as it is a member.
     cluster.kill(2);
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert!(!detail(&cluster, 0, TAG).await.enabled);
@@ -536,7 +538,7 @@ async fn a_replaced_member_takes_its_word_with_it() {
     agree_on_gates(&cluster).await;
 }
 
-/// A cluster made of one member alone decides again, from that member's flags.
+/// A forced new cluster of one member decides again, from that member's flags.
 /// Proves: S0-A20
 #[tokio::test(flavor = "multi_thread")]
 async fn a_forced_new_cluster_decides_anew() {

@@ -10,7 +10,7 @@ use common::gates::MECHANISM;
 use common::requests::{get, put};
 use common::versions::{emulate, until_cluster_version, versions};
 
-/// Versions of the three founders; the last differs from the majority.
+/// The versions of the three founders; the last differs from the majority.
 const MAJORITY: &str = "3.8";
 const MINORITY: &str = "3.7";
 const ORDERS: [[usize; 3]; 6] = [
@@ -22,7 +22,7 @@ const ORDERS: [[usize; 3]; 6] = [
     [2, 1, 0],
 ];
 
-/// What became of a founder.
+/// The outcome of a founder's start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Serves,
@@ -46,9 +46,9 @@ async fn fates(cluster: &mut Cluster) -> Vec<Fate> {
     .await
 }
 
-/// Whatever the order of starts: either all founders stop, or the majority serves and the
-/// member of the other version stops. Each says the versions, and no member that stopped has
-/// served. With one version the same directories start, and the version is decided.
+/// In any order of starts, either all founders stop, or the majority serves and the member of
+/// the other version stops. Each logs the versions, and no member that stopped has served. With
+/// one version the same directories start, and the version is decided.
 /// Proves: S0-21, S0-A2
 #[tokio::test(flavor = "multi_thread")]
 async fn founders_of_two_versions_stop_or_a_majority_serves_in_every_order() {
@@ -59,7 +59,7 @@ async fn founders_of_two_versions_stop_or_a_majority_serves_in_every_order() {
         for (place, member) in order.into_iter().enumerate() {
             cluster.launch(member);
             if place == number % 3 {
-                // Some come together, some after another one has begun to listen.
+                // Some start together, some after another one listens.
                 let process = cluster.nodes[member].process.as_ref().unwrap();
                 process.find_line("listening for peers");
             }
@@ -99,8 +99,9 @@ async fn founders_of_two_versions_stop_or_a_majority_serves_in_every_order() {
     }
 }
 
-/// Two of three founders form the cluster and serve. The third comes later with another version
-/// and stops before it has published anything; the others go on, also through a restart.
+/// Two of three founders form the cluster and serve. The third starts later with another
+/// version and stops before it has published anything; the others continue, also through a
+/// restart.
 #[tokio::test(flavor = "multi_thread")]
 async fn founder_that_comes_later_with_another_version_stops_and_the_majority_goes_on() {
     let mut cluster = Cluster::places("founder-late", 3, &[MECHANISM]).await;
@@ -132,7 +133,7 @@ async fn founder_that_comes_later_with_another_version_stops_and_the_majority_go
 }
 
 /// Founders that have published under one version and were all stopped before the version was
-/// decided may start with another: what they published before is no obstacle.
+/// decided may start with another: their earlier attributes do not prevent it.
 #[tokio::test(flavor = "multi_thread")]
 async fn undecided_cluster_starts_with_another_version_in_the_same_directories() {
     let mut cluster = Cluster::places("founders-again", 3, &[MECHANISM]).await;

@@ -26,7 +26,7 @@ async fn until_feature(cluster: &Cluster, enabled: bool) -> u64 {
     gates::until_feature(cluster, FEATURE, enabled).await
 }
 
-/// Waits until everybody has what a member's flags say, and the version it says it at.
+/// Waits until every member has the flags and the version of a member.
 async fn is_published(cluster: &Cluster, member: usize) {
     let word = serde_json::json!({"version":"3.8","featureGates":{FEATURE:true}});
     for other in cluster.running() {
@@ -42,14 +42,14 @@ async fn is_published(cluster: &Cluster, member: usize) {
     }
 }
 
-/// Turning a feature on takes every voter, turning it off takes one; a member that is down
-/// obeys when it comes back; nobody ever sees anything else.
+/// Enabling a feature takes every voter, disabling it takes one; a member that is down obeys
+/// when it returns; no member ever shows another value.
 /// Proves: S0-1, S0-5, S0-18, S0-19, S0-26, S0-29
 #[tokio::test(flavor = "multi_thread")]
 async fn a_feature_is_on_for_all_or_for_none() {
     let mut cluster = Cluster::start("gates-rolling", 3, &[MECHANISM]).await;
     until_feature(&cluster, false).await;
-    // One after the other says yes; only the last one's word turns it on.
+    // One member after the other proposes it; only the last proposal turns it on.
     for member in 0..3 {
         assert!(!detail(&cluster, member).await.enabled);
         restart_with(&mut cluster, member, &[wants(true)]).await;
@@ -60,14 +60,14 @@ async fn a_feature_is_on_for_all_or_for_none() {
     assert_eq!(votes.len(), 3);
     assert!(votes.iter().all(|vote| vote.vote == "true"), "{votes:?}");
 
-    // One veto, while another member is away.
+    // One veto, while another member is down.
     cluster.kill(2);
     restart_with(&mut cluster, 1, &[wants(false)]).await;
     let off_at = until_feature(&cluster, false).await;
     assert!(off_at > on_at, "{off_at} after {on_at}");
     cluster.start_one(2).await;
     until_feature(&cluster, false).await;
-    // And it survives all of them, with the index that decided it.
+    // It survives the restart of all members, with the index that decided it.
     for member in 0..3 {
         cluster.kill(member);
     }
@@ -95,7 +95,7 @@ async fn cluster_features_need_no_flag_but_their_own() {
     until_feature(&cluster, true).await;
 }
 
-/// A learner obeys, but does not count; once promoted it does.
+/// A learner obeys, but does not count; once promoted it counts.
 /// Proves: S0-34, S0-35
 #[tokio::test(flavor = "multi_thread")]
 async fn a_learner_obeys_and_counts_only_when_promoted() {
@@ -125,7 +125,7 @@ async fn a_learner_obeys_and_counts_only_when_promoted() {
     until_feature(&cluster, false).await;
 }
 
-/// The names of all metrics there are.
+/// Returns the names of all metrics.
 fn metric_names(client: std::net::SocketAddr) -> BTreeSet<String> {
     let metrics = common::http_at(client, "GET", "/metrics", &[], &[]);
     let lines = metrics.body.lines();
@@ -135,9 +135,8 @@ fn metric_names(client: std::net::SocketAddr) -> BTreeSet<String> {
         .collect()
 }
 
-/// What a member writes and shows with the mechanism off, by flag or because of the version it
-/// behaves as, is what it would write and show if there were no mechanism: the same entries, the
-/// same records, the same metrics.
+/// With the mechanism off, by flag or by emulated version, a member writes and shows the same
+/// entries, records and metrics as if there were no mechanism.
 /// Proves: X15
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_mechanism_nothing_is_written_that_has_to_do_with_gates() {
@@ -155,7 +154,7 @@ async fn nothing_is_written_of_gates(flag: &str, version: &str) {
         // Long enough to be compressed, if that were on.
         let value = "v".repeat(10_000);
         clients.kv.put(put("/apply-tag/a", &value)).await.unwrap();
-        // The version is decided once the member has published itself.
+        // The version is decided once the member has published its attributes.
         eventually("the cluster version", async || {
             let said = server.get("/version").body;
             said.contains(&version).then_some(())
@@ -214,7 +213,7 @@ async fn nothing_is_written_of_gates(flag: &str, version: &str) {
     };
     assert_eq!(metrics.iter().find(of_gates), None);
 
-    // With the flags, exactly that is there.
+    // With the flags, exactly these are there.
     let flags = [flag, MECHANISM, &gates::wants("LeaseCheckpoint=false")];
     let (used, keys, members, more) = written(&flags).await;
     let sets = used.iter().filter_map(|it| it.cluster_version_set.as_ref());

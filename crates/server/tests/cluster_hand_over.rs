@@ -1,6 +1,5 @@
-//! A leader goes: it is told to stop, it dies, or it takes the quorum with it. Requests that
-//! are under way end as soon as there is another leader, and a request that was never proposed
-//! never takes effect.
+//! A leader is stopped, dies, or loses the quorum. Pending requests end as soon as there is
+//! another leader, and a request that was never proposed never takes effect.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -19,8 +18,8 @@ use portunus_proto::etcdserverpb::{
 };
 use tokio::task::JoinHandle;
 
-/// Shorter than the five seconds and two election timeouts after which a member gives a
-/// request up: within this time only news of a new leader ends one.
+/// Shorter than the five seconds and two election timeouts after which a member fails a
+/// request: within this time only a new leader ends one.
 const BEFORE_THE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Clients that write through some members, one request after the other.
@@ -103,8 +102,7 @@ async fn leader_that_is_told_to_stop_hands_over_and_writes_go_on() {
     cluster.agree().await;
 }
 
-/// The leader stands still before it dies, so that the requests of the others are lost for
-/// sure.
+/// The leader is paused before it dies, so that the requests of the others are certainly lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_sent_to_a_dead_leader_end_when_another_leads() {
     let mut cluster = Cluster::start("requests_of_a_dead_leader", 3, &[]).await;
@@ -124,7 +122,7 @@ async fn requests_sent_to_a_dead_leader_end_when_another_leads() {
             let read = clients.kv.range(get("lost"));
             let read = tokio::time::timeout(BEFORE_THE_TIMEOUT, read).await;
             read.map(|read| {
-                // Reads can be asked again, and are.
+                // Reads can be retried, and are.
                 read.expect("the next leader answers a read");
                 Err(tonic::Status::ok("a read"))
             })
@@ -133,7 +131,7 @@ async fn requests_sent_to_a_dead_leader_end_when_another_leads() {
     for request in requests {
         let answer = request.await.unwrap();
         let answer = answer.expect("a request waited although there was a leader");
-        // Whether it took effect nobody knows, and the answer says so.
+        // Whether it took effect is unknown, and the error reports that.
         if let Err(status) = answer
             && status.code() != tonic::Code::Ok
         {
@@ -146,7 +144,7 @@ async fn requests_sent_to_a_dead_leader_end_when_another_leads() {
     cluster.agree().await;
 }
 
-/// A client that was told of a failure believes it, unless the request was proposed.
+/// A client relies on a reported failure, unless the request was proposed.
 #[tokio::test(flavor = "multi_thread")]
 async fn put_that_failed_without_a_leader_is_not_applied_when_a_leader_returns() {
     let mut cluster = Cluster::start("put_without_a_leader", 3, &[]).await;
@@ -164,7 +162,7 @@ async fn put_that_failed_without_a_leader_is_not_applied_when_a_leader_returns()
     let mut hasty = clients.clone();
     let (refused, given_up) = tokio::join!(
         soon("a refusal", clients.kv.put(put("refused", "x"))),
-        // This client does not wait for the answer.
+        // This client does not wait for the response.
         tokio::time::timeout(
             Duration::from_millis(500),
             hasty.kv.put(put("given up", "x"))
@@ -182,8 +180,8 @@ async fn put_that_failed_without_a_leader_is_not_applied_when_a_leader_returns()
     }
 }
 
-/// Keeps the apply thread of a member busy, and of no other: only the member that was asked
-/// carries out the reads of a transaction.
+/// Keeps the apply thread of a member busy, and of no other: only the member that received a
+/// transaction executes its reads.
 async fn keep_busy(clients: &mut Clients) -> JoinHandle<()> {
     for batch in 0..40 {
         let puts = (0..120).map(|number| RequestOp {
@@ -220,7 +218,7 @@ async fn keep_busy(clients: &mut Clients) -> JoinHandle<()> {
     })
 }
 
-/// The lease was granted through a follower, which is ahead of the leader in applying.
+/// The lease was granted through a follower, which has applied more than the leader.
 #[tokio::test(flavor = "multi_thread")]
 async fn keep_alive_at_a_leader_that_lags_finds_a_lease_that_was_granted() {
     let mut cluster = Cluster::start("keep_alive_at_a_leader_that_lags", 3, &[]).await;

@@ -1,7 +1,8 @@
-//! The leader dies at each moment of a decision about cluster features, in real processes.
+//! The leader dies at each step of a decision about cluster features, in real processes.
 //!
-//! Each moment is a line of the leader's log; it is killed when that line comes. Clients that
-//! require the feature write all the time, and the feature shows in what they write.
+//! Each step is a line of the leader's log; the leader is killed when that line appears.
+//! Clients that require the feature write all the time, and the feature shows in what they
+//! write.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -13,7 +14,7 @@ use common::gates::{
 };
 use portunus_proto::membershippb::ClusterParamsDecision;
 
-/// From a member's word to what holds for all.
+/// The log lines from a published proposal to params in force.
 const MOMENTS: [&str; 4] = [
     "member attributes applied",
     "about to propose a decision",
@@ -25,15 +26,15 @@ fn is_on(decision: &ClusterParamsDecision) -> bool {
     features.into_iter().any(|it| it.name == TAG && it.enabled)
 }
 
-/// The member whose word turns the feature on and off, and who does not lead meanwhile: the
-/// last one. The others.
+/// Returns the member whose flags turn the feature on and off, and which does not lead
+/// meanwhile (the last one), and the others.
 fn voice_and_others(cluster: &Cluster) -> (usize, Vec<usize>) {
     let voice = cluster.nodes.len() - 1;
     (voice, (0..voice).collect())
 }
 
-/// Kills the leader when it says `moment` while the voice changes its word, and lets it come
-/// back.
+/// Kills the leader when it logs `moment` while the flags of the voting member change, and
+/// restarts it.
 async fn lose_leader_at(cluster: &mut Cluster, moment: &str, clients: &Requiring, value: bool) {
     let before = agree_on_decisions(cluster).await;
     let (voice, others) = voice_and_others(cluster);
@@ -47,13 +48,13 @@ async fn lose_leader_at(cluster: &mut Cluster, moment: &str, clients: &Requiring
     killed.await.unwrap();
     cluster.ready(voice).await;
 
-    // The others come to it without the one that knew, or had begun.
+    // The others decide without the leader that had begun.
     let decided_at = until_feature(cluster, TAG, value).await;
     clients.until_more(value).await;
     cluster.start_one(leader).await;
     assert_eq!(until_feature(cluster, TAG, value).await, decided_at);
 
-    // Once, and everybody has the same in its history.
+    // Once, and every member has the same history.
     let after = agree_on_decisions(cluster).await;
     let since = &after[before.len()..];
     let changes = since.iter().filter(|it| is_on(it) == value).count();
@@ -68,7 +69,7 @@ async fn lose_leader_at_every_moment(test: &str, members: usize) {
     let flags = [MECHANISM, "--log-level=debug"];
     let mut cluster = Cluster::start(test, members, &flags).await;
     let (voice, others) = voice_and_others(&cluster);
-    // Else the first decision of the cluster would come with one of those below.
+    // Otherwise the first decision of the cluster would come with one of those below.
     eventually("the first decision", async || {
         let decisions = agree_on_decisions(&cluster).await;
         (!decisions.is_empty()).then_some(())
@@ -80,7 +81,7 @@ async fn lose_leader_at_every_moment(test: &str, members: usize) {
     let clients = Requiring::start(&cluster);
     for (moment, value) in MOMENTS.into_iter().zip([true, false, true, false]) {
         while cluster.leader().await == voice {
-            // It may be refused while members are just back.
+            // It may be refused while members have just restarted.
             let _ = cluster.move_leader(0).await;
         }
         lose_leader_at(&mut cluster, moment, &clients, value).await;

@@ -1,8 +1,8 @@
-//! Turning the mechanism of cluster features on and off in clusters of real members: an
+//! Enabling and disabling the mechanism of cluster features in clusters of real members: an
 //! ordinary rolling restart, in any order, that may stop half-way.
 //!
 //! A member with the mechanism off publishes no proposal, so no feature is on; it obeys params,
-//! and as leader it decides. The feature [`TAG`] shows in the data, so members that disagreed at
+//! and as leader it decides. The feature [`TAG`] shows in the data, so members that disagree at
 //! one entry have different hashes.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -28,7 +28,7 @@ fn off() -> Vec<String> {
     vec![NO_MECHANISM.to_owned(), wants("ApplyTag=true")]
 }
 
-/// How many proposals a member knows of.
+/// Returns how many proposals a member has applied.
 async fn proposals(cluster: &Cluster, member: usize) -> usize {
     let members = cluster
         .ask_peer_port(member, "GET", "/members", &[], &[])
@@ -46,7 +46,7 @@ async fn until_proposals(cluster: &Cluster, count: usize) {
     }
 }
 
-/// Writes a value and returns what became of it.
+/// Writes a value and returns the stored one.
 async fn written(cluster: &Cluster, member: usize) -> String {
     let mut clients = cluster.clients(member);
     clients.kv.put(put("/apply-tag/a", "b")).await.unwrap();
@@ -54,8 +54,9 @@ async fn written(cluster: &Cluster, member: usize) -> String {
     String::from_utf8(read.into_inner().kvs[0].value.to_vec()).unwrap()
 }
 
-/// One member begins and goes back, all begin, the leader ends it, comes back, all end it, and
-/// all lose power on the way. Members that are restarted unchanged always start.
+/// One member starts with it and goes back, then all enable it, the leader disables and enables
+/// it again, all disable it, and all lose power in between. Members that are restarted
+/// unchanged always start.
 /// Proves: S0-A11, S0-A27, X15
 #[tokio::test(flavor = "multi_thread")]
 async fn mechanism_is_turned_on_and_off_by_rolling_restarts() {
@@ -66,7 +67,7 @@ async fn mechanism_is_turned_on_and_off_by_rolling_restarts() {
     cluster.start_all(&[0, 1, 2]).await;
     let clients = Requiring::start(&cluster);
 
-    // One member alone: nothing is decided, the others start as they were, and back.
+    // One member alone: nothing is decided, the others start as before, and back.
     restart_with(&mut cluster, 1, &on()).await;
     until_proposals(&cluster, 1).await;
     for member in [0, 2] {
@@ -82,7 +83,7 @@ async fn mechanism_is_turned_on_and_off_by_rolling_restarts() {
     }
     clients.until_more(false).await;
 
-    // All of them, with a crash of everybody before the last one has published.
+    // All of them, with a crash of all members before the last one has published.
     restart_with(&mut cluster, 2, &on()).await;
     restart_with(&mut cluster, 0, &on()).await;
     assert!(!detail(&cluster, 1, TAG).await.enabled);
@@ -95,7 +96,8 @@ async fn mechanism_is_turned_on_and_off_by_rolling_restarts() {
     assert!(written(&cluster, 0).await.starts_with("b@"));
     clients.until_more(true).await;
 
-    // The leader with it off: everything goes off, whoever leads; and stays so after a crash.
+    // The leader with it off: all features go off, under any leader; and stay off after a
+    // crash.
     let leader = cluster.leader().await;
     restart_with(&mut cluster, leader, &off()).await;
     let off_at = until_feature(&cluster, TAG, false).await;
@@ -112,8 +114,8 @@ async fn mechanism_is_turned_on_and_off_by_rolling_restarts() {
     cluster.start_all(&[0, 1, 2]).await;
     assert_eq!(until_feature(&cluster, TAG, false).await, off_at);
 
-    // On again, then all off at once with a crash of everybody in between: whoever leads had
-    // it off from the start, and decides all the same.
+    // On again, then all off at once with a crash of all members in between: the new leader has
+    // it off from the start, and still decides.
     restart_with(&mut cluster, leader, &on()).await;
     let on_at = until_feature(&cluster, TAG, true).await;
     for member in 0..3 {
@@ -129,8 +131,8 @@ async fn mechanism_is_turned_on_and_off_by_rolling_restarts() {
     agree_on_gates(&cluster).await;
 }
 
-/// What was decided goes with the version although the leader proposes nothing, and at 3.7,
-/// where the mechanism is alpha, `AllAlpha` turns it on and its absence off again.
+/// Params follow the version although the leader proposes nothing, and at 3.7, where the
+/// mechanism is alpha, `AllAlpha` turns it on and its absence off again.
 /// Proves: S0-37, S0-A27
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_leader_takes_params_along_with_the_version() {
@@ -173,9 +175,9 @@ async fn silent_leader_takes_params_along_with_the_version() {
     until_no_downgrade(&cluster).await;
 }
 
-/// A member that proposes nothing is let in by a single voter although a feature is on: it
-/// obeys, so it is sent the log, and everything goes off once it has published. The same for a
-/// learner.
+/// A single voter accepts a member that proposes nothing although a feature is on: that member
+/// obeys, so it receives the log, and all features go off once it has published. The same holds
+/// for a learner.
 /// Proves: S0-A27
 #[tokio::test(flavor = "multi_thread")]
 async fn one_voter_grows_by_members_that_propose_nothing() {
@@ -193,7 +195,7 @@ async fn one_voter_grows_by_members_that_propose_nothing() {
     assert_eq!(written(&cluster, second).await, "b");
     restart_with(&mut cluster, second, &on()).await;
     until_feature(&cluster, TAG, true).await;
-    // Both voters are needed for every entry, and one takes its proposal back.
+    // Both voters are needed for every entry, and one withdraws its proposal.
     restart_with(&mut cluster, 0, &off()).await;
     until_feature(&cluster, TAG, false).await;
     restart_with(&mut cluster, 0, &on()).await;

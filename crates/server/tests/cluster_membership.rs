@@ -1,5 +1,5 @@
-//! Who is in a cluster: what may be changed, what is refused and in which words, who may
-//! join, and what becomes of those who may not.
+//! Membership of a cluster: possible changes, refused changes and their errors, joining, and
+//! the outcome of a refused join.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -24,7 +24,7 @@ fn refused(error: EtcdError, code: Code) -> (Code, String) {
     (code, error.text().to_owned())
 }
 
-/// Every refusal has etcd's words and code, whichever member is asked.
+/// Every refusal has etcd's text and code, on every member.
 #[tokio::test(flavor = "multi_thread")]
 async fn changes_of_membership_are_refused_in_etcds_words() {
     let test = "changes_of_membership_are_refused_in_etcds_words";
@@ -35,7 +35,7 @@ async fn changes_of_membership_are_refused_in_etcds_words() {
     };
     let taken = cluster.nodes[1].peer_url();
     let leader = cluster.leader().await;
-    // A cluster is healthy only some seconds after it began.
+    // A cluster is healthy only some seconds after it started.
     let spare = cluster.add_place();
     let spare_id = cluster.add_member(spare, true).await;
     let follower = (leader + 1) % 3;
@@ -73,7 +73,7 @@ async fn changes_of_membership_are_refused_in_etcds_words() {
         let answer = members.member_update(update(spare_id, "nonsense")).await;
         assert_eq!(refusal(answer), bad_urls);
 
-        // It was never started, so it has nothing.
+        // It was never started, so its log is empty.
         let answer = members
             .member_promote(MemberPromoteRequest { id: spare_id })
             .await;
@@ -110,8 +110,8 @@ async fn changes_of_membership_are_refused_in_etcds_words() {
     cluster.agree().await;
 }
 
-/// While a member is down, nothing is changed that could cost the quorum; who is down may
-/// be removed.
+/// While a member is down, changes that could cost the quorum are refused; the member that is
+/// down may be removed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_quorum_is_not_given_away() {
     let mut cluster = Cluster::start("a_quorum_is_not_given_away", 3, &[]).await;
@@ -138,7 +138,7 @@ async fn a_quorum_is_not_given_away() {
     let answer = members.member_remove(MemberRemoveRequest { id }).await;
     assert_eq!(answer.unwrap().into_inner().members.len(), 2);
 
-    // It comes back, is told, and stops.
+    // It restarts, gets a response that it was removed, and stops.
     cluster.launch(down);
     let (ended_well, log) = cluster.ended(down).await;
     assert!(ended_well, "{log}");
@@ -147,8 +147,8 @@ async fn a_quorum_is_not_given_away() {
     cluster.agree().await;
 }
 
-/// A member that is removed while it runs stops by itself, the leader too; its clients are
-/// told that the removal was done.
+/// A member that is removed while it runs stops by itself, the leader too; its clients get a
+/// response that the removal was done.
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_is_removed_stops() {
     let mut cluster = Cluster::start("whoever_is_removed_stops", 5, &[]).await;
@@ -179,8 +179,8 @@ async fn whoever_is_removed_stops() {
     cluster.agree().await;
 }
 
-/// A list that claims to be linearizable is refused by a member that is cut off; the other
-/// kind is answered from what the member knows. A member's peer URLs can be changed.
+/// A linearizable member list is refused by a member that is cut off; a serializable one is
+/// answered from its applied state. A member's peer URLs can be changed.
 #[tokio::test(flavor = "multi_thread")]
 async fn lists_of_members_are_as_fresh_as_asked() {
     let test = "lists_of_members_are_as_fresh_as_asked";
@@ -204,7 +204,7 @@ async fn lists_of_members_are_as_fresh_as_asked() {
         assert_eq!(one.client_urls, [format!("http://{}", node.client)]);
     }
 
-    // A peer URL that leads to the same place.
+    // A peer URL that resolves to the same address.
     let moved = cluster.nodes[member]
         .peer_url()
         .replace("127.0.0.1", "localhost");
@@ -237,7 +237,7 @@ async fn lists_of_members_are_as_fresh_as_asked() {
         members.member_list(fresh).await.err()
     })
     .await;
-    // It knows by now that nobody leads, and waits for somebody all the same.
+    // It knows by now that there is no leader, and still waits for one.
     let late = members.member_list(fresh).await.unwrap_err();
     assert_eq!(late.message(), "etcdserver: request timed out");
     let any = MemberListRequest {
@@ -257,7 +257,7 @@ async fn lists_of_members_are_as_fresh_as_asked() {
     cluster.agree().await;
 }
 
-/// Two of three disks are lost. The third becomes a cluster of one with all its data, to
+/// Two of three disks are lost. The third member becomes a cluster of one with all its data, to
 /// which others can be added.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_can_be_made_of_the_last_member() {
@@ -287,7 +287,7 @@ async fn a_cluster_can_be_made_of_the_last_member() {
     }
     kv.put(put("after", "x")).await.unwrap();
 
-    // Without the flag it stays what it is.
+    // Without the flag it stays a cluster of one.
     cluster.stop(last).await;
     cluster.nodes[last].flags.clear();
     cluster.start_one(last).await;
@@ -301,13 +301,13 @@ async fn a_cluster_can_be_made_of_the_last_member() {
     assert_eq!(read.into_inner().kvs[0].value, "x");
 }
 
-/// Who lists the wrong members does not get in, and is told what to do.
+/// A member that lists the wrong members cannot join, and its error names the next step.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_list_is_refused_when_joining() {
     let test = "a_wrong_list_is_refused_when_joining";
     let mut cluster = Cluster::start(test, 3, &[]).await;
     let stranger = cluster.add_place();
-    // Nobody added it.
+    // It was not added.
     cluster.nodes[stranger].initial = (cluster.introductions(&[0, 1, 2, 3]), "existing");
     cluster.launch(stranger);
     let (ended_well, log) = cluster.ended(stranger).await;
@@ -347,13 +347,13 @@ async fn a_wrong_list_is_refused_when_joining() {
         "{log}"
     );
 
-    // With the right list it gets in.
+    // With the right list it joins.
     cluster.nodes[stranger].initial = (cluster.introductions(&[0, 1, 2, 3]), "existing");
     cluster.start_one(stranger).await;
     cluster.agree().await;
 }
 
-/// A founder that lost its data must not start over: it would forget its votes.
+/// A founder that lost its data must not start over: its votes are lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_is_founder_twice() {
     let mut cluster = Cluster::start("nobody_is_founder_twice", 3, &[]).await;
@@ -369,8 +369,8 @@ async fn nobody_is_founder_twice() {
     cluster.agree().await;
 }
 
-/// A voter whose data directory was lost has forgotten its term and votes. Whatever it is told
-/// about the cluster's state, it does not start until it was removed and added again.
+/// A voter whose data directory was lost has lost its term and votes. With any
+/// `--initial-cluster-state` it does not start until it was removed and added again.
 #[tokio::test(flavor = "multi_thread")]
 async fn started_member_with_lost_data_directory_does_not_rejoin() {
     let test = "started_member_with_lost_data_directory_does_not_rejoin";
@@ -403,15 +403,15 @@ async fn started_member_with_lost_data_directory_does_not_rejoin() {
     cluster.add_member(lost, false).await;
     cluster.start_one(lost).await;
     assert_ne!(cluster.nodes[lost].id, id);
-    // With its directory it comes back, although the cluster knows it as started.
+    // With its directory it restarts, although the cluster lists it as started.
     cluster.kill(lost);
     cluster.start_one(lost).await;
     cluster.agree().await;
 }
 
-/// Apply reads the number of learners from a flag, so a member with another number would come to
-/// know other members than the rest. It does not start while it can ask one of them; one that
-/// could not is told of again and again.
+/// Apply reads the number of learners from a flag, so a member with another number would have
+/// other members than the rest. It does not start while it can query one of them; one that
+/// could not is warned about repeatedly.
 #[tokio::test(flavor = "multi_thread")]
 async fn member_with_other_settings_is_refused_or_warned_about() {
     let test = "member_with_other_settings_is_refused_or_warned_about";
@@ -443,7 +443,7 @@ async fn member_with_other_settings_is_refused_or_warned_about() {
             cluster.nodes[2].flags = flags;
         }
     }
-    // Cut off, it can ask nobody.
+    // Cut off, it can query no member.
     cluster.network.part(&[2], &[0, 1]);
     cluster.launch(2);
     let process = cluster.nodes[2].process.as_ref().unwrap();
@@ -463,8 +463,8 @@ async fn member_with_other_settings_is_refused_or_warned_about() {
     assert!(metrics.body.contains(metric), "{}", metrics.body);
 }
 
-/// A founder with other settings that answers only once the member at `member` does: the two
-/// start together.
+/// Starts a founder with other settings that responds only once the member at `member` does:
+/// the two start together.
 async fn founder_beside(member: SocketAddr) -> SocketAddr {
     const SETTINGS: &str = "/portunus/settings";
     let answer = move || {
@@ -486,7 +486,7 @@ async fn founder_beside(member: SocketAddr) -> SocketAddr {
     address
 }
 
-/// Founders that start together cannot ask each other before they listen, so each compares
+/// Founders that start together cannot query each other before they listen, so each compares
 /// settings again once it does.
 #[tokio::test(flavor = "multi_thread")]
 async fn founder_is_refused_when_another_turns_out_to_have_other_settings() {
@@ -509,8 +509,8 @@ async fn founder_is_refused_when_another_turns_out_to_have_other_settings() {
     assert!(log.lines().last().unwrap().contains(expected), "{log}");
 }
 
-/// Leases can be renewed and asked about through any member, outlive a change of leader by
-/// their whole time, and end everywhere.
+/// Leases can be renewed and queried through any member, outlive a change of leader by their
+/// whole TTL, and expire everywhere.
 #[tokio::test(flavor = "multi_thread")]
 async fn leases_live_at_the_leader_and_are_served_by_all() {
     let test = "leases_live_at_the_leader_and_are_served_by_all";
@@ -545,7 +545,7 @@ async fn leases_live_at_the_leader_and_are_served_by_all() {
         assert!(answer.ttl <= ttl && answer.ttl >= 0, "{answer:?}");
     }
 
-    // The new leader does not know when it was renewed, so it begins again.
+    // The new leader does not know when it was renewed, so its TTL starts again.
     let leader = cluster.leader().await;
     cluster.kill(leader);
     let left = cluster.leader().await;
@@ -558,7 +558,7 @@ async fn leases_live_at_the_leader_and_are_served_by_all() {
         (!exists(left).await).then_some(())
     })
     .await;
-    // The look for the leader came after its election, so the lease may seem a little short.
+    // The leader was queried after its election, so the lease may seem a little short.
     let lived = since.elapsed() + Duration::from_secs(2);
     assert!(lived >= Duration::from_secs(4), "it ended after {lived:?}");
     cluster.start_one(leader).await;

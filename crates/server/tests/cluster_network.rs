@@ -1,8 +1,8 @@
-//! The network between members fails in many ways. The majority goes on serving, those who
-//! are cut off tell nobody anything that could be wrong, and when the network is well again
-//! all members hold the same data and one order of all requests explains every answer.
+//! The network between members fails in many ways. The majority keeps serving, members that are
+//! cut off return nothing that could be wrong, and after the network heals all members hold the
+//! same data and one order of all requests explains every response.
 //!
-//! `PORTUNUS_CLUSTER_ROUNDS` repeats each story that many times within one history.
+//! `PORTUNUS_CLUSTER_ROUNDS` repeats each scenario that many times within one history.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -14,9 +14,9 @@ use common::load::Load;
 use common::network::{CUT, Link};
 use common::requests::{delete, get};
 
-/// Answers of each member after which a story goes on.
+/// Responses of each member after which a scenario continues.
 const SOME: u64 = 40;
-/// How long those who are cut off are given to say something wrong.
+/// The time in which members that are cut off could return something wrong.
 const CUT_OFF_TIME: Duration = Duration::from_secs(4);
 
 fn rounds() -> usize {
@@ -29,7 +29,7 @@ fn without(members: &[usize], those: &[usize]) -> Vec<usize> {
     others.filter(|member| !those.contains(member)).collect()
 }
 
-/// The rest serves again; says after how long.
+/// Waits until the rest serves again; prints how long that took.
 async fn serves_again(cluster: &Cluster, load: &Load, members: &[usize], since: Instant) {
     load.goes_on(cluster, members, 1).await;
     eprintln!(
@@ -40,9 +40,9 @@ async fn serves_again(cluster: &Cluster, load: &Load, members: &[usize], since: 
     load.goes_on(cluster, members, SOME).await;
 }
 
-/// A member that is cut off answers neither a write nor a linearizable read. What it was
-/// asked while it was still connected may be answered a moment later, so the questions here
-/// are new ones. The write changes nothing if it is carried out later, after all.
+/// Checks that a member that is cut off serves neither a write nor a linearizable read.
+/// Requests from before the cut may be answered a moment later, so the requests here are new
+/// ones. The write changes nothing if it is applied later.
 async fn tells_nothing(cluster: &Cluster, members: &[usize]) {
     let deadline = Instant::now() + CUT_OFF_TIME;
     for member in members {
@@ -63,7 +63,7 @@ async fn tells_nothing(cluster: &Cluster, members: &[usize]) {
     }
 }
 
-/// Cuts off some members, chosen by `choose`, and puts them back.
+/// Cuts off some members, chosen by `choose`, and reconnects them.
 async fn some_are_cut_off(
     test: &str,
     count: usize,
@@ -87,14 +87,14 @@ async fn some_are_cut_off(
     load.judge(&cluster).await;
 }
 
-/// The old leader does not know yet that it is none.
+/// The old leader does not know yet that it lost leadership.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_is_cut_off_tells_nobody_anything() {
     let test = "a_leader_that_is_cut_off_tells_nobody_anything";
     some_are_cut_off(test, 3, async |cluster| vec![cluster.leader().await]).await;
 }
 
-/// The leader is cut off together with a follower: it still hears of somebody.
+/// The leader is cut off together with a follower: it still has one active peer.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_in_the_minority_of_five_tells_nobody_anything() {
     let test = "a_leader_in_the_minority_of_five_tells_nobody_anything";
@@ -105,15 +105,15 @@ async fn a_leader_in_the_minority_of_five_tells_nobody_anything() {
     .await;
 }
 
-/// Followers that are cut off neither answer nor disturb the others when they come back.
+/// Followers that are cut off neither respond nor disturb the others when they return.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_minority_that_is_cut_off_tells_nobody_anything() {
     let test = "a_minority_that_is_cut_off_tells_nobody_anything";
     some_are_cut_off(test, 3, async |cluster| vec![cluster.follower().await]).await;
 }
 
-/// One direction of one link fails. The leader cannot send to a follower, or a follower
-/// cannot send to the leader; there is a majority that can do without that link.
+/// One direction of one link fails. The leader cannot send to a follower, or a follower cannot
+/// send to the leader; there is a majority that can do without that link.
 #[tokio::test(flavor = "multi_thread")]
 async fn links_may_fail_in_one_direction() {
     let test = "links_may_fail_in_one_direction";
@@ -142,7 +142,7 @@ async fn links_may_fail_in_one_direction() {
     load.judge(&cluster).await;
 }
 
-/// The leader hears everybody, and nobody hears the leader: the others elect one of them.
+/// The leader receives all messages, and none of its own arrive: the others elect one of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_nobody_hears_is_replaced() {
     let test = "a_leader_that_nobody_hears_is_replaced";
@@ -162,7 +162,7 @@ async fn a_leader_that_nobody_hears_is_replaced() {
     load.judge(&cluster).await;
 }
 
-/// Links of random members come and go faster than anybody can be elected, then stay.
+/// Links of random members come and go faster than a leader can be elected, then stay.
 #[tokio::test(flavor = "multi_thread")]
 async fn links_may_come_and_go() {
     let mut cluster = Cluster::start("links_may_come_and_go", 3, &[]).await;

@@ -1,5 +1,5 @@
-//! Snapshots that take a while: the member that takes one in is killed, cut off and stopped in
-//! the middle of it, and has everything in the end.
+//! Snapshots that take a while: the receiving member is killed, cut off and stopped in the
+//! middle, and has all data in the end.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -12,17 +12,17 @@ use common::cluster::{Cluster, eventually};
 use common::held_thread::HeldThread;
 use portunus_proto::etcdserverpb::{PutRequest, RangeRequest};
 
-/// Such that a member which is away for a moment needs a snapshot.
+/// Such that a member which is down for a moment needs a snapshot.
 const SHORT_LOG: [&str; 2] = ["--snapshot-count=10", "--snapshot-catchup-entries=2"];
 
 const VALUE_BYTES: usize = 1 << 20;
-/// Enough for the file to arrive in more than one piece of everything on its way.
+/// Enough for the file to exceed all buffers on the way.
 const VALUES: usize = 48;
 /// More than the log keeps.
 const VALUES_AFTERWARDS: usize = 30;
-/// How often a test tries to be there while a snapshot arrives.
+/// How often a test tries to act while a snapshot arrives.
 const TRIES: usize = 5;
-/// What a member says when it has one.
+/// The log line of an installed snapshot.
 const INSTALLED: &str = "the snapshot of the leader is installed";
 
 async fn fill(cluster: &Cluster, member: usize, values: usize) {
@@ -37,7 +37,7 @@ async fn fill(cluster: &Cluster, member: usize, values: usize) {
     }
 }
 
-/// What a member has of a snapshot that still arrives.
+/// Returns the path of a snapshot that is being received or waits for its installation.
 fn incoming(dir: &Path) -> Option<PathBuf> {
     let files = std::fs::read_dir(dir.join("member")).ok()?;
     let mut paths = files.filter_map(|file| Some(file.ok()?.path()));
@@ -47,13 +47,13 @@ fn incoming(dir: &Path) -> Option<PathBuf> {
     })
 }
 
-/// How often a member has said something since it was started.
+/// Returns how often a member has logged a text since it was started.
 fn said(cluster: &Cluster, member: usize, what: &str) -> usize {
     cluster.nodes[member].log().matches(what).count()
 }
 
-/// Waits until a snapshot arrives; `false` if one more than `before` were installed before
-/// anybody saw it arrive.
+/// Waits until a snapshot arrives; `false` if one more than `before` were installed before it
+/// was seen to arrive.
 async fn is_receiving(cluster: &Cluster, member: usize, before: usize) -> bool {
     let node = &cluster.nodes[member];
     let deadline = Instant::now() + PATIENCE;
@@ -98,8 +98,8 @@ async fn a_member_that_is_killed_while_it_takes_in_a_snapshot_takes_in_the_next(
     .await;
 }
 
-/// Makes a follower need a snapshot, lets it begin to take it in and then cuts it off; `None` if
-/// it was too quick for that.
+/// Makes a follower need a snapshot, and cuts it off while it receives it; `None` if it was too
+/// fast for that.
 async fn cut_off_while_receiving(cluster: &mut Cluster, is_serving: bool) -> Option<usize> {
     let lost = cluster.follower().await;
     let others: Vec<usize> = (0..cluster.nodes.len()).filter(|it| *it != lost).collect();
@@ -109,7 +109,7 @@ async fn cut_off_while_receiving(cluster: &mut Cluster, is_serving: bool) -> Opt
     let mut installed_before = said(cluster, lost, INSTALLED);
     if is_serving {
         cluster.network.part(&[lost], &others);
-        // Else all of it would wait in connections and arrive as entries.
+        // Otherwise the entries would be buffered in connections and delivered from there.
         eventually("the leader to give the connections up", async || {
             (said(cluster, leader, given_up) > given_up_before).then_some(())
         })
@@ -130,8 +130,8 @@ async fn cut_off_while_receiving(cluster: &mut Cluster, is_serving: bool) -> Opt
     is_caught.then_some(lost)
 }
 
-/// The sender falls silent, without an end of the connection, and the receiver is asked to stop:
-/// once while it serves, once while it starts.
+/// The sender stops sending, without closing the connection, and the receiver is stopped: once
+/// while it serves, once while it starts.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_that_waits_for_a_snapshot_can_be_stopped() {
     let test = "a_member_that_waits_for_a_snapshot_can_be_stopped";
@@ -154,13 +154,13 @@ async fn a_member_that_waits_for_a_snapshot_can_be_stopped() {
     }
 }
 
-/// Values that a follower misses each time it is left behind.
+/// Values that a follower misses each time it lags.
 const VALUES_MISSED: usize = 12;
-/// How often a follower is left behind.
+/// How often a follower is made to lag.
 const ROUNDS: usize = 6;
 
-/// A follower gets one snapshot after the other, so that the next one is complete while the one
-/// before it is still being installed; and it is killed at any moment of that.
+/// A follower gets one snapshot after the other, so that the next one is complete while the
+/// previous one is still being installed; and it is killed at random moments.
 #[tokio::test(flavor = "multi_thread")]
 async fn member_restarts_after_kills_while_snapshots_follow_each_other() {
     let test = "member_restarts_after_kills_while_snapshots_follow_each_other";
@@ -173,8 +173,8 @@ async fn member_restarts_after_kills_while_snapshots_follow_each_other() {
         cluster.kill(lost);
         fill(&cluster, leader, VALUES_MISSED).await;
         cluster.launch(lost);
-        // The log goes on and is compacted all the time, so each snapshot is out of date when
-        // it arrives.
+        // The log grows and is compacted all the time, so each snapshot is out of date when it
+        // arrives.
         let moment = Duration::from_millis(200 + cluster.random.below(1500));
         let deadline = Instant::now() + moment;
         while Instant::now() < deadline {
@@ -205,7 +205,7 @@ async fn linearizable_range_stream_reads_the_store_that_a_snapshot_brought() {
         let given_up_before = said(&cluster, leader, given_up);
         let installed_before = said(&cluster, lost, INSTALLED);
         cluster.network.part(&[lost], &others);
-        // Else all of it would wait in connections and arrive as entries.
+        // Otherwise the entries would be buffered in connections and delivered from there.
         eventually("the leader to give the connections up", async || {
             (said(&cluster, leader, given_up) > given_up_before).then_some(())
         })
@@ -238,7 +238,7 @@ async fn linearizable_range_stream_reads_the_store_that_a_snapshot_brought() {
                 let revision = answer.header.unwrap().revision;
                 assert!(revision >= written, "{revision} is before {written}");
             }
-            // It waited too long; once more.
+            // It timed out; once more.
             Err(_) => continue,
         }
         if said(&cluster, lost, INSTALLED) > installed_before {
@@ -248,10 +248,10 @@ async fn linearizable_range_stream_reads_the_store_that_a_snapshot_brought() {
     panic!("no read waited while a snapshot was installed");
 }
 
-/// Entries that a log keeps behind the index at which it is compacted; see [`SHORT_LOG`].
+/// Entries that a log keeps before the index of its compaction; see [`SHORT_LOG`].
 const CATCH_UP_ENTRIES: u64 = 2;
 
-/// The index at which a member has last compacted its log.
+/// Returns the index of a member's last compaction of its log.
 fn compacted_index(log: &str) -> u64 {
     let lines = log
         .lines()
@@ -263,8 +263,8 @@ fn compacted_index(log: &str) -> u64 {
     lines.filter_map(index).max().unwrap_or(0)
 }
 
-/// A follower that raft has given a snapshot and whose apply thread does not get on with it still
-/// votes and acknowledges entries: the two members that are left elect a leader and serve.
+/// A follower whose raft has a snapshot and whose apply thread is blocked still votes and
+/// acknowledges entries: the two remaining members elect a leader and serve.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_of_three_elect_a_leader_while_one_installs_a_snapshot() {
     let test = "two_of_three_elect_a_leader_while_one_installs_a_snapshot";
@@ -277,7 +277,7 @@ async fn two_of_three_elect_a_leader_while_one_installs_a_snapshot() {
     let given_up = "peer became inactive";
     let given_up_before = said(&cluster, leader, given_up);
     cluster.network.part(&[lost], &[leader, other]);
-    // Else all of it would wait in connections and arrive as entries.
+    // Otherwise the entries would be buffered in connections and delivered from there.
     eventually("the leader to give the connections up", async || {
         (said(&cluster, leader, given_up) > given_up_before).then_some(())
     })
@@ -299,7 +299,7 @@ async fn two_of_three_elect_a_leader_while_one_installs_a_snapshot() {
         }
     };
     cluster.network.heal();
-    // Only a snapshot brings it there: the log of the leader begins later.
+    // Only a snapshot gets it there: the log of the leader begins later.
     let before = eventually("raft to take the snapshot", async || {
         let status = cluster.status(lost).await?;
         (status.raft_index >= written.raft_index).then_some(status)

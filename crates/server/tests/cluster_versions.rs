@@ -1,5 +1,5 @@
-//! The version of a cluster: it rises when all members can, and falls when an operator says
-//! so; and what members tell each other about versions and data at their peer port.
+//! The cluster version: it rises when all members support it, and falls when an operator
+//! enables a downgrade; and the versions and data that members exchange at their peer port.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -25,8 +25,8 @@ fn behave_as(cluster: &mut Cluster, member: usize, version: &str) {
     cluster.nodes[member].flags = vec![emulate(version)];
 }
 
-/// Members are restarted one after the other with the next version; the cluster's version
-/// follows the last one, and clients notice nothing.
+/// Members are restarted one after the other with the next version; the cluster version follows
+/// the last one, and clients are not affected.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_is_upgraded_member_by_member() {
     let test = "a_cluster_is_upgraded_member_by_member";
@@ -73,8 +73,8 @@ async fn member_two_minors_above_the_cluster_does_not_join() {
     cluster.start_one(new).await;
 }
 
-/// An operator announces the downgrade, the cluster's version falls at once, members are
-/// restarted one after the other, and the downgrade ends by itself.
+/// An operator enables the downgrade, the cluster version falls at once, members are restarted
+/// one after the other, and the downgrade ends by itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_is_downgraded_member_by_member() {
     let test = "a_cluster_is_downgraded_member_by_member";
@@ -95,14 +95,14 @@ async fn a_cluster_is_downgraded_member_by_member() {
             assert_eq!(text(answer), Some(refusal), "{target:?}");
         }
     }
-    // There is nothing to call off, which is no error.
+    // There is nothing to cancel, which is no error.
     assert_eq!(downgrade(&cluster, by, Cancel, "").await.unwrap(), "3.8");
     assert_eq!(
         downgrade(&cluster, by, Validate, "3.7.0").await.unwrap(),
         "3.8"
     );
 
-    // Begun, called off: the version comes back.
+    // Enabled and cancelled: the version rises again.
     assert_eq!(downgrade(&cluster, by, Enable, "3.7").await.unwrap(), "3.8");
     let enabled = cluster
         .ask_peer_port(by, "GET", "/downgrade/enabled", &[], &[])
@@ -118,7 +118,7 @@ async fn a_cluster_is_downgraded_member_by_member() {
         .await;
     assert_eq!((enabled.status, enabled.body.trim()), (200, "false"));
 
-    // A member of the lower version is not let in without it.
+    // A member of the lower version does not start without a downgrade.
     let early = cluster.follower().await;
     cluster.stop(early).await;
     behave_as(&mut cluster, early, "3.7");
@@ -135,7 +135,7 @@ async fn a_cluster_is_downgraded_member_by_member() {
     downgrade(&cluster, by, Enable, "3.7.0").await.unwrap();
     until_cluster_version(&cluster, "3.7.0").await;
     for member in 0..3 {
-        // In good order or not.
+        // Stopped cleanly or killed.
         if member == 1 {
             cluster.kill(member);
         } else {
@@ -174,7 +174,7 @@ async fn member_restarted_right_after_downgrade_enable_starts() {
         behave_as(&mut cluster, restarted, "3.7");
         cluster.start_one(restarted).await;
         assert_eq!(versions(&cluster, restarted).await.1, "3.7.0");
-        // Called off, and back.
+        // Cancelled, and back.
         downgrade(&cluster, by, DowngradeAction::Cancel, "")
             .await
             .unwrap();
@@ -185,8 +185,8 @@ async fn member_restarted_right_after_downgrade_enable_starts() {
     cluster.agree().await;
 }
 
-/// The cluster version is not lowered while a member is down, so a downgrade is not enabled then
-/// and the answer names the member.
+/// The cluster version is not lowered while a member is down, so a downgrade is not enabled
+/// then and the error names the member.
 #[tokio::test(flavor = "multi_thread")]
 async fn downgrade_enable_names_the_member_that_does_not_answer() {
     let test = "downgrade_enable_names_the_member_that_does_not_answer";
@@ -302,13 +302,13 @@ async fn members_answer_each_others_questions() {
         404,
     );
     is_refused(&ask(leader, "POST", "/leases/internal", &[]).await, 400);
-    // A follower does not know how long leases live.
+    // A follower does not know the remaining TTL of leases.
     let answer = ask(follower, "POST", "/leases", &renewal(5)).await;
     assert!(answer.status >= 400, "{answer:?}");
 }
 
-/// The request of a member that believes to ask its own cluster, at an address that belongs to
-/// this one by now. etcd's members name no cluster at these paths, and are answered.
+/// A request of a member of another cluster, at an address that belongs to this one by now.
+/// etcd's members send no cluster id at these paths, and are answered.
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_of_peers_that_name_another_cluster_are_refused() {
     let test = "requests_of_peers_that_name_another_cluster_are_refused";

@@ -1,4 +1,4 @@
-//! The binary as a person meets it.
+//! The command line of the binary.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::process::{Command, Output};
@@ -111,7 +111,7 @@ fn refusals_are_one_line_that_says_what_to_do() {
     assert!(refusal(&["gates", "explain", "Nobody"]).contains("unknown feature"));
 }
 
-/// The flags are those of a member, and the value is what a cluster of that member decides.
+/// The flags are those of a member, and the value is the decision of a cluster of that member.
 #[test]
 fn explain_takes_the_flags_of_cluster_features() {
     let explained = |flags: &[&str], name: &str| {
@@ -125,7 +125,7 @@ fn explain_takes_the_flags_of_cluster_features() {
         on.starts_with("LogCompression (cluster feature) is on: "),
         "{on}"
     );
-    // On, but not written with as long as 3.7 must be able to read the data.
+    // On, but not used for writing as long as 3.7 must be able to read the data.
     let note = "  note      even while LogCompression is on, a member with minimum compatibility \
                 version 3.7 writes nothing with it: only 3.8 and later can read that\n";
     assert!(on.contains(note), "{on}");
@@ -158,7 +158,7 @@ fn explain_takes_the_flags_of_cluster_features() {
         off.contains("it needs LeaseCheckpoint, which is off"),
         "{off}"
     );
-    // The flags of the cluster do not touch a server feature.
+    // The cluster's flags do not affect a server feature.
     let server = explained(&[wants], "FastLeaseKeepAlive");
     assert_eq!(server, explained(&[], "FastLeaseKeepAlive"));
 }

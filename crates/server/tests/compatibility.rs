@@ -1,5 +1,5 @@
-//! Versions of one member as its operators live with them: what it tells about them, what it
-//! writes at which, how an upgrade fails, and whose clients are too far away.
+//! Versions of one member for its operators: the ones it reports, what it writes at which, how
+//! an upgrade fails, and clients whose version is too far away.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -24,9 +24,9 @@ fn version_of(server: &Server) -> serde_json::Value {
     json(&server.get("/version").body)
 }
 
-/// The binary is always told, whatever is emulated, and so is what the data stays readable by;
-/// with the keys of etcd before, at both ports, so that members and tools of either kind find
-/// theirs.
+/// `/version` has the binary version, regardless of the emulated one, and the minimum
+/// compatibility version, after the keys of etcd, at both ports, so that members and tools of
+/// either kind find theirs.
 /// Proves: S2-24, S2-A2
 #[tokio::test(flavor = "multi_thread")]
 async fn the_version_reply_tells_binary_emulation_and_minimum() {
@@ -64,7 +64,7 @@ async fn the_version_reply_tells_binary_emulation_and_minimum() {
     }
 }
 
-/// What an outsider can list: paths that answer, metrics, versions.
+/// Returns what a client can list: paths, metrics, versions.
 async fn surface(dir: &Path, flags: &[&str]) -> (Vec<u16>, BTreeSet<String>, serde_json::Value) {
     let server = Server::start(dir, flags);
     server.connect().await.kv.put(put("a", "b")).await.unwrap();
@@ -74,7 +74,7 @@ async fn surface(dir: &Path, flags: &[&str]) -> (Vec<u16>, BTreeSet<String>, ser
     let names = metrics
         .lines()
         .filter_map(|line| line.strip_prefix("# TYPE "));
-    // Decisions of this process: a member that comes back has none to make.
+    // Decisions of this process: a restarted member makes none.
     let names = names.filter(|name| !name.starts_with("etcd_cluster_params_reconcile_total"));
     let names = names.map(str::to_owned).collect();
     let version = version_of(&server);
@@ -82,8 +82,8 @@ async fn surface(dir: &Path, flags: &[&str]) -> (Vec<u16>, BTreeSet<String>, ser
     (statuses, names, version)
 }
 
-/// The flags at their defaults are as good as none, and without the fields about versions the
-/// reply is the one that etcd gives.
+/// The flags at their defaults equal no flags, and without the fields about versions the
+/// response is that of etcd.
 /// Proves: S2-47
 #[tokio::test]
 async fn unused_the_mechanism_shows_only_in_the_version_reply() {
@@ -96,7 +96,7 @@ async fn unused_the_mechanism_shows_only_in_the_version_reply() {
         "--strict-emulation=false",
     ];
     assert_eq!(surface(&other, &defaults).await, plain);
-    // Data written with either is data for the other.
+    // Data written with either can be read with the other.
     assert_eq!(surface(&other, &[]).await, plain);
     assert_eq!(surface(&dir, &defaults).await, plain);
     let mut version = plain.2;
@@ -119,13 +119,14 @@ async fn unused_the_mechanism_shows_only_in_the_version_reply() {
     assert_eq!(version, etcds);
 }
 
-/// The binary, what it behaves as, and what its data stays readable by are three steps. Each
-/// can fail alone, says so in its own words, and leaves what the step before reached.
+/// The binary, the emulated version, and the minimum compatibility version are three steps of
+/// an upgrade. Each can fail alone, has its own error text, and leaves what the step before
+/// reached.
 /// Proves: S2-26
 #[tokio::test]
 async fn each_step_of_an_upgrade_fails_by_itself() {
     let (_guard, dir) = data_dir();
-    // Where the old binary left it.
+    // The state that the old binary left.
     let server = Server::start(&dir, &["--emulated-version=3.6"]);
     server.connect().await.kv.put(put("a", "b")).await.unwrap();
     server.stop();
@@ -173,8 +174,8 @@ async fn each_step_of_an_upgrade_fails_by_itself() {
         assert_eq!(found.into_inner().kvs[0].value, "b", "{step}");
         server.stop();
     }
-    // The emulated version goes back as a step of its own as well, and where it cannot, that
-    // is said in other words again.
+    // The emulated version is lowered as a separate step as well, with a separate error text
+    // where it cannot be.
     let (status, log) = launch(&dir, &["--emulated-version=3.6"]).ended();
     assert!(!status.success());
     assert!(
@@ -183,8 +184,9 @@ async fn each_step_of_an_upgrade_fails_by_itself() {
     );
 }
 
-/// A version can read what it will not write yet: whoever has to be able to go back to the
-/// version before does not write what that one cannot read, although all members agreed.
+/// A version can read data that it does not write yet: a member that must be able to go back to
+/// the version before does not write data which that version cannot read, although all members
+/// agreed.
 /// Proves: S2-18, S2-41
 #[tokio::test]
 async fn what_the_minimum_cannot_read_is_not_written() {
@@ -194,7 +196,7 @@ async fn what_the_minimum_cannot_read_is_not_written() {
     for (minimum, is_packed) in [
         (None, false),
         (Some(NEWEST_ONLY), true),
-        // It still reads what is there.
+        // It still reads existing data.
         (Some("--min-compatibility-version=3.7"), false),
     ] {
         let wish = wants("LogCompression=true");
@@ -226,15 +228,16 @@ async fn what_the_minimum_cannot_read_is_not_written() {
         assert_eq!(packed - packed_before, if is_packed { 3 } else { 0 });
         packed_before = packed;
     }
-    // The version before has neither the feature nor the right to ask for it.
+    // The version before has neither the feature nor a flag for it.
     let (_guard, dir) = data_dir();
     let wish = wants("LogCompression=true");
     let (status, log) = launch(&dir, &["--emulated-version=3.7", MECHANISM, &wish]).ended();
     assert!(!status.success() && log.contains("LogCompression"), "{log}");
 }
 
-/// Who says its version is counted, once for each connection; whoever names only a library,
-/// as etcd's clients do, is not, and shows in `etcd_server_client_requests_total`.
+/// Clients that send their version are counted, once for each connection; clients that send
+/// only a library name, as etcd's do, are not, and appear in
+/// `etcd_server_client_requests_total`.
 /// Proves: S2-27, S2-A12
 #[tokio::test]
 async fn clients_are_counted_by_component_and_skew() {
@@ -288,7 +291,7 @@ async fn clients_are_counted_by_component_and_skew() {
     );
 }
 
-/// The value of a server feature, as metrics show it.
+/// Returns the value of a server feature in the metrics.
 fn is_on(client: std::net::SocketAddr, feature: &str) -> bool {
     let metrics = http_at(client, "GET", "/metrics", &[], &[]).body;
     let start = format!(r#"etcd_server_feature_enabled{{name="{feature}","#);
@@ -296,9 +299,9 @@ fn is_on(client: std::net::SocketAddr, feature: &str) -> bool {
     line.expect("every feature has a series").ends_with(" 1")
 }
 
-/// Where version 3.6 took the old flag of a feature as well as its gate, the two do the same;
-/// later only the gate is left, and members of both versions live together. A flag whose
-/// feature all members decide is treated as that feature's gate is: it does not exist at 3.6.
+/// Where version 3.6 has the old flag of a feature as well as its gate, the two do the same;
+/// later only the gate is left, and members of both versions run together. A flag whose feature
+/// all members decide is treated as that feature's gate is: it does not exist at 3.6.
 /// Proves: S1-15
 #[tokio::test(flavor = "multi_thread")]
 async fn an_old_flag_is_its_gate() {
@@ -350,7 +353,8 @@ async fn an_old_flag_is_its_gate() {
     assert_eq!(values(&cluster), [true, true, false]);
     assert!(cluster.nodes[0].log().contains("gone from version 3.7 on"));
     assert!(!cluster.nodes[1].log().contains("gone from version 3.7 on"));
-    // The one with the gate is upgraded; the one with the old flag once it has the gate, too.
+    // The member with the gate is upgraded; the one with the old flag once it has the gate,
+    // too.
     cluster.stop(1).await;
     cluster.nodes[1].flags = vec!["--emulated-version=3.7".to_owned(), GATE.to_owned()];
     cluster.start_one(1).await;

@@ -1,5 +1,5 @@
-//! A log that was cut off by a crash is cut and said so; a log that is damaged in any other
-//! way stops the start, with the file and the place.
+//! A log that was torn by a crash is truncated and that is logged; any other damage stops the
+//! start, with the file and the offset.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -14,7 +14,7 @@ use portunus_bolt::{BulkOptions, FileWriter};
 use portunus_proto::etcdserverpb::{PutRequest, RangeRequest};
 use portunus_wal::{LocatedRecord, Record, read_records};
 
-/// The backend stays empty, so that the log is all there is.
+/// Keeps the backend empty, so that all data is in the log only.
 const LOG_ONLY: &[&str] = &[
     "--backend-batch-interval=1h",
     "--backend-batch-limit=1000000",
@@ -24,12 +24,12 @@ const PUTS: usize = 10;
 /// Several sectors, as a torn write loses whole ones.
 const VALUE_BYTES: usize = 3000;
 
-/// A directory with ten puts, whose member was killed.
+/// Returns a directory with ten puts, whose member was killed.
 async fn killed_member() -> (tempfile::TempDir, PathBuf) {
     member_killed_after_put_of(0).await
 }
 
-/// The same, with one more put of so many bytes.
+/// Returns such a directory with one more put of so many bytes.
 async fn member_killed_after_put_of(bytes: usize) -> (tempfile::TempDir, PathBuf) {
     let (guard, dir) = data_dir();
     let server = Server::start(&dir, LOG_ONLY);
@@ -58,7 +58,7 @@ fn wal_dir(dir: &Path) -> PathBuf {
     dir.join("member").join("wal")
 }
 
-/// Where the puts are in the log.
+/// Returns the positions of the puts in the log.
 fn puts(dir: &Path) -> Vec<LocatedRecord> {
     let records = read_records(&wal_dir(dir)).unwrap();
     let is_put = |located: &LocatedRecord| matches!(&located.record, Record::Entry(entry) if entry.data.len() > VALUE_BYTES);
@@ -86,8 +86,8 @@ async fn keys(server: &Server) -> i64 {
     response.into_inner().count
 }
 
-/// Starts, says that the last record was torn, and has the other puts; a second start finds
-/// nothing more to repair.
+/// Checks that the member starts, logs that the last record was torn, and has the other puts; a
+/// second start finds nothing more to repair.
 async fn assert_repaired(dir: &Path, expected_keys: i64) {
     let server = Server::start(dir, LOG_ONLY);
     let line = server
@@ -114,7 +114,7 @@ async fn assert_repaired(dir: &Path, expected_keys: i64) {
     assert_eq!(keys(&server).await, expected_keys + 1);
 }
 
-/// Refuses with one line that names the file and the place.
+/// Checks that the start is refused with one line that names the file and the offset.
 fn assert_refused(dir: &Path, file: &Path, offset: Option<u64>) {
     let before: Vec<u8> = fs::read(file).unwrap();
     let (status, log) = launch(dir, LOG_ONLY).ended();
@@ -144,7 +144,7 @@ async fn a_file_that_ends_inside_its_last_record_is_cut_there() {
 async fn sectors_that_were_never_written_are_a_torn_record() {
     let (_guard, dir) = killed_member().await;
     let last = puts(&dir).pop().unwrap();
-    // Some sectors of the record arrived, the rest of the file did not.
+    // Some sectors of the record were written, the rest of the file was not.
     let from = (last.offset + 1024) / 512 * 512;
     let file = segment(&last);
     let zeros = vec![0; 1 << 20];
@@ -162,7 +162,7 @@ async fn a_changed_byte_in_the_middle_stops_the_start() {
     assert_refused(&dir, &middle.file, Some(middle.offset));
 }
 
-/// The last record was written whole, so a wrong byte in it is no torn write.
+/// The last record was written completely, so a wrong byte in it is no torn write.
 #[tokio::test]
 async fn a_changed_byte_in_the_last_record_stops_the_start() {
     let (_guard, dir) = killed_member().await;
@@ -173,7 +173,7 @@ async fn a_changed_byte_in_the_last_record_stops_the_start() {
     assert_refused(&dir, &last.file, Some(last.offset));
 }
 
-/// A torn write leaves the sector behind the last record empty or whole. Other bytes in that
+/// A torn write leaves the sector after the last record empty or complete. Other bytes in that
 /// sector are damage, and records before them may be overwritten, too.
 #[tokio::test]
 async fn garbage_behind_the_end_stops_the_start() {
@@ -211,7 +211,7 @@ async fn a_missing_log_beside_a_filled_backend_stops_the_start() {
     );
 }
 
-/// Acknowledged writes that the backend has and the log has not: the disk lost them.
+/// The backend has acknowledged writes that the log does not have: the disk lost them.
 #[tokio::test]
 async fn a_log_that_ends_before_the_backend_stops_the_start() {
     let (_guard, dir) = killed_member().await;
@@ -229,7 +229,7 @@ async fn a_log_that_ends_before_the_backend_stops_the_start() {
 }
 
 /// The log may need a snapshot that was received and not installed. As long as it cannot be
-/// read, nobody knows.
+/// read, that is unknown.
 #[tokio::test]
 async fn what_a_log_may_need_stays_while_it_cannot_be_read() {
     let (_guard, dir) = killed_member().await;
@@ -248,7 +248,7 @@ async fn what_a_log_may_need_stays_while_it_cannot_be_read() {
     assert!(!waiting.exists(), "the log does not know it");
 }
 
-/// Names of everything in a directory, and how long the files are.
+/// Returns the names and lengths of all files in a directory.
 fn listing(dir: &Path) -> Vec<(PathBuf, u64)> {
     let mut found = Vec::new();
     let mut folders = vec![dir.to_owned()];
@@ -267,8 +267,8 @@ fn listing(dir: &Path) -> Vec<(PathBuf, u64)> {
     found
 }
 
-/// What to install and what to remove depends on all of the log, so nothing of it happens before
-/// the log is read: neither to snapshots of the leader nor to the data of etcd.
+/// What to install and what to remove depends on the whole log, so nothing happens before the
+/// log is read: neither to snapshots of the leader nor to the data of etcd.
 #[tokio::test]
 async fn start_that_cannot_read_the_log_changes_nothing() {
     let (_guard, dir) = killed_member().await;

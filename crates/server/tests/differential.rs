@@ -1,9 +1,9 @@
-//! The same random requests to Portunus and to a real etcd: the same answers, the same
+//! The same random requests to Portunus and to a real etcd: the same responses, the same
 //! refusals, the same revisions, the same hash.
 //!
-//! `portunus_peers` says where the peer comes from. Without one the test says loudly that it
-//! proved nothing. `PORTUNUS_DIFFERENTIAL_REQUESTS` sets how many
-//! requests are sent, `PORTUNUS_TEST_SEED` repeats a run.
+//! `portunus_peers` documents where the peer comes from. Without one the test prints a warning
+//! that it proved nothing. `PORTUNUS_DIFFERENTIAL_REQUESTS` sets how many requests are sent,
+//! `PORTUNUS_TEST_SEED` repeats a run.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -24,7 +24,7 @@ use tonic::Status;
 
 const REQUESTS: u64 = 10_000;
 
-/// A Go etcd, ended with the test.
+/// A Go etcd, killed when dropped.
 struct Peer {
     child: Child,
     address: SocketAddr,
@@ -50,7 +50,7 @@ impl Peer {
             .arg(format!("--initial-advertise-peer-urls=http://{peer}"))
             .arg(format!("--initial-cluster=default=http://{peer}"))
             .arg("--log-level=error")
-            // It is asked for answers; whether they would survive a crash is not the question.
+            // Only its responses matter; durability is not tested.
             .arg("--unsafe-no-fsync")
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -116,7 +116,8 @@ fn revision(random: &mut Random, newest: i64) -> i64 {
     }
 }
 
-/// There are fewer keys than Go's sort needs to be unstable, so ties come out as stored.
+/// Creates a range. There are fewer keys than Go's sort needs to be unstable, so ties are in
+/// stored order.
 fn range(random: &mut Random, newest: i64) -> RangeRequest {
     let is_sorted = random.below(3) > 0;
     RangeRequest {
@@ -201,7 +202,7 @@ fn txn(random: &mut Random, newest: i64, depth: u32) -> TxnRequest {
                 let op = match random.below(if depth == 0 { 3 } else { 4 }) {
                     0 => Op::RequestRange(range(random, newest)),
                     // A put that keeps the value or lease of a key which an earlier operation
-                    // of the transaction deleted makes a Go etcd panic, so it has no answer
+                    // of the transaction deleted makes a Go etcd panic, so it has no response
                     // to compare with.
                     1 => Op::RequestPut(PutRequest {
                         ignore_value: false,
@@ -262,7 +263,7 @@ fn puts(txn: &TxnRequest) -> bool {
     has_op(txn, |op| matches!(op, Op::RequestPut(_)))
 }
 
-/// An answer without what two clusters cannot have in common: ids and terms.
+/// Formats a response without ids and terms, which differ between clusters.
 fn answer<R>(result: Result<tonic::Response<R>, Status>, clean: impl FnOnce(&mut R)) -> String
 where
     R: std::fmt::Debug,
@@ -294,7 +295,7 @@ fn clear_txn(response: &mut TxnResponse) {
     }
 }
 
-/// The pieces of a streamed range, put together.
+/// Joins the pieces of a streamed range.
 async fn streamed(
     clients: &mut Clients,
     request: RangeRequest,
@@ -358,15 +359,15 @@ async fn the_same_requests_have_the_same_answers_as_etcds() {
     let server = Server::start(&dir, &[]);
     let mut own = server.connect().await;
     let (_peer, mut theirs) = Peer::start(&program).await;
-    // A change is to be judged by what it changed. Whoever looks for differences that nobody
-    // knows yet gives another seed, and more requests.
+    // A fixed seed, so that a failure is caused by a change of code. To search for unknown
+    // differences, set another seed, and more requests.
     let mut random = Random::seeded_or("differential", 20_261_116);
     // A transaction may delete a range and then put one of its keys again. A Go etcd that is
     // compacted to exactly that revision loses the key, and ends when it is read, so there is
-    // nothing to compare with. More revisions than that are passed over, and it does not matter.
+    // nothing to compare with. Such revisions are not compacted to.
     let mut unsafe_to_compact = BTreeSet::new();
-    // The first compaction may be to revision 0. A Go etcd then remembers the hash of nothing as
-    // the one of revision 0, and answers whoever asks for the newest one with it.
+    // The first compaction may be to revision 0, which is skipped: a Go etcd then stores the
+    // hash of nothing as that of revision 0, and returns it for the newest revision.
     let mut is_compacted = false;
     for number in 0..requests {
         let newest = newest(&mut own).await;
@@ -389,15 +390,16 @@ async fn the_same_requests_have_the_same_answers_as_etcds() {
             is_compacted = true;
         }
         if number % 50 == 0 {
-            // At the newest revision, by 0: a revision that was just compacted to may be
-            // answered from the compaction's own hash, which both take in the background.
+            // At the newest revision, by 0: for a revision that was just compacted to, the
+            // response may come from the compaction's own hash, which both compute in the
+            // background.
             let (ours, expected) = (hash(&mut own, 0).await, hash(&mut theirs, 0).await);
             assert_eq!(ours, expected, "hash after request {number}");
         }
     }
 }
 
-/// Enough keys for several pieces, and no two alike in what sorts them.
+/// Enough keys for several pieces, with distinct sort values.
 #[tokio::test(flavor = "multi_thread")]
 async fn streams_with_a_sort_target_are_those_of_etcd() {
     const TEST: &str = "streams_with_a_sort_target_are_those_of_etcd";
@@ -410,7 +412,7 @@ async fn streams_with_a_sort_target_are_those_of_etcd() {
     let mut own = server.connect().await;
     let (_peer, mut theirs) = Peer::start(&program).await;
     for number in 0..KEYS {
-        // 17 and 7 have no factor in common with the number of keys: other orders of the same.
+        // 17 and 7 are coprime to the number of keys: two other orders of the same numbers.
         let put = PutRequest {
             key: format!("k{:02}", number * 17 % KEYS).into(),
             value: format!("v{:02}", number * 7 % KEYS).into(),
@@ -425,12 +427,12 @@ async fn streams_with_a_sort_target_are_those_of_etcd() {
                 key: "k".into(),
                 range_end: "l".into(),
                 limit,
-                // All have version 1; a target of which nothing sorts.
+                // Among others the version, which is 1 for all keys.
                 sort_target,
                 keys_only: limit == 25,
                 ..RangeRequest::default()
             });
-            // Go's sort is not stable, so the order of keys that are alike is its own.
+            // Go's sort is not stable, so the order of equal keys is its own.
             if sort_target == range_request::SortTarget::Version as i32 && limit != 7 {
                 continue;
             }

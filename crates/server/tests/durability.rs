@@ -1,5 +1,5 @@
-//! What was acknowledged is there after any crash: the process is killed without warning,
-//! again and again, on one directory.
+//! Acknowledged writes survive any crash: the process is killed without warning, again and
+//! again, on one directory.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -29,8 +29,8 @@ const RESTLESS: &[&str] = &[
 
 const WRITERS: usize = 4;
 
-/// Lets all writers write over connections of their own until `acknowledgements` requests
-/// are answered, kills the member in the middle of whatever it does, and starts it again.
+/// Runs all writers over separate connections until `acknowledgements` requests are answered,
+/// kills the member at that moment, and starts it again.
 async fn crash_round(
     server: Server,
     restart: impl FnOnce() -> Server,
@@ -61,7 +61,7 @@ async fn hash_kv(clients: &mut Clients, revision: i64) -> HashKvResponse {
 }
 
 /// Puts, deletes, transactions, leases and compactions from several connections; the log is
-/// shortened and the backend commits all the time.
+/// compacted and the backend commits all the time.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_acknowledged_is_lost_by_kills_at_any_moment() {
     let (_guard, dir) = data_dir();
@@ -76,7 +76,7 @@ async fn nothing_acknowledged_is_lost_by_kills_at_any_moment() {
         (server, writers) = crash_round(server, restart, writers, acknowledgements).await;
     }
 
-    // What is on disk is the same as what was in memory.
+    // The data on disk is the same as that in memory.
     let before = hash_kv(&mut server.connect().await, 0).await;
     server.stop();
     let server = Server::start(&dir, RESTLESS);
@@ -89,7 +89,7 @@ async fn nothing_acknowledged_is_lost_by_kills_at_any_moment() {
         (after.hash, after.compact_revision, after.hash_revision),
         (before.hash, before.compact_revision, before.hash_revision)
     );
-    // And the same whether it was stopped or killed.
+    // It is the same whether the member was stopped or killed.
     server.kill();
     let server = Server::start(&dir, RESTLESS);
     let killed = hash_kv(&mut server.connect().await, 0).await;
@@ -100,8 +100,8 @@ async fn nothing_acknowledged_is_lost_by_kills_at_any_moment() {
 }
 
 /// Eight clients and four watchers share a few keys. After each of thirty kills, some of them
-/// before the member served, everything that anybody was told fits the log, the backend and
-/// one order. `torture` is the same for as long as one likes.
+/// before the member served, all responses fit the log, the backend and one order. `torture`
+/// does the same without a limit.
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_events_and_files_agree_through_thirty_kills() {
     let (guard, dir) = data_dir();
@@ -117,16 +117,16 @@ async fn answers_events_and_files_agree_through_thirty_kills() {
     }
 }
 
-/// The proof above can fail: a member that comes back without its newest writes, or with a
-/// backend that is not its log's, is found out.
+/// The check above can fail: it detects a member that restarts without its newest writes, or
+/// with a backend that does not belong to its log.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_that_forgets_is_found_out() {
     use portunus_sim::torture::TortureError;
     for forgotten in ["member", "member/wal"] {
         let (guard, dir) = data_dir();
-        // Keeps a copy once there is something to forget, and puts it in place later. A kill may
-        // end the script between two commands, while the command goes on: a copy is complete
-        // before it gets its name, and the next start repeats what is missing.
+        // Keeps a copy once there are writes to lose, and restores it later. A kill may end the
+        // script between two commands, while the command continues: a copy is complete before
+        // it gets its name, and the next start repeats what is missing.
         let script = format!(
             "#!/bin/sh\n\
              cd '{dir}' 2>/dev/null && {{\n\
@@ -151,7 +151,7 @@ async fn a_member_that_forgets_is_found_out() {
             .await
             .expect_err("it forgot");
         let is_found_out = match &error {
-            // By clients, by comparing files, or by the member itself.
+            // Detected by clients, by comparing files, or by the member itself.
             TortureError::NotLinearizable(_) | TortureError::AtRest(_) => true,
             TortureError::NotReady { log } => log.contains("synced writes are lost"),
             _ => false,
@@ -170,8 +170,8 @@ fn torture(portunus: PathBuf, dir: &Path, kills: u64) -> Options {
     }
 }
 
-/// What the backend holds is what the log says: an older copy of the backend and the log
-/// make the same store as the newest backend and the log.
+/// The backend matches the log: an older copy of the backend and the log make the same store as
+/// the newest backend and the log.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_older_backend_and_the_log_make_the_same_store() {
     let (guard, dir) = data_dir();
@@ -224,7 +224,7 @@ async fn an_older_backend_and_the_log_make_the_same_store() {
     }
 }
 
-/// The backend holds nothing: everything comes back from the log alone.
+/// The backend holds nothing: everything is restored from the log alone.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_acknowledged_is_lost_when_the_backend_never_committed() {
     const LAZY: &[&str] = &[
@@ -244,8 +244,8 @@ async fn nothing_acknowledged_is_lost_when_the_backend_never_committed() {
     }
 }
 
-/// "Ready" means that the log is applied: even a read that asks nobody finds every
-/// acknowledged write.
+/// "Ready" means that the log is applied: even a serializable read finds every acknowledged
+/// write.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_ready_member_has_applied_its_log() {
     const LAZY: &[&str] = &["--backend-batch-interval=1h"];
@@ -271,7 +271,8 @@ async fn a_ready_member_has_applied_its_log() {
     );
 }
 
-/// Large values fill segments, so that whole files of the log go while the member is killed.
+/// Large values fill segments, so that whole segments of the log are removed while the member
+/// is killed.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_acknowledged_is_lost_while_segments_of_the_log_are_released() {
     const VALUE_BYTES: usize = 1 << 20;
@@ -287,7 +288,7 @@ async fn nothing_acknowledged_is_lost_while_segments_of_the_log_are_released() {
     for _ in 0..2 {
         let server = Server::start(&dir, flags);
         let mut clients = server.connect().await;
-        // Every acknowledged value of the rounds before.
+        // Every acknowledged value of the earlier rounds.
         for number in written.saturating_sub(KEYS as u64)..written {
             let request = RangeRequest {
                 key: format!("large-{}", number as usize % KEYS).into(),
@@ -332,8 +333,7 @@ async fn nothing_acknowledged_is_lost_while_segments_of_the_log_are_released() {
 async fn kills_during_the_start_do_no_harm() {
     let (_guard, dir) = data_dir();
     let mut random = Random::seeded("start");
-    // A start is killed once it has got as far as an unlucky one might; there is no event
-    // for "in the middle of", so the moment is a random time.
+    // There is no event for "in the middle of the start", so it is killed at a random time.
     let interrupted = |random: &mut Random| {
         let mut process = launch(&dir, RESTLESS);
         std::thread::sleep(Duration::from_micros(random.below(250_000)));

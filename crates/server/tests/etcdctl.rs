@@ -1,7 +1,7 @@
-//! The tool everybody has, unchanged: etcdctl against the real binary.
+//! Unchanged etcdctl against the real binary.
 //!
-//! `portunus_peers` says where it comes from. Without it the tests say loudly that they
-//! proved nothing.
+//! `portunus_peers` documents where it comes from. Without it the tests print a warning that
+//! they proved nothing.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -14,7 +14,7 @@ use common::{Server, data_dir};
 use portunus_peers::{Tool, find_for_test};
 use serde_json::Value;
 
-/// etcdctl with a member to talk to.
+/// etcdctl with a member.
 struct Etcdctl {
     program: PathBuf,
     server: Server,
@@ -22,7 +22,7 @@ struct Etcdctl {
 }
 
 impl Etcdctl {
-    /// With a fresh member, unless there is no etcdctl.
+    /// Starts a new member; `None` if there is no etcdctl.
     fn start(test: &str) -> Option<Etcdctl> {
         let program = find_for_test(Tool::Etcdctl, test)?;
         let (guard, dir) = data_dir();
@@ -43,7 +43,7 @@ impl Etcdctl {
         command
     }
 
-    /// What it prints; it must succeed.
+    /// Returns its output; it must succeed.
     fn run(&self, args: &[&str]) -> String {
         let output = self.command(args).output().unwrap();
         let error = String::from_utf8_lossy(&output.stderr);
@@ -51,7 +51,7 @@ impl Etcdctl {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// What it complains about; it must fail.
+    /// Returns its error output; it must fail.
     fn refused(&self, args: &[&str]) -> String {
         let output = self.command(args).output().unwrap();
         assert!(!output.status.success(), "{args:?}");
@@ -64,7 +64,7 @@ impl Etcdctl {
         serde_json::from_str(&self.run(&all)).unwrap()
     }
 
-    /// What it prints when it is given something to read.
+    /// Returns its output for this input.
     fn run_with_input(&self, args: &[&str], input: &str) -> String {
         let mut child = self
             .command(args)

@@ -1,8 +1,8 @@
-//! A disk that stops taking writes under a running member: the member ends with one line that
-//! says so, acknowledges nothing that is not safe, and has everything when the disk is back.
+//! A disk that refuses writes under a running member: the member ends with one line about it,
+//! acknowledges nothing that is not durable, and has all data when the disk works again.
 //!
-//! The disk is real; the system refuses writes beyond a position of a file once the process
-//! has a limit for that, which can be set while it runs.
+//! The disk is real; the system refuses writes beyond a file position once the process has a
+//! limit for that, which can be set while it runs.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -21,8 +21,8 @@ use writers::{Writer, Writing};
 const WRITERS: usize = 3;
 const MIB: u64 = 1024 * 1024;
 
-/// The binary, which is told of a refused write instead of being ended by a signal, as it would
-/// be told by a full or broken disk.
+/// Returns the binary with a refused write as an error instead of a signal, as from a full or
+/// broken disk.
 fn portunus_told_of_refusals() -> Command {
     let program = portunus();
     let mut command = Command::new("sh");
@@ -42,12 +42,12 @@ fn start(dir: &Path) -> Server {
     let mut command = portunus_told_of_refusals();
     command
         .args(member_flags(dir))
-        // The backend is written all the time, not only now and then.
+        // The backend commits all the time.
         .args(["--backend-batch-interval=5ms", "--backend-batch-limit=20"]);
     Process::spawn(&mut command).ready()
 }
 
-/// From now on the process cannot write beyond this position of any file.
+/// Makes the process unable to write beyond this position of any file.
 fn refuse_writes_beyond(position_bytes: u64, process_id: u32) {
     let process = Pid::from_raw(i32::try_from(process_id).unwrap());
     let limit = Rlimit {
@@ -57,8 +57,8 @@ fn refuse_writes_beyond(position_bytes: u64, process_id: u32) {
     prlimit(process, Resource::Fsize, limit).unwrap();
 }
 
-/// Writers write until the member is gone; after some answers its disk refuses. Returns the
-/// member's last words.
+/// Runs writers until the member has ended; after some responses its disk refuses writes.
+/// Returns the member's final log.
 async fn fail_under_load(
     server: Server,
     writers: Vec<Writer>,
@@ -148,7 +148,7 @@ async fn a_backend_that_cannot_be_written_ends_the_member_and_loses_nothing() {
     server.stop();
 }
 
-/// Only what it says cannot be written: its data is on another disk, so to speak.
+/// Only log lines cannot be written, as if they were on another disk.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_whose_log_lines_cannot_be_written_goes_on() {
     let (guard, dir) = data_dir();
@@ -159,7 +159,7 @@ async fn a_member_whose_log_lines_cannot_be_written_goes_on() {
         .append(true)
         .open(&lines)
         .unwrap();
-    // Full of holes, so that it takes no room.
+    // A sparse file, which takes no space.
     file.set_len(position_bytes).unwrap();
     let address = free_address();
     let mut child = portunus_told_of_refusals()
@@ -192,7 +192,7 @@ async fn a_member_whose_log_lines_cannot_be_written_goes_on() {
     refuse_writes_beyond(position_bytes, child.0.id());
     for _ in 0..20 {
         clients.kv.put(put.clone()).await.unwrap();
-        // Refused, which is worth a line.
+        // Refused, which is logged.
         let nothing = PutRequest::default();
         clients.kv.put(nothing).await.unwrap_err();
     }
@@ -202,7 +202,7 @@ async fn a_member_whose_log_lines_cannot_be_written_goes_on() {
     assert!(status.success(), "{status}");
 }
 
-/// Ended with the test.
+/// A child process, killed when dropped.
 struct Guarded(std::process::Child);
 
 impl Drop for Guarded {

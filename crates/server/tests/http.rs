@@ -81,8 +81,8 @@ async fn probes_of_a_healthy_member() {
     );
 }
 
-/// An alarm makes `/health` fail unless it is excluded. Only corruption makes a member
-/// unready, and nothing of this makes it dead: a restart would not help.
+/// An alarm makes `/health` fail unless it is excluded. Only corruption makes a member unready,
+/// and no alarm makes `/livez` fail: a restart would not help.
 #[tokio::test]
 async fn probes_of_a_member_with_alarms() {
     let (_guard, dir) = data_dir();
@@ -141,7 +141,7 @@ async fn other_methods_and_paths() {
     }
 }
 
-/// The value of a series, by its whole name with labels.
+/// Returns the value of a series, by its whole name with labels.
 fn value(metrics: &str, series: &str) -> f64 {
     let line = metrics.lines().find(|line| {
         line.strip_prefix(series)
@@ -401,7 +401,7 @@ async fn durations_have_etcds_labels_and_buckets() {
     }
 }
 
-/// What clients do is seen in the numbers.
+/// Requests of clients show in the metrics.
 #[tokio::test]
 async fn metrics_move() {
     let (_guard, dir) = data_dir();
@@ -496,14 +496,14 @@ async fn grpc_and_http_share_the_port() {
     }
 }
 
-/// The address a log line names after `addresses`.
+/// Returns the address after `addresses` in a log line.
 fn logged_address(line: &str) -> std::net::SocketAddr {
     let after = line.split_once("127.0.0.1:").unwrap().1;
     let port: String = after.chars().take_while(char::is_ascii_digit).collect();
     format!("127.0.0.1:{port}").parse().unwrap()
 }
 
-/// Those who only watch get a port of their own, where there is no data.
+/// Monitoring gets a separate port, without data.
 #[tokio::test]
 async fn metrics_and_probes_on_a_port_of_their_own() {
     let (_guard, dir) = data_dir();
@@ -531,7 +531,7 @@ async fn metrics_and_probes_on_a_port_of_their_own() {
     server.stop();
 }
 
-/// `/health` tells of a member without a quorum before that member takes clients.
+/// `/health` reports a member without a quorum before that member serves clients.
 #[tokio::test]
 async fn metrics_are_served_while_a_member_looks_for_the_others() {
     let (_guard, dir) = data_dir();

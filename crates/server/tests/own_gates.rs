@@ -32,7 +32,7 @@ fn registries(own: &OwnFeatures) -> [&Registry; 2] {
     [own.server.registry(), own.cluster.registry()]
 }
 
-/// What a released program has: no test features.
+/// The features of a released program, without test features.
 fn released() -> (OwnFeatures, Features<ReleasedClusterFeatures>) {
     let cluster = Features::declared().expect("the declarations are legal");
     (own(), cluster)
@@ -44,7 +44,7 @@ fn released_registries(
     [released.0.server.registry(), released.1.registry()]
 }
 
-/// No dependency of the program but those of its tests brings test features in.
+/// No dependency of the program but those of its tests enables test features.
 #[test]
 fn program_is_built_without_test_features() {
     let tree = |edges: &str| {
@@ -93,7 +93,7 @@ fn the_registry_obeys_the_life_cycle_and_the_list_is_current() {
     }
 }
 
-/// As the list stands, a patch release may be made of it; not if a feature had changed.
+/// A patch release can be made of the current list; not if a feature had changed.
 /// Proves: S1-7
 #[test]
 fn a_patch_release_can_be_made_of_what_was_released() {
@@ -191,7 +191,7 @@ fn alpha_is_off_and_every_gate_says_what_it_does_and_who_owns_it() {
                     feature.name
                 );
             }
-            // A stage lasts for a minor at least; nothing is promised in a hurry.
+            // A stage lasts for a minor at least.
             for pair in feature.specs.windows(2) {
                 let is_later = pair[1].version > pair[0].version;
                 assert!(
@@ -201,7 +201,7 @@ fn alpha_is_off_and_every_gate_says_what_it_does_and_who_owns_it() {
                 );
             }
         }
-        // A server's gate ends on; one of the cluster may be a switch for good.
+        // A server's gate ends on; one of the cluster may stay a switch.
         if registry.level() == Level::Server {
             let specs = registry.features().iter().flat_map(|it| &it.specs);
             let mut done = specs.filter(|spec| spec.stage == Stage::Ga);

@@ -1,5 +1,5 @@
-//! One member, and a leader made by hand that sends it one snapshot after the other: what the
-//! member has received and its log has must be there when it starts again.
+//! One member, and a handmade leader that sends it one snapshot after the other: snapshots that
+//! were received and are in the log must be there when the member restarts.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -102,7 +102,7 @@ impl Receiver {
         .await;
     }
 
-    /// Names of the backends and snapshots on disk.
+    /// Returns the names of the backends and snapshots on disk.
     fn stored(&self) -> Vec<String> {
         let files = std::fs::read_dir(self.cluster.nodes[0].dir.join("member")).unwrap();
         let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
@@ -131,8 +131,8 @@ async fn snapshot_received_during_an_installation_survives_it() {
     }
 }
 
-/// The same snapshot comes again while the first one of its index is being installed, and after
-/// that; older ones come, too. And the member is killed in between.
+/// The same snapshot arrives again while the first one of its index is being installed, and
+/// after that; older ones arrive, too. The member is killed in between.
 #[tokio::test(flavor = "multi_thread")]
 async fn snapshot_that_comes_again_does_not_touch_its_installation() {
     let test = "snapshot_that_comes_again_does_not_touch_its_installation";

@@ -1,5 +1,5 @@
-//! Starting and stopping: refusals in one line that says what to do, settings from three
-//! places, and an end that does not wait for anybody.
+//! Starting and stopping: refusals in one line with the next step, settings from three places,
+//! and a stop that does not wait for clients.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -14,7 +14,8 @@ use portunus_proto::etcdserverpb::{
 };
 use tokio_stream::StreamExt;
 
-/// The one line on stderr of a process that refuses to start. Log lines are not counted.
+/// Returns the one line on stderr of a process that refuses to start. Log lines are not
+/// counted.
 fn refused(process: Process) -> String {
     let (status, log) = process.ended();
     assert_eq!(status.code(), Some(1), "{log}");
@@ -112,7 +113,7 @@ fn data_of_etcd_that_cannot_be_read_is_left_alone() {
 
 #[test]
 fn a_place_that_cannot_be_written_is_refused() {
-    // The kernel lets nobody create anything there, not even root.
+    // The kernel lets no user create anything there, not even root.
     let line = refused(launch("/proc/member.etcd".as_ref(), &[]));
     assert!(line.contains("/proc/member.etcd cannot be used"), "{line}");
     let (guard, _) = data_dir();
@@ -122,7 +123,7 @@ fn a_place_that_cannot_be_written_is_refused() {
     assert!(line.contains("is no directory"), "{line}");
 }
 
-/// Root may write anywhere, so this one proves nothing for root.
+/// Root may write anywhere, so this proves nothing for root.
 #[test]
 fn a_read_only_directory_is_refused() {
     use std::os::unix::fs::PermissionsExt;
@@ -232,7 +233,7 @@ async fn an_emulated_version_is_what_clients_see() {
     }
 }
 
-/// Data of a later version is not served as an earlier one; the other way is an upgrade.
+/// Data of a later version is not served as an earlier one; the reverse is an upgrade.
 #[tokio::test]
 async fn the_emulated_version_can_be_raised_but_not_lowered_below_the_cluster() {
     let (_guard, dir) = data_dir();
@@ -253,7 +254,7 @@ async fn the_emulated_version_can_be_raised_but_not_lowered_below_the_cluster() 
     Server::start(&dir, &[]).stop();
 }
 
-/// Clients that hold streams open, and ones that are idle, do not hold up the end.
+/// Clients with open streams, and idle ones, do not delay the stop.
 #[tokio::test]
 async fn a_stop_does_not_wait_for_clients() {
     for signal in [
@@ -280,7 +281,7 @@ async fn a_stop_does_not_wait_for_clients() {
         assert!(status.success(), "{log}");
         assert!(log.contains("\"stopped\""), "{log}");
         for (_requests, mut stream) in streams {
-            // The event that happened before, then the end of the stream.
+            // The event from before, then the end of the stream.
             let end = soon("the end of the stream", async {
                 loop {
                     match stream.next().await {
@@ -293,7 +294,7 @@ async fn a_stop_does_not_wait_for_clients() {
                 assert_ne!(status.code(), tonic::Code::Ok);
             }
         }
-        // Everything is there, and nothing had to be repaired.
+        // All data is there, and nothing had to be repaired.
         let server = Server::start(&dir, &[]);
         let request = RangeRequest {
             key: "a".into(),
@@ -309,8 +310,8 @@ async fn a_stop_does_not_wait_for_clients() {
     }
 }
 
-/// A member hears a signal at any time: it never has to be killed, and says "ready" only
-/// when it can be stopped cleanly.
+/// A member handles a signal at any time: it never has to be killed, and logs "ready" only when
+/// it can be stopped cleanly.
 #[test]
 fn a_stop_is_heeded_during_the_start_and_right_after() {
     use std::os::unix::process::ExitStatusExt;
@@ -321,7 +322,7 @@ fn a_stop_is_heeded_during_the_start_and_right_after() {
         // There is no event for "in the middle of the start".
         std::thread::sleep(std::time::Duration::from_micros(random.below(150_000)));
         let (status, log) = process.terminate();
-        // Before it listens for signals it has done nothing yet, and just ends.
+        // Before it handles signals it has done nothing yet, and just ends.
         assert!(
             status.success() || status.signal() == Some(15),
             "{status}:\n{log}"
@@ -373,7 +374,7 @@ fn put(key: &'static str, value: &'static str) -> PutRequest {
     }
 }
 
-/// What needs no data to be judged is judged before there is any.
+/// Flags that can be checked without data are checked before there is any.
 #[test]
 fn refused_flags_leave_no_data_directory() {
     for flags in [
@@ -392,7 +393,7 @@ fn refused_flags_leave_no_data_directory() {
     }
 }
 
-/// What is judged only after the data directory is opened leaves nothing behind either.
+/// A refusal after the data directory was opened leaves nothing behind either.
 #[test]
 fn refused_first_start_leaves_no_data_directory() {
     let unreachable = "--initial-cluster=default=http://localhost:2380,b=http://127.0.0.1:1";

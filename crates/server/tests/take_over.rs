@@ -43,8 +43,8 @@ fn put(key: &str, lease: i64) -> PutRequest {
     }
 }
 
-/// Turns what a member left into what etcd would have left: its log as it is, its data as
-/// the bbolt file `database`.
+/// Converts a member's directory to etcd's layout: its log as it is, its data as the bbolt file
+/// `database`.
 fn etcd_layout(ours: &Path, database: &[u8], to: &Path) {
     fs::create_dir_all(to.join("member/snap")).unwrap();
     fs::create_dir_all(to.join("member/wal")).unwrap();
@@ -55,7 +55,7 @@ fn etcd_layout(ours: &Path, database: &[u8], to: &Path) {
     fs::write(to.join("member/snap/db"), database).unwrap();
 }
 
-/// The database of a member's snapshot.
+/// Returns the database of a member's snapshot.
 async fn saved(clients: &mut Clients) -> Vec<u8> {
     let mut blobs = clients
         .maintenance
@@ -71,8 +71,8 @@ async fn saved(clients: &mut Clients) -> Vec<u8> {
     snapshot
 }
 
-/// A member with some history, stopped: its directory, its snapshot in the middle of that
-/// history, and its hash at the end.
+/// Runs a member with some history and stops it; returns its snapshot in the middle of that
+/// history, its hash at the end, and its lease.
 async fn history(dir: &Path) -> (Vec<u8>, (u32, i64, i64), i64) {
     let server = Server::start(dir, &[]);
     let mut clients = server.connect().await;
@@ -102,8 +102,8 @@ async fn history(dir: &Path) -> (Vec<u8>, (u32, i64, i64), i64) {
     (snapshot, hash, lease.id)
 }
 
-/// A database in etcd's layout brings no decision about cluster features along: it may be
-/// restored from a snapshot of a cluster that had one on.
+/// Decisions about cluster features in a database of etcd's layout are not taken over: it may
+/// be restored from a snapshot of a cluster that had a feature on.
 /// Proves: S0-A20, S0-A27
 #[tokio::test(flavor = "multi_thread")]
 async fn decisions_about_features_are_not_taken_over() {
@@ -187,7 +187,7 @@ async fn what_etcd_wrote_after_a_take_over_is_not_overlooked() {
     assert!(log.contains("was used by etcd after"), "{log}");
 }
 
-/// What may be shown only to some must not be served by a member that cannot tell them apart.
+/// Data with access control must not be served by a member that cannot enforce it.
 #[tokio::test(flavor = "multi_thread")]
 async fn data_with_authentication_is_refused() {
     let (_guard, ours) = data_dir();
@@ -214,7 +214,7 @@ async fn data_with_authentication_is_refused() {
     assert!(log.contains("authentication is enabled"), "{log}");
 }
 
-/// Adds what a member of 3.5 would to the log of a member that does not run.
+/// Appends entries of a 3.5 member to the log of a stopped member.
 fn append_v2(dir: &Path, requests: &[(&str, &str)]) {
     let request = |(number, (path, value)): (u64, &(&str, &str))| Request {
         id: number,
@@ -228,7 +228,7 @@ fn append_v2(dir: &Path, requests: &[(&str, &str)]) {
     append(dir, &data);
 }
 
-/// Adds committed entries to the log of a member that does not run.
+/// Appends committed entries to the log of a stopped member.
 fn append(dir: &Path, data: &[Vec<u8>]) {
     let wal = dir.join("member").join("wal");
     let (mut wal, found) = Wal::open(&wal, SnapshotPoint::default()).unwrap();
@@ -276,7 +276,7 @@ async fn a_log_with_requests_of_3_5_goes_on() {
     assert!(log.contains("asks for a change of the v2 store"), "{log}");
 }
 
-/// Params that belong to another version: the entry has no effect, and no line says it had.
+/// Params that belong to another version: the entry has no effect, and no log line reports one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_cluster_version_is_not_logged_as_decided() {
     let (_guard, dir) = data_dir();

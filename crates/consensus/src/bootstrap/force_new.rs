@@ -1,7 +1,7 @@
-//! A cluster of one out of what a member of a larger one left.
+//! Makes a cluster of one from the data of a member of a larger cluster.
 //!
-//! For the day when a quorum is lost for good. The log is continued with the removal of all
-//! other members, as if they had agreed. Entries behind the last recorded commit index are
+//! For the case that a quorum is lost for good. The log is continued with the removal of all
+//! other members, as if they had agreed. Entries beyond the last recorded commit index are
 //! kept: a commit index is written only with the next entries, so they may have been
 //! acknowledged.
 
@@ -27,7 +27,7 @@ pub fn force_new_cluster(boot: &mut Boot) -> Result<(), WriteError> {
         if entry.index <= state.applied_index || entry.r#type() != EntryType::EntryConfChange {
             continue;
         }
-        // What cannot be read is met again when it is applied, with a better message.
+        // An unreadable change is found again when it is applied, with a better message.
         let Ok(change) = ConfChange::decode(entry.data.clone()) else {
             continue;
         };

@@ -1,7 +1,7 @@
-//! Who a member and a cluster are: ids computed exactly as etcd computes them.
+//! The ids of members and clusters, computed exactly as etcd computes them.
 //!
-//! Every member computes the ids of all initial members on its own, so all must
-//! come to the same result, Go members included.
+//! Every member computes the ids of all initial members by itself, so all must get the same
+//! result, Go members included.
 
 use bytes::Bytes;
 use portunus_proto::{etcdserverpb::Metadata, raftpb};
@@ -9,12 +9,12 @@ use prost::Message as _;
 use serde::Serialize;
 use sha1::{Digest as _, Sha1};
 
-/// Who wrote a log: its first record.
+/// The owner of a log, in its first record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
-    /// The member.
+    /// The id of the member.
     pub member_id: u64,
-    /// Its cluster.
+    /// The id of its cluster.
     pub cluster_id: u64,
 }
 
@@ -37,16 +37,16 @@ impl Identity {
     }
 }
 
-/// A member that a cluster starts with.
+/// A founder of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InitialMember {
-    /// Its name.
+    /// The name of the member.
     pub name: String,
-    /// Where its peers reach it.
+    /// The URLs at which its peers reach it.
     pub peer_urls: Vec<String>,
 }
 
-/// The id of a member that a cluster starts with.
+/// Returns the id of a founder.
 #[must_use]
 pub fn member_id(peer_urls: &[String], cluster_token: &str) -> u64 {
     first_eight_bytes(&[
@@ -55,14 +55,14 @@ pub fn member_id(peer_urls: &[String], cluster_token: &str) -> u64 {
     ])
 }
 
-/// The id of a member that joins later, at a time.
+/// Returns the id of a member that is added at this time.
 #[must_use]
 pub fn added_member_id(peer_urls: &[String], unix_seconds: u64) -> u64 {
     let time = unix_seconds.to_string();
     first_eight_bytes(&[sorted(peer_urls).concat().as_bytes(), time.as_bytes()])
 }
 
-/// The id of the cluster that starts with these members.
+/// Returns the id of the cluster that starts with these members.
 #[must_use]
 pub fn cluster_id(member_ids: &[u64]) -> u64 {
     let mut member_ids = member_ids.to_vec();
@@ -71,7 +71,7 @@ pub fn cluster_id(member_ids: &[u64]) -> u64 {
     first_eight_bytes(&[&bytes])
 }
 
-/// The entry with which an initial member enters the log.
+/// Returns the membership change that adds a founder to the log.
 pub(super) fn initial_member_change(id: u64, member: &InitialMember) -> raftpb::ConfChange {
     #[derive(Serialize)]
     struct Context<'a> {
@@ -86,8 +86,7 @@ pub(super) fn initial_member_change(id: u64, member: &InitialMember) -> raftpb::
         peer_urls: sorted(&member.peer_urls),
         name: &member.name,
     };
-    // Numbers and strings always serialize; an empty context would be noticed
-    // by the first test.
+    // Numbers and strings always serialize; the tests would catch an empty context.
     let json = serde_json::to_string(&context).unwrap_or_default();
     raftpb::ConfChange {
         r#type: raftpb::ConfChangeType::ConfChangeAddNode.into(),
@@ -97,7 +96,7 @@ pub(super) fn initial_member_change(id: u64, member: &InitialMember) -> raftpb::
     }
 }
 
-/// Go writes these so that JSON can stand inside HTML. They occur in strings only.
+/// Escapes the characters that Go escapes for JSON inside HTML. They occur in strings only.
 fn as_go_escapes(json: &str) -> String {
     json.replace('&', "\\u0026")
         .replace('<', "\\u003c")

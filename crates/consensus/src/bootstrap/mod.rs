@@ -1,12 +1,11 @@
-//! How a member comes to its log: founding a cluster, joining one, or coming back.
+//! How a member gets its log: it founds a cluster, joins one, or restarts.
 //!
-//! The server calls [`restart`] first. If there is no log, or one in which
-//! nothing was promised yet, it calls [`new_cluster`] or [`join`]. What they
-//! return goes to [`crate::start`].
+//! The server calls [`restart`] first. If there is no log, or a blank one, it calls
+//! [`new_cluster`] or [`join`]. The result is passed to [`crate::start`].
 //!
-//! A founder writes the same first entries as every other founder, Go members
-//! included: one addition per member, term 1, index 1 to n, all committed. So
-//! later joiners learn the founders from the log itself.
+//! A founder writes the same first entries as every other founder, Go members included: one
+//! addition per member, term 1, index 1 to n, all committed. So later joiners get the founders
+//! from the log itself.
 //!
 //! Nothing here starts a thread, and nothing touches the state machine.
 
@@ -31,10 +30,10 @@ pub use self::{
 };
 use crate::core::InitialState;
 
-/// Members a cluster may start with; a bound on the size of its first batch.
+/// The most members a cluster may start with; bounds the size of its first batch.
 pub const INITIAL_MEMBERS_MAX: usize = 1000;
 
-/// What the state machine's own storage says. Both from the same commit.
+/// The position of the backend. Both values are from the same commit.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct BackendPosition {
     /// The last index whose effects are durable; 0 for an empty backend.
@@ -46,14 +45,13 @@ pub struct BackendPosition {
 
 /// A member that is ready to start.
 pub struct Boot {
-    /// Its log.
+    /// The log of the member.
     pub wal: Wal,
-    /// Who it is.
+    /// The ids of the member and its cluster.
     pub identity: Identity,
-    /// What it knows.
+    /// The initial raft state.
     pub initial: InitialState,
-    /// A write that a crash interrupted and that was removed. Worth a line in
-    /// the server's log.
+    /// An interrupted write that was removed, for the server's log.
     pub torn_tail: Option<TornTail>,
 }
 
@@ -66,34 +64,34 @@ pub enum NewClusterError {
         "the initial cluster has no member named {name:?}; give --name and --initial-cluster the same name"
     )]
     NotAMember {
-        /// The name.
+        /// The name of this member.
         name: String,
     },
-    /// Two members with the same id have the same peer URLs.
+    /// Two initial members have the same peer URLs, and so the same id.
     #[error(
         "the initial members {first:?} and {second:?} have the same peer URLs; give each its own"
     )]
     SameMember {
-        /// One of them.
+        /// The name of one of them.
         first: String,
-        /// The other.
+        /// The name of the other.
         second: String,
     },
-    /// Beyond any sensible size.
+    /// The initial cluster has too many members.
     #[error(
         "the initial cluster has {members} members; at most {INITIAL_MEMBERS_MAX} are possible"
     )]
     TooManyMembers {
-        /// How many.
+        /// The number of members.
         members: usize,
     },
-    /// The directory belongs to a member that has been running.
+    /// The directory holds the log of a member that has been running.
     #[error("{} already holds the log of a member; restart that one, or choose an empty directory", dir.display())]
     InUse {
         /// The directory.
         dir: PathBuf,
     },
-    /// A log could not be created.
+    /// The log could not be created.
     #[error("no log for the new member")]
     Create(#[from] CreateError),
     /// A log left by an interrupted first start could not be opened.
@@ -107,7 +105,7 @@ pub enum NewClusterError {
 /// Founds a cluster of these members; this member is the one named `local_name`.
 ///
 /// # Errors
-/// If the members contradict themselves, or the directory cannot be used.
+/// If the members are inconsistent, or the directory cannot be used.
 pub fn new_cluster(
     wal_dir: impl Into<LogDir>,
     options: WalOptions,
@@ -176,8 +174,7 @@ pub fn new_cluster(
     })
 }
 
-/// Starts a member that was added to a running cluster. It learns everything
-/// from its peers.
+/// Starts a member that was added to a running cluster. It gets everything from its peers.
 ///
 /// # Errors
 /// If the directory cannot be used.
@@ -197,8 +194,8 @@ pub fn join(
     })
 }
 
-/// A log without entries: a new one, or the one of a first start that was
-/// interrupted before it promised anything.
+/// Opens a log without entries: a new one, or that of a first start that was interrupted before
+/// it wrote any.
 fn blank_log(
     wal_dir: &LogDir,
     options: WalOptions,

@@ -1,9 +1,9 @@
-//! Coming back: log and backend together say where the member was.
+//! Restart: log and backend together determine the state of the member.
 //!
-//! The log is ahead of the backend or level with it, never behind: an entry is
-//! applied only after it is durable here. If the log ends before what the
-//! backend has applied, the disk has lost what it had promised, and the member
-//! must not speak again: it could vote or commit against its own word.
+//! The log is ahead of the backend or level with it, never behind: an entry is applied only
+//! after it is durable here. If the log ends before what the backend has applied, the disk has
+//! lost synced writes, and the member must not start again: it could vote twice or commit
+//! against its own acknowledgements.
 
 use std::path::PathBuf;
 
@@ -14,23 +14,23 @@ use thiserror::Error;
 use super::{BackendPosition, Boot, Identity};
 use crate::core::InitialState;
 
-/// Why a member did not come back.
+/// Why a member could not restart.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RestartError {
-    /// A first start, or the wrong directory.
+    /// There is no log: a first start, or the wrong directory.
     #[error("{} holds no log; start as a new or joining member, or correct the directory", dir.display())]
     NoLog {
         /// The directory.
         dir: PathBuf,
     },
-    /// The first start was interrupted before anything was promised.
+    /// The first start was interrupted before it had written entries or a hard state.
     #[error("the log in {} is blank; start again as a new or joining member", dir.display())]
     Blank {
         /// The directory.
         dir: PathBuf,
     },
-    /// Nobody knows whose log this is.
+    /// The log does not name its member.
     #[error("the log in {} does not name its member; it was not written by an etcd or portunus server", dir.display())]
     NoIdentity {
         /// The directory.
@@ -46,12 +46,12 @@ pub enum RestartError {
     LogBehindBackend {
         /// The directory.
         dir: PathBuf,
-        /// Where the log ends.
+        /// The last index in the log.
         last_index: u64,
-        /// What the backend has.
+        /// The applied index of the backend.
         applied_index: u64,
     },
-    /// The backend is older than everything the log still has.
+    /// The log starts after the backend's applied index.
     #[error(
         "the backend has applied {applied_index}, but the log in {} starts after {first_snapshot}: \
          the backend is an older copy. Restore both from the same backup, or remove the member, \
@@ -60,18 +60,18 @@ pub enum RestartError {
     BackendBehindLog {
         /// The directory.
         dir: PathBuf,
-        /// What the backend has.
+        /// The applied index of the backend.
         applied_index: u64,
-        /// The oldest point the log can be read from.
+        /// The oldest index from which the log can be read.
         first_snapshot: u64,
     },
-    /// Membership cannot be guessed.
+    /// Neither backend nor log has the members at the applied index.
     #[error(
         "the backend does not say who the members were at index {applied_index}, and the log has \
          no snapshot there"
     )]
     MembersUnknown {
-        /// What the backend has applied.
+        /// The applied index of the backend.
         applied_index: u64,
     },
     /// The log cannot be read.
@@ -82,11 +82,11 @@ pub enum RestartError {
     Open(#[from] OpenError),
 }
 
-/// Opens the log of a member that ran before and works out where it was.
-/// Committed entries beyond the backend will be delivered again.
+/// Opens the log of a member that ran before and determines its state. Committed entries beyond
+/// the backend will be delivered again.
 ///
 /// # Errors
-/// If there is no such member, or its log and backend do not fit together.
+/// If there is no such member, or its log and backend do not belong together.
 pub fn restart(
     wal_dir: impl Into<LogDir>,
     options: WalOptions,
@@ -100,7 +100,7 @@ pub fn restart(
         },
         other => RestartError::Read(other),
     })?;
-    // The newest from which the backend can go on.
+    // The newest snapshot from which the backend can continue.
     let Some(from) = snapshots
         .iter()
         .rev()
@@ -136,8 +136,8 @@ pub fn restart(
     }
     let conf_state = members_at(applied_index, backend, &recovered.snapshot)?;
     let mut hard_state = recovered.hard_state;
-    // The commit index reaches the log only together with later entries; but
-    // what was applied was committed.
+    // The commit index is written to the log only with later entries; but applied entries were
+    // committed.
     hard_state.commit = hard_state.commit.max(applied_index);
     Ok(Boot {
         wal,
@@ -161,7 +161,7 @@ fn members_at(
     snapshot: &walpb::Snapshot,
 ) -> Result<portunus_proto::raftpb::ConfState, RestartError> {
     if applied_index == 0 {
-        // The log's own first entries name them.
+        // The first entries of the log add them.
         return Ok(Default::default());
     }
     let from_snapshot = (snapshot.index == applied_index)

@@ -1,9 +1,9 @@
 //! Committed entries on their way to the state machine.
 //!
-//! The driver puts entries in and never waits here while it holds its lock; the
-//! apply thread takes whole batches. What piles up behind a slow apply is
-//! joined into few large batches. The bound is kept by the disk thread, which
-//! writes nothing more while the queue is over its limit.
+//! The driver pushes entries and never waits here while it holds its lock; the apply thread
+//! takes whole batches. Entries that accumulate behind a slow apply are joined into few large
+//! batches. The disk thread enforces the bound: it writes nothing more while the queue is over
+//! its limit.
 
 use std::{
     collections::VecDeque,
@@ -14,29 +14,29 @@ use std::{
 use portunus_proto::raftpb::{Entry, SnapshotMetadata};
 use thiserror::Error;
 
-/// Entries in one batch, except that what raft commits at once stays together.
+/// Entries in one batch, except that entries committed together stay together.
 const BATCH_ENTRIES_MAX: usize = 4096;
 
-/// What is to be applied, in order: a snapshot, or entries.
+/// A snapshot to install or entries to apply, in order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Committed {
-    /// The state machine is to be replaced by the leader's, which has come before this
-    /// message. It stands alone in its batch, and is in the log.
+    /// The state machine is to be replaced by this snapshot of the leader, which is received
+    /// and recorded in the log. It is alone in its batch.
     pub snapshot: Option<SnapshotMetadata>,
     /// Normal entries and membership changes. An empty normal entry is a new
     /// leader's first: nothing to apply.
     pub entries: Vec<Entry>,
-    /// This member's term when they were handed over.
+    /// This member's term when they were queued.
     pub term: u64,
 }
 
-/// Nothing to apply within the time.
+/// Why there is no batch within the timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum RecvTimeoutError {
-    /// Not yet.
+    /// Nothing was committed yet.
     #[error("nothing was committed in time")]
     Timeout,
-    /// And there never will be.
+    /// The driver has stopped.
     #[error("this member's consensus has stopped")]
     Closed,
 }
@@ -46,7 +46,7 @@ struct Queue {
     batches: VecDeque<Committed>,
     entries: usize,
     closed: bool,
-    /// The apply thread sleeps; wakes cost a system call, so only then.
+    /// The apply thread sleeps; a wake-up costs a system call, so only then.
     receiver_waits: bool,
     receiver_gone: bool,
 }
@@ -115,8 +115,8 @@ impl ApplyQueue {
         }
     }
 
-    /// Waits until fewer than `entries_max` wait, the queue is closed, or
-    /// nobody reads it.
+    /// Waits until fewer than `entries_max` wait, the queue is closed, or its receiver is
+    /// dropped.
     pub(super) fn wait_for_room(&self, entries_max: usize) {
         let mut queue = self.lock();
         while queue.entries >= entries_max && !queue.closed && !queue.receiver_gone {
@@ -127,28 +127,27 @@ impl ApplyQueue {
         }
     }
 
-    /// What is in the queue can still be taken.
+    /// Closes the queue; its batches can still be taken.
     pub(super) fn close(&self) {
         self.lock().closed = true;
         self.filled.notify_all();
         self.emptied.notify_all();
     }
 
-    /// Lets whoever waits for room go on, without closing.
+    /// Ends all waits for room, without closing.
     pub(super) fn stop_waiting(&self) {
         self.lock().receiver_gone = true;
         self.emptied.notify_all();
     }
 }
 
-/// The apply thread's end: entries to be applied, in order.
+/// The apply thread's end of the queue.
 pub struct CommittedReceiver {
     queue: Arc<ApplyQueue>,
 }
 
 impl CommittedReceiver {
-    /// Waits for the next batch. `None` when the driver has stopped and
-    /// everything was taken.
+    /// Waits for the next batch. `None` when the driver has stopped and all batches were taken.
     #[must_use]
     pub fn recv(&self) -> Option<Committed> {
         let mut queue = self.queue.lock();
@@ -168,7 +167,7 @@ impl CommittedReceiver {
         }
     }
 
-    /// Waits for the next batch, but not forever.
+    /// Waits for the next batch, at most `timeout`.
     ///
     /// # Errors
     /// If there was none.
@@ -196,7 +195,7 @@ impl CommittedReceiver {
         }
     }
 
-    /// The next batch, if there is one.
+    /// Returns the next batch, if there is one.
     #[must_use]
     pub fn try_recv(&self) -> Option<Committed> {
         self.take(&mut self.queue.lock())

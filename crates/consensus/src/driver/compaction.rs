@@ -1,36 +1,36 @@
-//! Letting go of the log's beginning once the state machine has it safely.
+//! Compaction of the log once the state machine is durable.
 //!
-//! Runs on the disk thread, between two batches, as it writes to the log. The
-//! order matters: commit index, then snapshot record, then the old segments go;
-//! a crash in between leaves a log that opens.
+//! Runs on the disk thread, between two batches, as it writes to the log. The order matters:
+//! commit index, then snapshot record, then removal of old segments; a crash in between leaves
+//! a log that opens.
 
 use portunus_wal::ReleaseError;
 
 use super::{config::LogWriter, errors::FatalError, inbox::CompactionRequest, member::Member};
 use crate::engine::CompactionRefused;
 
-/// What a compaction did.
+/// The result of a compaction.
 #[derive(Debug)]
 pub struct Compacted {
     /// Segment files removed.
     pub segments_released: usize,
-    /// Why not all that could go are gone. Harmless but for the space; the next
-    /// compaction tries again.
+    /// Why some segments were not removed. They only take space; the next compaction tries
+    /// again.
     pub release_error: Option<ReleaseError>,
     /// The log in memory starts after this index.
     pub memory_starts_after: u64,
 }
 
-/// What stays in memory for members that are behind.
+/// The entries that stay in memory for members that are behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Keep {
     /// As many entries before the index as configured.
     CatchUpEntries,
-    /// Nothing: whoever is behind gets a snapshot.
+    /// None: a member that is behind gets a snapshot.
     Nothing,
 }
 
-/// Carries out one request, or puts it back if something else is to be written.
+/// Carries out one request, or puts it back if a batch has to be written first.
 pub(super) fn compact(
     member: &Member,
     log: &mut dyn LogWriter,
@@ -53,7 +53,7 @@ pub(super) fn compact(
     let write = match begun {
         Ok(Some(write)) => write,
         Ok(None) => {
-            // A batch came in between; it goes first.
+            // A batch was queued meanwhile; it is written first.
             member.inbox.put_back_compaction(request);
             return Ok(());
         }

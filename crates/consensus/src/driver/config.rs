@@ -1,5 +1,4 @@
-//! What the driver is told at the start: limits, the log it writes, and whom it
-//! calls.
+//! The driver's configuration: limits, the log it writes, and the hooks it calls.
 
 use std::time::Duration;
 
@@ -19,21 +18,21 @@ pub struct Config {
     pub tick_interval: Duration,
     /// Ticks without a leader before an election; at most twice as many.
     pub election_ticks: usize,
-    /// Ask whether an election could be won before disturbing the others.
+    /// Run a pre-vote, so that an election that cannot be won does not disturb the others.
     pub pre_vote: bool,
     /// A sole voter leads at once, without waiting for an election timeout.
     pub leads_at_once_if_alone: bool,
     /// Proposals that may wait to enter the log.
     pub proposal_queue_entries_max: usize,
-    /// Their size.
+    /// Their size in bytes.
     pub proposal_queue_bytes_max: usize,
-    /// Committed entries that may wait to be applied. Beyond this nothing more
-    /// is written until the state machine catches up.
+    /// Committed entries that may wait to be applied. Beyond this nothing more is written until
+    /// the state machine catches up.
     pub apply_backlog_entries_max: usize,
     /// Entries kept in memory behind a compaction, for peers that are behind.
     pub catch_up_entries: u64,
-    /// Spreads election timeouts, and makes the contexts of reads unique. Give
-    /// each member and each start another one.
+    /// Spreads election timeouts, and makes the contexts of reads unique. Must differ between
+    /// members and between starts.
     pub seed: u64,
 }
 
@@ -53,27 +52,27 @@ impl Default for Config {
     }
 }
 
-/// Whom the driver calls. It holds its lock while it does: none of these may
-/// block, or call anything of the [`Handle`](crate::Handle) besides `submit`, `propose`,
-/// `propose_conf_change`, `read_index` and `status`. A hook that keeps a handle
-/// keeps the member alive.
+/// The callbacks of the driver. It holds its lock while it calls them: none of these may block,
+/// or call anything of the [`Handle`](crate::Handle) besides `submit`, `propose`,
+/// `propose_conf_change`, `read_index` and `status`. A hook that keeps a handle keeps the
+/// member alive.
 pub struct Hooks {
-    /// Takes messages for peers.
+    /// Sends messages to peers.
     pub peers: Box<dyn PeerSink>,
     /// Called when leader, role or term changed.
     pub on_leadership: Box<dyn Fn(Leadership) + Send + Sync>,
-    /// Called at most once, when the member cannot go on. Without the lock.
+    /// Called at most once, when the member cannot continue. Without the lock.
     pub on_fatal: Box<dyn FnOnce(FatalError) + Send>,
 }
 
-/// Takes messages for other members. They may be lost, but should not be
-/// reordered: that costs a round trip.
+/// Sends messages to other members. They may be lost, but should not be reordered: that costs a
+/// round trip.
 pub trait PeerSink: Send + Sync {
-    /// Queues messages; `to` says for whom. Never blocks.
+    /// Queues messages for the members in their `to` fields. Never blocks.
     fn send(&self, messages: Vec<Message>);
 }
 
-/// For a cluster of one: there is nobody to send to.
+/// The sink of a cluster of one, which has no peers.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoPeers;
 
@@ -81,7 +80,7 @@ impl PeerSink for NoPeers {
     fn send(&self, _: Vec<Message>) {}
 }
 
-/// The log on disk, as the driver uses it. Tests put a failing one in its place.
+/// The log on disk, as the driver uses it. Tests replace it by a failing one.
 pub trait LogWriter: Send {
     /// Adds to the next write.
     ///
@@ -99,16 +98,16 @@ pub trait LogWriter: Send {
     /// Any error is final.
     fn sync(&mut self) -> Result<(), WriteError>;
 
-    /// Records, durably, that everything up to the snapshot is safe elsewhere.
+    /// Records, durably, that everything up to the snapshot is durable in the backend.
     ///
     /// # Errors
     /// Any error is final.
     fn save_snapshot(&mut self, snapshot: &Snapshot) -> Result<(), WriteError>;
 
-    /// Removes what is not needed to start at this snapshot.
+    /// Removes the segments that are not needed to start at this snapshot.
     ///
     /// # Errors
-    /// If a file could not be removed; the log goes on.
+    /// If a file could not be removed; the log stays usable.
     fn release_to(&mut self, index: u64) -> Result<usize, ReleaseError>;
 }
 

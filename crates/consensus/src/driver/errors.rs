@@ -1,4 +1,4 @@
-//! What can go wrong for whoever calls the driver.
+//! Errors of the driver.
 
 use std::io;
 
@@ -14,10 +14,10 @@ use crate::{
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The initial state cannot be right.
+    /// The initial state is inconsistent.
     #[error("this member's raft state cannot be right")]
     Core(#[from] core::StartError),
-    /// The system has no thread left.
+    /// A thread could not be started.
     #[error("could not start a thread; check the limits on processes and memory")]
     Thread(#[source] io::Error),
 }
@@ -26,27 +26,27 @@ pub enum StartError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ProposeError {
-    /// The disk or the cluster does not keep up.
+    /// The proposal queue is full: the disk or the cluster does not keep up.
     #[error("{entries} proposals with {bytes} bytes are waiting already; try again later")]
     Overloaded {
-        /// How many are waiting.
+        /// The number of waiting proposals.
         entries: usize,
-        /// Their size.
+        /// Their size in bytes.
         bytes: usize,
     },
-    /// The member is going down.
+    /// The member is stopping.
     #[error("this member's consensus has stopped")]
     Stopped,
 }
 
-/// Why there is no index to read at.
+/// Why a read index is not available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ReadIndexError {
-    /// The leader that was asked is not the leader any more.
+    /// The leader of the round is not the leader any more.
     #[error("the leader changed while the read was waiting; try again")]
     LeaderChanged,
-    /// The member is going down.
+    /// The member is stopping.
     #[error("this member's consensus has stopped")]
     Stopped,
 }
@@ -55,21 +55,21 @@ pub enum ReadIndexError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CompactError {
-    /// Only what is applied can be let go.
+    /// The index is not applied.
     #[error("index {index} cannot be compacted: only {applied_index} is applied")]
     NotApplied {
-        /// As asked.
+        /// The requested index.
         index: u64,
-        /// What is applied.
+        /// The applied index.
         applied_index: u64,
     },
-    /// It was let go before.
+    /// The index was compacted before.
     #[error("index {index} has been compacted already")]
     AlreadyCompacted {
-        /// As asked.
+        /// The requested index.
         index: u64,
     },
-    /// The member is going down.
+    /// The member is stopping.
     #[error("this member's consensus has stopped")]
     Stopped,
 }
@@ -91,18 +91,18 @@ impl From<CompactionRefused> for CompactError {
     }
 }
 
-/// Why the member cannot go on. The process must end: what the disk holds is
-/// unknown, or the state machine is wrong.
+/// Why the member cannot continue. The process must end: the state of the disk is unknown, or
+/// the state machine is wrong.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum FatalError {
-    /// A write or sync failed. It is never tried again.
+    /// A write or sync failed. It is never retried.
     #[error("the write-ahead log failed")]
     Log(#[from] WriteError),
-    /// A bug.
+    /// More than the committed entries was reported as applied: a bug.
     #[error("the state machine is ahead of the log")]
     Applied(#[from] AppliedBeyondCommit),
-    /// A bug.
+    /// A driver thread panicked: a bug.
     #[error("a thread of this member's consensus panicked")]
     Panicked,
 }

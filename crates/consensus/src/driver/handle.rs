@@ -1,4 +1,4 @@
-//! How the rest of the server talks to its consensus.
+//! The server's interface to its consensus.
 
 use std::{
     sync::{Arc, Mutex, PoisonError, mpsc},
@@ -20,16 +20,15 @@ use super::{
 };
 use crate::core::{ConfChangeError, StepError};
 
-/// A member's consensus, for everybody who uses it. When the last clone goes,
-/// the threads stop where they are, as in a crash; [`Self::stop`] is the
-/// orderly way.
+/// A handle to the consensus of a member. When the last clone is dropped, the threads stop at
+/// once, as in a crash; [`Self::stop`] is the orderly way.
 #[derive(Clone)]
 pub struct Handle {
     member: Arc<Member>,
     owner: Arc<Owner>,
 }
 
-/// Held by handles only, so that its end is the end of the last handle.
+/// Held by handles only, so that it is dropped with the last handle.
 struct Owner {
     member: Arc<Member>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -52,12 +51,12 @@ impl Handle {
         }
     }
 
-    /// Queues a proposal for the log, here or at the leader. Never blocks. Whether it is
-    /// committed shows when it is applied, or never does: it may get lost with its leader.
-    /// Without a leader it waits for one, but only as long as the ticket is kept.
+    /// Queues a proposal for the log, here or at the leader. Never blocks. It is committed when
+    /// it is applied, or never: it may get lost with its leader. Without a leader it waits for
+    /// one, but only as long as the ticket is kept.
     ///
     /// # Errors
-    /// If it was not even queued.
+    /// If it was not queued.
     pub fn submit(&self, proposal: Proposal) -> Result<ProposalTicket, ProposeError> {
         let member = &self.member;
         let progress = proposal.progress();
@@ -70,7 +69,7 @@ impl Handle {
     /// Queues an entry without a waiter. Without a leader the entry stays queued until there is one.
     ///
     /// # Errors
-    /// If it was not even queued.
+    /// If it was not queued.
     pub fn propose(&self, data: Bytes) -> Result<(), ProposeError> {
         self.submit(Proposal::normal(data))
             .map(ProposalTicket::detach)
@@ -79,14 +78,14 @@ impl Handle {
     /// Like [`Self::propose`], for a membership change.
     ///
     /// # Errors
-    /// If it was not even queued.
+    /// If it was not queued.
     pub fn propose_conf_change(&self, change: ConfChange) -> Result<(), ProposeError> {
         self.submit(Proposal::conf_change(change))
             .map(ProposalTicket::detach)
     }
 
-    /// An index such that a read is linearizable once that index is applied. A
-    /// sole voter answers on the spot.
+    /// Returns an index such that a read is linearizable once that index is applied. A sole
+    /// voter has it at once.
     pub fn read_index(&self) -> ReadIndexFuture {
         if let Some(index) = self.member.status.lone_read_index() {
             return ReadIndexFuture::answered(Ok(index));
@@ -98,19 +97,20 @@ impl Handle {
         future
     }
 
-    /// Where the member stands. Costs a few loads.
+    /// Returns the status of the member. Costs a few loads.
     #[must_use]
     pub fn status(&self) -> Status {
         self.member.status.load()
     }
 
-    /// The term this member leads, as far as it knows; `None` if it does not lead.
+    /// Returns the term this member leads, as far as it knows; `None` if it does not lead.
     #[must_use]
     pub fn led_term(&self) -> Option<u64> {
         self.member.status.led_term()
     }
 
-    /// Lets time pass at once, unless a leader is known: an election comes so much sooner.
+    /// Advances the clock by up to `ticks`, until a leader is known, to bring an election
+    /// forward.
     pub fn skip_ticks_without_leader(&self, ticks: usize) {
         self.member.with_engine(|engine| {
             for _ in 0..ticks {
@@ -122,27 +122,27 @@ impl Handle {
         });
     }
 
-    /// Time since the last tick. Long if the machine or this process stood still.
+    /// Returns the time since the last tick, which is long if the machine or this process was
+    /// paused.
     #[must_use]
     pub fn since_last_tick(&self) -> Duration {
         self.member.status.since_last_tick()
     }
 
-    /// Answers every waiting read, and every later one, that the member stops.
+    /// Fails every waiting read, and every later one, with `Stopped`.
     pub fn refuse_reads(&self) {
         let answered = self.member.lock_reads().stop();
         answered.into_iter().for_each(Answered::deliver);
     }
 
-    /// Everything up to `index` is applied. Once per batch is enough.
+    /// Reports that all entries up to `index` are applied. Once per batch is enough.
     pub fn applied(&self, index: u64) {
         self.member.report_applied(index);
     }
 
-    /// Makes a committed membership change take effect. The apply thread calls
-    /// it for each such entry, before it reports the index as applied. A change
-    /// that the state machine refuses goes in with `node_id` 0, which changes
-    /// nothing. Returns the members after the change.
+    /// Makes a committed membership change take effect. The apply thread calls it for each such
+    /// entry, before it reports the index as applied. A change that the state machine refuses
+    /// is passed with `node_id` 0, which changes nothing. Returns the members after the change.
     ///
     /// # Errors
     /// If the change is impossible; the members stay as they were.
@@ -154,9 +154,9 @@ impl Handle {
         })
     }
 
-    /// Records in the log that the backend holds everything up to `index`
-    /// durably, and lets go of what is not needed any more. `conf_state` is
-    /// that of `index`. Blocks for a sync; call it from a background thread.
+    /// Records in the log that the backend holds everything up to `index` durably, and removes
+    /// what is not needed any more. `conf_state` is that of `index`. Blocks for a sync; call it
+    /// from a background thread.
     ///
     /// # Errors
     /// If `index` cannot be compacted. A failing disk is fatal as always.
@@ -168,8 +168,8 @@ impl Handle {
         self.shorten_log(index, conf_state, Keep::CatchUpEntries)
     }
 
-    /// The same, and keeps nothing for members that are behind: they get a snapshot and
-    /// never see an entry up to `index`.
+    /// Compacts like [`Handle::compact_log`], and keeps no entries for members that are behind:
+    /// they get a snapshot and never see an entry up to `index`.
     ///
     /// # Errors
     /// As [`Handle::compact_log`].
@@ -193,7 +193,7 @@ impl Handle {
         answer.recv().unwrap_or(Err(CompactError::Stopped))
     }
 
-    /// Hands leadership to another voter, if this member leads.
+    /// Transfers leadership to another voter, if this member leads.
     pub fn transfer_leader(&self, to: u64) {
         self.member.with_engine(|engine| engine.transfer_leader(to));
     }
@@ -215,29 +215,30 @@ impl Handle {
         self.member.lock_engine().core().pending_snapshots()
     }
 
-    /// How much of the log a member has. Only the leader knows.
+    /// Returns the last index that a member is known to have in its log; only the leader knows
+    /// it.
     #[must_use]
     pub fn matched(&self, id: u64) -> Option<u64> {
         self.member.lock_engine().core().matched(id)
     }
 
-    /// A peer could not be reached.
+    /// Reports that a peer is unreachable.
     pub fn report_unreachable(&self, id: u64) {
         self.member
             .with_engine(|engine| engine.report_unreachable(id));
     }
 
-    /// A snapshot has or has not arrived at a peer.
+    /// Reports whether a snapshot was delivered to a peer.
     pub fn report_snapshot(&self, id: u64, delivered: bool) {
         self.member
             .with_engine(|engine| engine.report_snapshot(id, delivered));
     }
 
-    /// Writes what was taken, refuses everything new, and waits for the threads.
-    /// What is committed by then can still be received.
+    /// Writes what was accepted, refuses new work, and waits for the threads. Entries committed
+    /// by then can still be received.
     pub fn stop(&self) {
         self.member.inbox.advance(Phase::Draining);
-        // The apply thread may be the one who stops; nobody makes room then.
+        // The apply thread may be the caller; then it makes no room.
         self.member.apply.stop_waiting();
         let threads = std::mem::take(
             &mut *self

@@ -1,8 +1,8 @@
-//! What waits for the driver's threads: proposals, compactions, calls to wake up.
+//! The queues of the driver's threads: proposals, compactions, wake-ups.
 //!
-//! Taking a proposal costs one short lock and, only if the thread in question
-//! sleeps, one wake. While the disk is busy with one batch, everything that
-//! arrives gathers here and becomes the next.
+//! Queuing a proposal costs one short lock and, only if the thread in question sleeps, one
+//! wake-up. While the disk writes one batch, arriving proposals are queued here and become the
+//! next.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -20,7 +20,7 @@ use super::{
     proposal::Proposal,
 };
 
-/// Proposals in the order in which they came, by number.
+/// Proposals in the order of their arrival, by number.
 pub(super) type Proposals = BTreeMap<u64, Proposal>;
 
 pub(super) struct CompactionRequest {
@@ -30,12 +30,12 @@ pub(super) struct CompactionRequest {
     pub(super) reply: SyncSender<Result<Compacted, CompactError>>,
 }
 
-/// How far the driver is in its life.
+/// The phase in the life of the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Phase {
     #[default]
     Running,
-    /// Takes nothing new, finishes what it has.
+    /// Accepts no new work, finishes what it has.
     Draining,
     /// Writes nothing any more.
     Ended,
@@ -48,7 +48,7 @@ struct State {
     proposal_bytes: usize,
     last_proposal: u64,
     compactions: VecDeque<CompactionRequest>,
-    /// Somebody called since the thread last woke. Further calls cost nothing.
+    /// The thread was called since it last woke. Further calls cost nothing.
     disk_called: bool,
     clock_called: bool,
 }
@@ -65,9 +65,9 @@ impl Inbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues a proposal and calls a thread to take it: the disk thread if this
-    /// member is alone, as then nothing but the disk stands between a proposal
-    /// and its commit. Returns the proposal's number, which is not 0.
+    /// Queues a proposal and wakes a thread to take it: the disk thread if this member is the
+    /// sole voter, as then only the disk delays the commit. Returns the proposal's number,
+    /// which is not 0.
     pub(super) fn propose(
         &self,
         proposal: Proposal,
@@ -80,7 +80,7 @@ impl Inbox {
             return Err(ProposeError::Stopped);
         }
         let entries = state.proposals.len();
-        // A proposal larger than the limit may go if it is alone.
+        // A proposal larger than the limit is accepted if it is the only one.
         let too_large = state.proposal_bytes.saturating_add(bytes)
             > config.proposal_queue_bytes_max
             && entries > 0;
@@ -119,8 +119,8 @@ impl Inbox {
         mem::replace(&mut state.proposals, left.unwrap_or_default())
     }
 
-    /// Gives back what could not be proposed, to its old place. What was withdrawn meanwhile
-    /// is dropped.
+    /// Returns proposals that could not be proposed to their old place. Those withdrawn
+    /// meanwhile are dropped.
     pub(super) fn put_back(&self, proposals: impl IntoIterator<Item = (u64, Proposal)>) {
         let mut state = self.lock();
         if state.phase == Phase::Ended {
@@ -162,7 +162,7 @@ impl Inbox {
 
     pub(super) fn put_back_compaction(&self, request: CompactionRequest) {
         let mut state = self.lock();
-        // After the end nobody would take it, and the caller would wait forever.
+        // After the end no thread would take it, and the caller would wait forever.
         if state.phase != Phase::Ended {
             state.compactions.push_front(request);
         }
@@ -172,8 +172,7 @@ impl Inbox {
         self.lock().phase
     }
 
-    /// Moves on to a later phase and tells everybody. False if it was there or
-    /// beyond already.
+    /// Advances to a later phase and wakes both threads. False if the phase was reached before.
     pub(super) fn advance(&self, phase: Phase) -> bool {
         let mut state = self.lock();
         let is_later = match phase {
@@ -184,7 +183,7 @@ impl Inbox {
         if is_later {
             state.phase = phase;
             if phase == Phase::Ended {
-                // Whoever waits for a compaction hears that it will not come.
+                // Dropping the requests ends their callers' waits.
                 state.compactions.clear();
                 state.proposals.clear();
                 state.proposal_bytes = 0;
@@ -222,7 +221,7 @@ impl Inbox {
         }
     }
 
-    /// The disk thread sleeps until called.
+    /// Blocks the disk thread until it is called.
     pub(super) fn wait_for_disk_call(&self) -> Phase {
         let mut state = self.lock();
         while !state.disk_called {
@@ -235,7 +234,7 @@ impl Inbox {
         state.phase
     }
 
-    /// The clock thread sleeps until called or until the next tick is due.
+    /// Blocks the clock thread until it is called or the next tick is due.
     pub(super) fn wait_for_clock_call(&self, deadline: Instant) -> Phase {
         let mut state = self.lock();
         while !state.clock_called {
@@ -259,8 +258,8 @@ mod tests {
     use super::*;
     use crate::core::Leadership;
 
-    /// The engine takes proposals before it knows whether raft does. One that its proposer
-    /// gives up in between must not come back to the queue.
+    /// The engine takes proposals before raft accepts them. One that its proposer withdraws in
+    /// between must not return to the queue.
     #[test]
     fn proposal_withdrawn_while_it_is_taken_is_not_put_back() {
         let inbox = Inbox::default();

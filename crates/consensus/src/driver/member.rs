@@ -1,4 +1,4 @@
-//! Everything the threads and handles of one member share.
+//! The state that the threads and handles of one member share.
 //!
 //! Locks, always taken in this order and never held while waiting for a disk:
 //! 1. `engine`: raft itself.
@@ -30,15 +30,14 @@ pub(super) struct LockedHooks {
 pub(super) struct Member {
     pub(super) config: Config,
     pub(super) hooks: LockedHooks,
-    /// Taken by whoever finds the fatal error first.
+    /// Taken by the thread that finds the first fatal error.
     pub(super) on_fatal: Mutex<Option<OnFatal>>,
     pub(super) engine: Mutex<Engine>,
     pub(super) inbox: Inbox,
     pub(super) reads: Mutex<Reads>,
     pub(super) apply: Arc<ApplyQueue>,
     pub(super) status: StatusCell,
-    /// The core waits for the next applied index; otherwise it may come with
-    /// the next turn.
+    /// Whether the core waits for the next applied index; otherwise the next turn reports it.
     pub(super) applied_is_urgent: AtomicBool,
 }
 
@@ -51,8 +50,8 @@ impl Member {
         self.reads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets `act` do something to the engine, then turns it. The engine has
-    /// seen all that was applied before `act` runs.
+    /// Calls `act` with the engine, then turns it. All applied indexes are reported to the
+    /// engine before `act` runs.
     pub(super) fn with_engine<R>(&self, act: impl FnOnce(&mut Engine) -> R) -> R {
         let mut engine = self.lock_engine();
         let before = self.turn(&mut engine);
@@ -64,7 +63,7 @@ impl Member {
         result
     }
 
-    /// Does what a turn left. Without the lock.
+    /// Does the work that a turn left. Without the lock.
     pub(super) fn settle(&self, after: AfterTurn) {
         after.answered.into_iter().for_each(Answered::deliver);
         if after.disk_has_work {
@@ -75,7 +74,7 @@ impl Member {
         }
     }
 
-    /// Stops everything and says why, once.
+    /// Stops the driver and reports the error, once.
     pub(super) fn fail(&self, error: FatalError) {
         self.end();
         let on_fatal = self
@@ -88,7 +87,7 @@ impl Member {
         }
     }
 
-    /// Nothing is written from now on, nobody waits in vain.
+    /// Ends the driver: nothing is written from now on, and all waits end.
     pub(super) fn end(&self) {
         self.inbox.advance(Phase::Ended);
         self.apply.close();
@@ -104,7 +103,7 @@ impl Member {
     }
 }
 
-/// A panic of a driver thread must not leave a member that looks alive.
+/// Fails the member if its driver thread panics.
 pub(super) struct FailOnPanic(pub(super) Arc<Member>);
 
 impl Drop for FailOnPanic {

@@ -1,4 +1,4 @@
-//! One member's consensus for real: core, log, threads, queues.
+//! The consensus of one member at run time: core, log, threads, queues.
 //!
 //! ```text
 //!  propose ──▶ inbox ──┐
@@ -7,8 +7,8 @@
 //!  clock thread: tick ─┘     ▲      └──▶ jobs ──▶ disk thread: write, fdatasync
 //!                            └───────── persisted ─────────┘
 //! ```
-//! A lone write changes threads twice: caller to disk thread, disk thread to
-//! apply thread. What arrives during a sync goes with the next one.
+//! A single write changes threads twice: caller to disk thread, disk thread to apply thread.
+//! Entries that arrive during a sync go with the next one.
 
 mod apply_queue;
 mod compaction;
@@ -53,7 +53,7 @@ use crate::{
 /// Starts a member. `log` must be the one that `initial` came from.
 ///
 /// # Errors
-/// If the initial state cannot be right, or there are no threads.
+/// If the initial state is inconsistent, or a thread cannot be started.
 pub fn start(
     config: Config,
     log: impl LogWriter + 'static,

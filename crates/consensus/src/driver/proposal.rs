@@ -1,4 +1,4 @@
-//! A proposal on its way to the engine, and who owns it until it gets there.
+//! A proposal on its way to the engine, and its owner until then.
 //!
 //! ```text
 //!   submit ──▶ queued ──(the engine takes it)──▶ proposed in a term
@@ -6,9 +6,9 @@
 //!                │  └──(the leader is handing over)───┘
 //!                └──(its ticket is dropped)──▶ withdrawn: never proposed
 //! ```
-//! A client that was told of a failure must not see its request take effect when a leader
-//! appears later. So a queued proposal belongs to the [`ProposalTicket`] of its proposer,
-//! and one atomic decides between the engine and the ticket.
+//! A request that was reported to its client as failed must not take effect when a leader
+//! appears later. So a queued proposal belongs to the [`ProposalTicket`] of its proposer, and
+//! one atomic decides between the engine and the ticket.
 
 use std::sync::{
     Arc,
@@ -21,24 +21,24 @@ use portunus_proto::raftpb::ConfChange;
 use super::member::Member;
 use crate::core::{Leadership, Role};
 
-/// What a membership change counts for in the queue, in bytes.
+/// The bytes that a membership change counts for in the queue.
 const CONF_CHANGE_BYTES: usize = 1024;
 
 /// Set once the proposal is withdrawn; the other bits are the term.
 const WITHDRAWN: u64 = 1 << 63;
 
-/// How far a proposal is: queued, or proposed in a term.
+/// The progress of a proposal: queued, or proposed in a term.
 #[derive(Debug, Clone, Default)]
 pub struct ProposalProgress(Arc<AtomicU64>);
 
 impl ProposalProgress {
-    /// Of a proposal that was proposed in this term.
+    /// Creates the progress of a proposal that was proposed in this term.
     #[must_use]
     pub fn in_term(term: u64) -> Self {
         Self(Arc::new(term.into()))
     }
 
-    /// The term in which the engine proposed it; `None` while it is queued.
+    /// Returns the term in which the engine proposed it; `None` while it is queued.
     #[must_use]
     pub fn term(&self) -> Option<u64> {
         let term = self.0.load(Ordering::Acquire) & !WITHDRAWN;
@@ -55,7 +55,7 @@ impl ProposalProgress {
         self.0.fetch_and(WITHDRAWN, Ordering::AcqRel) & WITHDRAWN == 0
     }
 
-    /// True if it was not proposed, and now never will be.
+    /// Withdraws it. True if it was not proposed, and now never will be.
     pub(super) fn withdraw(&self) -> bool {
         self.0.fetch_or(WITHDRAWN, Ordering::AcqRel) == 0
     }
@@ -67,7 +67,7 @@ pub(super) enum Content {
     ConfChange(ConfChange),
 }
 
-/// Something to be put into the log.
+/// An entry to be proposed.
 #[derive(Debug)]
 pub struct Proposal {
     pub(super) content: Content,
@@ -77,13 +77,13 @@ pub struct Proposal {
 }
 
 impl Proposal {
-    /// An entry with this content.
+    /// Creates an entry with this content.
     #[must_use]
     pub fn normal(data: Bytes) -> Self {
         Self::new(Content::Normal(data))
     }
 
-    /// A membership change. While another one is not applied yet, an empty entry is
+    /// Creates a membership change. While another one is not applied yet, an empty entry is
     /// committed in its place.
     #[must_use]
     pub fn conf_change(change: ConfChange) -> Self {
@@ -98,14 +98,14 @@ impl Proposal {
         }
     }
 
-    /// Binds it to a term: it is proposed by this member as the leader of that term, or never.
+    /// Binds it to a term: only this member as the leader of that term may propose it.
     #[must_use]
     pub fn only_as_leader_of(mut self, term: u64) -> Self {
         self.leader_term = Some(term);
         self
     }
 
-    /// Tells how far it is, from now on.
+    /// Returns a handle to its progress.
     #[must_use]
     pub fn progress(&self) -> ProposalProgress {
         self.progress.clone()
@@ -125,7 +125,7 @@ impl Proposal {
         }
     }
 
-    /// The engine proposes it now. False if it must not be proposed.
+    /// Marks it as proposed. False if it must not be proposed.
     pub(super) fn begin(&self, leadership: Leadership) -> bool {
         let is_allowed = self
             .leader_term
@@ -133,7 +133,7 @@ impl Proposal {
         is_allowed && self.progress.begin(leadership.term)
     }
 
-    /// The engine could not propose it. False if it was withdrawn meanwhile.
+    /// Marks it as queued again. False if it was withdrawn meanwhile.
     pub(super) fn undo(&self) -> bool {
         self.progress.undo()
     }
@@ -157,13 +157,13 @@ impl ProposalTicket {
         }
     }
 
-    /// Leaves the proposal to itself: it waits for a leader as long as it takes.
+    /// Detaches the proposal from the ticket: it waits for a leader without a limit.
     pub fn detach(mut self) {
         self.number = DETACHED;
     }
 
-    /// Withdraws the proposal. True if it was not proposed and never will be; false if it
-    /// was handed to raft, so that it may be committed.
+    /// Withdraws the proposal. True if it was not proposed and never will be; false if it was
+    /// passed to raft, so that it may be committed.
     pub fn withdraw(mut self) -> bool {
         self.give_up()
     }
@@ -178,7 +178,7 @@ impl ProposalTicket {
     }
 }
 
-/// No proposal has this number.
+/// The number of a detached ticket, which no proposal has.
 const DETACHED: u64 = 0;
 
 impl Drop for ProposalTicket {

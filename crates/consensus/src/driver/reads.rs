@@ -1,13 +1,12 @@
-//! Linearizable reads: one round for all who wait.
+//! Linearizable reads: one round for all waiting readers.
 //!
 //! ```text
 //!   readers ──▶ collecting ──(no round in flight)──▶ in flight ──▶ answered together
 //!                   ▲                                    │
 //!                   └──── readers that come now ─────────┘ wait for the next round
 //! ```
-//! A reader must not share a round that began before it came: the index might
-//! be too old. Joining a round costs a reference count; the first reader of a
-//! round is the only one who wakes the driver.
+//! A reader must not share a round that began before it arrived: the index might be too old.
+//! Joining a round costs a reference count; only the first reader of a round wakes the driver.
 
 use std::{
     future::Future,
@@ -22,20 +21,20 @@ use super::errors::ReadIndexError;
 
 type Answer = Result<u64, ReadIndexError>;
 
-/// Ticks after which an unanswered round asks again: messages get lost. etcd's
-/// 500 ms at its default heartbeat.
+/// Ticks after which an unanswered round is retried: messages get lost. etcd's 500 ms at its
+/// default heartbeat.
 const RETRY_TICKS: u32 = 5;
 
 #[derive(Default)]
 struct RoundState {
     answer: Option<Answer>,
     wakers: Vec<Option<Waker>>,
-    /// Places in `wakers` of readers that gave up, for those who come later: a round may wait
-    /// for a leader for hours, and readers come and go.
+    /// Places in `wakers` of readers that gave up, for later readers: a round may wait for a
+    /// leader for hours, and readers come and go.
     free: Vec<usize>,
 }
 
-/// Readers that share one answer.
+/// The readers that share one read index.
 #[derive(Default)]
 pub(super) struct Round {
     state: Mutex<RoundState>,
@@ -56,9 +55,9 @@ impl Round {
     }
 }
 
-/// Answers with an index: once that is applied, a read is linearizable.
+/// Resolves to an index: once that is applied, a read is linearizable.
 ///
-/// Without a leader it waits; drop it when the time is up.
+/// Without a leader it waits; drop it at a timeout.
 #[must_use = "the index is the answer"]
 pub struct ReadIndexFuture(Waiting);
 
@@ -79,10 +78,10 @@ impl ReadIndexFuture {
         Self(Waiting::Round { round, slot: None })
     }
 
-    /// Waits on this thread.
+    /// Blocks this thread until the index is known.
     ///
     /// # Errors
-    /// If there is no index to read at.
+    /// If there is no read index.
     pub fn wait(mut self) -> Result<u64, ReadIndexError> {
         struct Unpark(Thread);
         impl Wake for Unpark {
@@ -146,9 +145,9 @@ impl Drop for ReadIndexFuture {
 }
 
 struct InFlight {
-    /// Of the first question; each later one has the next number.
+    /// The context of the first request; each retry has the next number.
     first_context: u64,
-    /// Of the newest question.
+    /// The context of the newest request.
     context: u64,
     leader: u64,
     ticks: u32,
@@ -170,7 +169,7 @@ pub(super) struct Reads {
     stopped: bool,
 }
 
-/// A round that has its answer; deliver it without holding a lock.
+/// A round with its result; deliver it without holding a lock.
 #[must_use]
 pub(super) struct Answered(Arc<Round>, Answer);
 
@@ -190,7 +189,7 @@ impl Reads {
         }
     }
 
-    /// Joins the round that collects readers. True if the driver must hear of it.
+    /// Joins the round that collects readers. True if the driver must be woken.
     pub(super) fn join(&mut self) -> (ReadIndexFuture, bool) {
         if self.stopped {
             return (
@@ -203,8 +202,8 @@ impl Reads {
         (ReadIndexFuture::joining(Arc::clone(round)), is_first)
     }
 
-    /// Begins the next round, if one waits and none is in flight. `ask` asks
-    /// the leader and says whether there is one.
+    /// Begins the next round, if one waits and none is in flight. `ask` sends the request to
+    /// the leader and returns whether there is one.
     pub(super) fn begin(&mut self, leader: u64, ask: impl FnOnce(u64) -> bool) {
         if self.in_flight.is_some() || leader == 0 {
             return;
@@ -226,8 +225,8 @@ impl Reads {
         }
     }
 
-    /// An answer came. To which question of the round does not matter: all were asked after
-    /// its last reader came. On a slow network only the older ones may ever be answered in
+    /// Completes the round in flight. Any request of the round may be answered: all were sent
+    /// after its last reader arrived. On a slow network only the older ones may be answered in
     /// time.
     pub(super) fn answer(&mut self, context: u64, index: u64) -> Option<Answered> {
         let answered = self.in_flight.take_if(|round| round.has_asked(context))?;
@@ -239,8 +238,8 @@ impl Reads {
         Some(Answered(lost.round, Err(ReadIndexError::LeaderChanged)))
     }
 
-    /// Asks again if the answer is overdue, with a context never used before: the leader
-    /// takes a known one for a question that is being answered already.
+    /// Retries if the answer is overdue, with a context never used before: the leader takes a
+    /// known one for a request in progress.
     pub(super) fn tick(&mut self, ask: impl FnOnce(u64) -> bool) {
         let context = self.next_context;
         let Some(in_flight) = &mut self.in_flight else {
@@ -316,8 +315,8 @@ mod tests {
         assert_eq!(reader.wait(), Ok(9));
     }
 
-    /// Where an answer takes longer than the pause between two questions, every answer is one
-    /// to an older question.
+    /// Where an answer takes longer than the retry interval, every answer is for an older
+    /// request.
     #[test]
     fn an_overdue_round_asks_anew_and_takes_any_of_its_answers() {
         for answered in [1, 2] {
@@ -349,7 +348,7 @@ mod tests {
         assert_eq!(collected.wait(), Ok(3));
     }
 
-    /// While there is no leader readers come, wait and give up, for as long as that lasts.
+    /// While there is no leader, readers join, wait and give up.
     #[test]
     fn readers_that_gave_up_leave_nothing_behind() {
         let mut reads = Reads::new(1);

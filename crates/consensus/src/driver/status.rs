@@ -1,7 +1,7 @@
-//! What everybody may ask at any time without waiting for anybody.
+//! The status of a member, readable at any time without a lock.
 //!
-//! The driver publishes after every turn; readers load. Each value is true at
-//! some moment, but two values may be of different moments.
+//! The driver publishes after every turn; readers load. Each value was true at some moment, but
+//! two values may be of different moments.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
@@ -10,10 +10,10 @@ use std::{
 
 use crate::core::{Core, Role};
 
-/// Where a member stands.
+/// The state of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Status {
-    /// The member.
+    /// The id of the member.
     pub id: u64,
     /// The leader it knows; 0 for none.
     pub leader: u64,
@@ -25,9 +25,9 @@ pub struct Status {
     pub applied: u64,
     /// The last index in its log.
     pub last_index: u64,
-    /// What it is.
+    /// Its role.
     pub role: Role,
-    /// It does not vote.
+    /// Whether it is a learner, which does not vote.
     pub is_learner: bool,
     /// Syncs of the log since the start.
     pub wal_syncs: u64,
@@ -38,7 +38,7 @@ pub struct Status {
 pub(super) struct StatusCell {
     id: u64,
     started: Instant,
-    /// When the clock last ticked, in milliseconds since the start.
+    /// The time of the last tick, in milliseconds since the start.
     ticked_ms: AtomicU64,
     leader: AtomicU64,
     term: AtomicU64,
@@ -49,7 +49,7 @@ pub(super) struct StatusCell {
     is_learner: AtomicBool,
     /// The term this member leads; 0 for none.
     led_term: AtomicU64,
-    /// A read may use `commit` as it is.
+    /// Whether a read may use `commit` as it is.
     can_read_alone: AtomicBool,
     pub(super) wal_syncs: AtomicU64,
     pub(super) wal_entries: AtomicU64,
@@ -89,8 +89,8 @@ impl StatusCell {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Before anything the core says is acted upon: whoever sees an effect of a
-    /// commit must find it published.
+    /// Publishes the core's state, before its effects are carried out: a reader that sees an
+    /// effect of a commit must find it published.
     pub(super) fn publish(&self, core: &Core) {
         let leadership = core.current_leadership();
         if !core.can_read_alone() {
@@ -117,16 +117,16 @@ impl StatusCell {
         self.is_learner.store(is_learner, Ordering::Release);
     }
 
-    /// The committed index, if it answers a linearizable read that starts now.
+    /// Returns the commit index, if a linearizable read that starts now may use it.
     pub(super) fn lone_read_index(&self) -> Option<u64> {
-        // In this order: what was committed when the flag was up is enough, and
-        // the index only grows.
+        // In this order: what was committed when the flag was set is enough, and the index only
+        // grows.
         self.can_read_alone
             .load(Ordering::SeqCst)
             .then(|| self.commit.load(Ordering::SeqCst))
     }
 
-    /// The term this member leads, as one value.
+    /// Returns the term this member leads, as one value.
     pub(super) fn led_term(&self) -> Option<u64> {
         match self.led_term.load(Ordering::SeqCst) {
             0 => None,
@@ -134,7 +134,7 @@ impl StatusCell {
         }
     }
 
-    /// The sole voter of its cluster, and its leader.
+    /// Whether this member is the sole voter of its cluster, and its leader.
     pub(super) fn is_alone(&self) -> bool {
         self.can_read_alone.load(Ordering::Relaxed)
     }

@@ -36,8 +36,8 @@ pub(super) fn run_disk(member: Arc<Member>, mut log: impl LogWriter) {
 fn write_until_ended(member: &Member, log: &mut dyn LogWriter) -> Result<(), FatalError> {
     let mut written: Option<Batch> = None;
     loop {
-        // One lock for both: what the last batch committed goes out, and what
-        // gathered meanwhile becomes the next.
+        // One lock for both: effects of the last batch are carried out, and jobs queued
+        // meanwhile become the next batch.
         let mut engine = member.lock_engine();
         let mut finished = AfterTurn::default();
         if let Some(batch) = written.take() {
@@ -70,7 +70,7 @@ fn write_until_ended(member: &Member, log: &mut dyn LogWriter) -> Result<(), Fat
                 member.inbox.wait_for_disk_call();
             }
             Phase::Draining => {
-                // Everything is written; the last commit index is not.
+                // Everything is written except the last commit index.
                 let Some(commit) = member.lock_engine().take_last_commit() else {
                     continue;
                 };
@@ -90,7 +90,7 @@ fn write(batch: &Batch, member: &Member, log: &mut dyn LogWriter) -> Result<(), 
     let mut is_empty = true;
     for write in batch.writes() {
         if let Some(snapshot) = write.snapshot {
-            // What came before it is not written any more, or it would follow.
+            // Buffered records must be written before the snapshot.
             log.sync()?;
             log.save_snapshot(&walpb::Snapshot {
                 index: snapshot.index,
@@ -122,8 +122,8 @@ pub(super) fn run_clock(member: Arc<Member>) {
         let now = Instant::now();
         let is_due = now >= due;
         if is_due {
-            // After a pause (a stopped process, a suspended machine) missed
-            // ticks are not made up for: they would all be election timeouts.
+            // After a pause (a stopped process, a suspended machine) missed ticks are skipped:
+            // they would all be election timeouts.
             due = (due + interval).max(now);
         }
         member.with_engine(|engine| {

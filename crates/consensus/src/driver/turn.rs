@@ -1,8 +1,9 @@
-//! A turn of the engine: inputs that wait go in, effects are carried out, until there are none.
+//! A turn of the engine: waiting inputs are passed to it and its effects are carried out, until
+//! there are none.
 //!
-//! Every thread that holds the lock on the engine may turn it: the clock thread, the disk thread,
-//! a peer's connection, the apply thread. That saves the two thread changes per write that handing
-//! everything to one consensus thread would cost.
+//! Every thread that holds the lock on the engine may turn it: the clock thread, the disk
+//! thread, a peer's connection, the apply thread. That saves the two thread changes per write
+//! that a separate consensus thread would cost.
 
 use std::sync::atomic::Ordering;
 
@@ -17,7 +18,7 @@ use super::{
 };
 use crate::engine::{Effects, Engine};
 
-/// What a turn leaves to be done without the lock.
+/// The work that a turn leaves for after the lock.
 #[derive(Default)]
 #[must_use]
 pub(super) struct AfterTurn {
@@ -79,7 +80,7 @@ impl Member {
                 }
             };
             if result.is_err() {
-                // The leader is handing over; there will be another.
+                // The leader is handing over; the next leader gets them.
                 self.inbox.put_back(proposals);
                 return;
             }

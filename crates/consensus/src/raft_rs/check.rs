@@ -1,14 +1,14 @@
 //! Refuses messages that no correct peer sends.
 //!
-//! The engine trusts its peers: some malformed messages make it panic, others
-//! corrupt what it knows. A broken or hostile peer must not stop this member.
+//! The engine trusts its peers: some malformed messages make it panic, others corrupt its
+//! state. A broken or hostile peer must not stop this member.
 
 use portunus_proto::raftpb;
 use prost::Message as _;
 
 use crate::core::StepError;
 
-/// Refuses what would make the engine panic or misbehave.
+/// Refuses a message that would make the engine panic or misbehave.
 pub(super) fn check(message: &raftpb::Message) -> Result<(), StepError> {
     use raftpb::MessageType as Type;
     let message_type =
@@ -59,7 +59,7 @@ pub(super) fn check(message: &raftpb::Message) -> Result<(), StepError> {
     Ok(())
 }
 
-/// The engine believes whatever a snapshot says about members.
+/// Refuses a snapshot with impossible members, which the engine would accept.
 fn check_snapshot(snapshot: Option<&raftpb::Snapshot>) -> Result<(), StepError> {
     let Some(metadata) = snapshot.and_then(|snapshot| snapshot.metadata.as_ref()) else {
         return Err(StepError::Malformed(

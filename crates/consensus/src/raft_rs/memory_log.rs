@@ -1,11 +1,11 @@
-//! The log as the engine sees it: entries since the last compaction, in memory.
+//! The log as the engine uses it: entries since the last compaction, in memory.
 //!
 //! Applied entries are kept for peers that are behind, but no more of them than
 //! [`KEPT_BYTES_MAX`]; a peer further behind is sent a snapshot.
 //!
-//! Entries come in before they are on disk; the engine knows how far the disk
-//! is and never commits beyond it. Nothing here is durable: that is the
-//! write-ahead log's part, which the driver feeds with the same entries.
+//! Entries are appended before they are on disk; the engine knows the persisted index and never
+//! commits beyond it. Nothing here is durable: the driver writes the same entries to the
+//! write-ahead log.
 
 use std::collections::VecDeque;
 
@@ -14,13 +14,13 @@ use raft::{
     eraftpb::{ConfState, Entry, HardState, Snapshot, SnapshotMetadata},
 };
 
-/// What an entry costs on the wire besides its payload, at most.
+/// The most bytes of an entry on the wire besides its payload.
 const ENTRY_HEAD_BYTES: u64 = 32;
 
 /// Payload of applied entries kept for peers that are behind.
 const KEPT_BYTES_MAX: usize = 32 << 20;
 
-/// Entries after `base_index`, which is the last one that was let go.
+/// Entries after `base_index`, the last discarded index.
 pub(super) struct MemoryLog {
     hard_state: HardState,
     conf_state: ConfState,
@@ -29,8 +29,8 @@ pub(super) struct MemoryLog {
     entries: VecDeque<Entry>,
     /// Payload of the entries.
     entry_bytes: usize,
-    /// Where terms began, oldest first, among entries that were let go and that the
-    /// log on disk may still be asked to forget.
+    /// First index and term of each run of entries with the same term, oldest first, among
+    /// discarded entries that the log on disk may still be compacted to.
     past_terms: VecDeque<(u64, u64)>,
     applied_index: u64,
 }
@@ -55,8 +55,7 @@ impl MemoryLog {
         }
     }
 
-    /// Everything up to `index` is in the state machine, so a peer can have a snapshot of
-    /// it, or of something later.
+    /// Sets the last index in the state machine, from which on a snapshot can be sent.
     pub(super) fn set_applied(&mut self, index: u64) {
         self.applied_index = index;
         let mut bytes_left = self.entry_bytes;
@@ -71,8 +70,8 @@ impl MemoryLog {
         }
     }
 
-    /// Term of the entry at this index, whether it is still here or was let go since the
-    /// last compaction.
+    /// Returns the term of the entry at this index, whether it is in memory or was discarded
+    /// since the last compaction.
     pub(super) fn known_term(&self, index: u64) -> Option<u64> {
         if index > self.base_index {
             return self.term(index).ok();
@@ -82,19 +81,19 @@ impl MemoryLog {
         self.past_terms.get(place).map(|(_, term)| *term)
     }
 
-    /// The members after a change of membership.
+    /// Sets the members after a membership change.
     pub(super) fn set_members(&mut self, conf_state: ConfState) {
         self.conf_state = conf_state;
     }
 
-    /// A snapshot takes the place of everything that was here.
+    /// Replaces the whole log by a snapshot.
     pub(super) fn restart_from(&mut self, snapshot: &SnapshotMetadata) {
         self.entries = VecDeque::new();
         self.entry_bytes = 0;
         self.past_terms = VecDeque::from([(snapshot.index, snapshot.term)]);
         self.base_index = snapshot.index;
         self.base_term = snapshot.term;
-        // Until it is installed there is nothing to give away.
+        // Until it is installed there is no snapshot to send.
         self.applied_index = 0;
         self.conf_state = snapshot.get_conf_state().clone();
     }
@@ -107,7 +106,7 @@ impl MemoryLog {
         self.base_index + self.entries.len() as u64
     }
 
-    /// Takes entries that follow on, or that replace a suffix.
+    /// Appends entries, which may replace a suffix.
     pub(super) fn append(&mut self, entries: Vec<Entry>) {
         if let Some(first) = entries.first() {
             let kept = first.index.saturating_sub(self.base_index + 1);
@@ -121,7 +120,7 @@ impl MemoryLog {
         self.entries.extend(entries);
     }
 
-    /// Lets go of everything up to `index`, terms included.
+    /// Discards all entries up to `index`, and their terms.
     pub(super) fn compact(&mut self, index: u64) {
         self.let_go(index);
         while let Some((next_begins, _)) = self.past_terms.get(1)
@@ -134,7 +133,7 @@ impl MemoryLog {
         }
     }
 
-    /// Lets go of the entries up to `index`, if they are in the log.
+    /// Discards the entries up to `index`, if they are in the log.
     fn let_go(&mut self, index: u64) {
         let Ok(term) = self.term(index) else { return };
         let gone = usize::try_from(index - self.base_index).unwrap_or(usize::MAX);
@@ -146,7 +145,7 @@ impl MemoryLog {
         }
         self.base_index = index;
         self.base_term = term;
-        // Or the memory of a burst is never given back.
+        // Otherwise the memory of a burst is never freed.
         if self.entries.capacity() > 4 * self.entries.len().max(1024) {
             self.entries.shrink_to(2 * self.entries.len());
         }
@@ -189,7 +188,7 @@ impl Storage for MemoryLog {
         let mut found = Vec::new();
         for entry in self.entries.range(low..high) {
             bytes += entry.data.len() as u64 + ENTRY_HEAD_BYTES;
-            // One entry always goes, however large, or nothing would move on.
+            // One entry is always returned, however large, or there would be no progress.
             if bytes > bytes_max && !found.is_empty() {
                 break;
             }
@@ -216,8 +215,8 @@ impl Storage for MemoryLog {
         Ok(self.last())
     }
 
-    /// Only what it will be at least; the content is made by the server when it is sent,
-    /// and may be newer.
+    /// Returns only the metadata; the server creates the content when it is sent, and it may be
+    /// newer.
     fn snapshot(&self, request_index: u64, _: u64) -> Result<Snapshot> {
         let index = self.applied_index;
         let unavailable = Error::Store(StorageError::SnapshotTemporarilyUnavailable);

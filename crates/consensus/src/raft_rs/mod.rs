@@ -1,11 +1,10 @@
 //! The raft engine, behind our own types.
 //!
-//! The engine is the `raft` crate, the Rust port of etcd's raft. Its types
-//! appear in this module and nowhere else, so that it can be replaced. [`Core`]
-//! adds what the engine leaves to its user: translation, refusal of messages
-//! that would make it panic, a seed instead of its own randomness, queued reads
-//! until a new leader knows what is committed, snapshots that wait for what was
-//! committed before them, and a leader that steps down when it is removed.
+//! The engine is the `raft` crate, the Rust port of etcd's raft. Its types appear only in this
+//! module, so that it can be replaced. [`Core`] adds what the engine leaves to its user:
+//! translation, refusal of messages that would make it panic, a seed instead of its own
+//! randomness, a queue of reads until a new leader has committed in its term, snapshots that
+//! wait for the entries committed before them, and a leader that steps down when it is removed.
 
 mod check;
 mod memory_log;
@@ -22,36 +21,35 @@ use crate::core::{
     ReadState, Ready, StartError, StepError,
 };
 
-/// Reads that may wait for a new leader's first commit. More are dropped; their
-/// senders ask again.
+/// Reads that may wait for a new leader's first commit. More are dropped; their senders retry.
 const WAITING_READS_MAX: usize = 1024;
 
-/// One member's raft. See the [module](crate::core).
+/// The raft of one member. See the [module](crate::core).
 pub struct Core {
     node: RawNode<MemoryLog>,
     seed: u64,
     /// Reads that arrived before an entry of this term was committed.
     waiting_reads: Vec<eraftpb::Message>,
-    /// A snapshot that arrived before everything known to be committed was applied.
+    /// A snapshot that arrived before all entries known to be committed were applied.
     waiting_snapshot: Option<eraftpb::Message>,
-    /// Everything up to here is in the state machine. The engine's own applied index runs
-    /// ahead of it while a snapshot of the log is being installed; see `persisted`.
+    /// The last index in the state machine. The engine's own applied index runs ahead of it
+    /// while a snapshot of the log is being installed; see `persisted`.
     applied_index: u64,
-    /// Newest ready that carries something to be written, and newest written.
+    /// The newest ready that has something to write, and the newest that is written.
     last_to_persist: u64,
     last_persisted: u64,
-    /// Term and vote that were last given out to be written, and in which ready.
+    /// The last term and vote given out to be written, and the number of their ready.
     promise: (u64, u64),
     promise_ready: u64,
     leadership: Leadership,
 }
 
 impl Core {
-    /// A member in the given state. It is a follower; nothing happens before
-    /// the first tick, unless it is told to [`Self::campaign_if_alone`].
+    /// Creates a follower in the given state; nothing happens before the first tick, unless
+    /// [`Self::campaign_if_alone`] is called.
     ///
     /// # Errors
-    /// If the state contradicts itself; starting would lose or break something.
+    /// If the state is inconsistent.
     pub fn new(config: &CoreConfig, initial: InitialState) -> Result<Self, StartError> {
         let last_index = initial.last_index();
         let commit = initial.hard_state.commit;
@@ -118,23 +116,22 @@ impl Core {
         Ok(core)
     }
 
-    /// Time passes: one tick.
+    /// Advances the clock by one tick.
     pub fn tick(&mut self) {
         if self.may_campaign() || self.is_leader() {
             self.node.tick();
         } else {
-            // Only the campaign waits. If the clock stood still as well, this member would
-            // refuse its vote to others for as long, because a leader seemed to be alive.
+            // Only the campaign waits. If the clock stopped as well, this member would refuse
+            // its vote to others for as long, because its leader would still count as active.
             self.node.raft.election_elapsed += 1;
         }
         self.settle();
     }
 
-    /// Puts entries with this content into the log, in order, or sends them to
-    /// the leader.
+    /// Appends entries with these payloads to the log, in order, or sends them to the leader.
     ///
     /// # Errors
-    /// If there is no leader to take them. None of them was taken then.
+    /// If there is no leader that takes them. None of them was taken then.
     pub fn propose(
         &mut self,
         payloads: impl IntoIterator<Item = Bytes>,
@@ -146,11 +143,11 @@ impl Core {
         self.propose_entries(entries.collect())
     }
 
-    /// Puts a membership change into the log. If another is not applied yet, an
-    /// empty entry takes its place.
+    /// Appends a membership change to the log. If another one is not applied yet, an empty
+    /// entry takes its place.
     ///
     /// # Errors
-    /// If there is no leader to take it.
+    /// If there is no leader that takes it.
     pub fn propose_conf_change(&mut self, change: &raftpb::ConfChange) -> Result<(), DroppedError> {
         let entry = eraftpb::Entry {
             entry_type: eraftpb::EntryType::EntryConfChange,
@@ -181,9 +178,9 @@ impl Core {
         result
     }
 
-    /// What the engine does with a leader's proposals, without looking into
-    /// membership changes: it knows no learner under etcd's number, and its
-    /// decoder has no limit on nesting.
+    /// Appends a leader's proposals as the engine does, without decoding membership changes:
+    /// the engine does not know learners by etcd's number, and its decoder does not limit
+    /// nesting.
     fn append_with_changes(
         &mut self,
         mut entries: Vec<eraftpb::Entry>,
@@ -245,12 +242,12 @@ impl Core {
         result
     }
 
-    /// Asks for an index at which a read that starts now is linearizable. The
-    /// answer comes in [`Ready::reads`], or never: messages get lost. Ask again
-    /// then, with a context that no member has used before.
+    /// Requests an index at which a read that starts now is linearizable. The result comes in
+    /// [`Ready::reads`], or never: messages get lost. Then retry with a context that no member
+    /// has used before.
     ///
     /// # Errors
-    /// If there is no leader to ask.
+    /// If there is no leader.
     pub fn read_index(&mut self, context: u64) -> Result<(), DroppedError> {
         if self.node.raft.leader_id == 0 {
             return Err(DroppedError::NoLeader);
@@ -269,8 +266,8 @@ impl Core {
         Ok(())
     }
 
-    /// The engine drops reads until the leader has committed in its own term,
-    /// as only then it knows what is committed. Keep them until then.
+    /// The engine drops reads until the leader has committed in its own term, because only then
+    /// its commit index is current. They are queued until then.
     fn take_read(&mut self, message: eraftpb::Message) {
         if self.is_leader() && !self.node.raft.commit_to_current_term() {
             if self.waiting_reads.len() < WAITING_READS_MAX {
@@ -282,7 +279,7 @@ impl Core {
         }
     }
 
-    /// What is to be done, if anything.
+    /// Returns the next work of the caller, if there is any.
     pub fn ready(&mut self) -> Option<Ready> {
         if !self.node.has_ready() && self.leadership == self.current_leadership() {
             return None;
@@ -300,9 +297,9 @@ impl Core {
         }
         let mut at_once = messages(from_engine.take_messages());
         let mut after_persist = messages(from_engine.take_persisted_messages());
-        // The engine lets a leader send at once, because votes are asked for only after term
-        // and own vote are durable. A sole voter asks nobody, and its learners would hear of a
-        // term that a power loss takes back.
+        // The engine lets a leader send at once, because votes are requested only after term
+        // and own vote are durable. A sole voter requests no votes, and its learners would
+        // receive a term that a power loss reverts.
         if self.last_persisted < self.promise_ready {
             after_persist.splice(..0, at_once.drain(..));
         }
@@ -338,13 +335,13 @@ impl Core {
         Some(ready)
     }
 
-    /// Everything up to and including this ready is on disk.
+    /// Reports that all readies up to this number are on disk.
     pub fn persisted(&mut self, number: u64) {
         self.last_persisted = self.last_persisted.max(number);
         self.node.on_persist_ready(number);
-        // Before an election the engine looks at everything not applied yet, and a snapshot
-        // has taken away what comes before it. It brings the members of its own index, so an
-        // election need not wait until it is installed.
+        // Before an election the engine examines all unapplied entries, and a snapshot has
+        // replaced those before it. It carries the members of its own index, so an election
+        // need not wait until it is installed.
         let base_index = self.node.store().base_index();
         let log = &self.node.raft.raft_log;
         if log.applied() < base_index && base_index <= log.persisted {
@@ -353,10 +350,10 @@ impl Core {
         self.settle();
     }
 
-    /// Everything up to `index` is applied.
+    /// Reports that all entries up to `index` are applied.
     ///
     /// # Errors
-    /// If that cannot be.
+    /// If the index is not committed.
     pub fn applied(&mut self, index: u64) -> Result<(), AppliedBeyondCommit> {
         let log = &self.node.raft.raft_log;
         if index > log.committed {
@@ -392,8 +389,8 @@ impl Core {
                 .map_err(|error| ConfChangeError::Impossible(error.to_string()))?;
             let members = self.node.raft.prs().conf().to_conf_state();
             self.node.mut_store().set_members(members);
-            // The engine leaves a removed leader in office, and then fails when
-            // that one's own progress is gone.
+            // The engine keeps a removed leader as leader, and then fails because its progress
+            // is gone.
             if self.is_leader() && !self.node.raft.promotable() {
                 let term = self.node.raft.term;
                 self.node.raft.become_follower(term, 0);
@@ -403,19 +400,19 @@ impl Core {
         Ok(self.conf_state())
     }
 
-    /// Hands leadership to another voter, if this member leads.
+    /// Transfers leadership to another voter, if this member leads.
     pub fn transfer_leader(&mut self, to: u64) {
         self.node.transfer_leader(to);
         self.settle();
     }
 
-    /// A peer could not be reached.
+    /// Reports that a peer is unreachable.
     pub fn report_unreachable(&mut self, id: u64) {
         self.node.report_unreachable(id);
         self.settle();
     }
 
-    /// A snapshot has or has not arrived at a peer.
+    /// Reports whether a snapshot was delivered to a peer.
     pub fn report_snapshot(&mut self, id: u64, delivered: bool) {
         let status = if delivered {
             SnapshotStatus::Finish
@@ -431,46 +428,45 @@ impl Core {
     /// membership changes it knows to be committed.
     pub fn campaign_if_alone(&mut self) {
         if self.is_sole_voter() && !self.is_leader() && self.may_campaign() {
-            // The engine has no reason to refuse besides those above, and the
-            // next tick tries again.
+            // The engine refuses only for the reasons above, and the next tick tries again.
             let _ = self.node.campaign();
             self.settle();
         }
     }
 
-    /// Lets go of the entries up to `index`, or up to what is applied if that
-    /// is less. Returns the index the log starts after.
+    /// Discards the entries up to `index`, or up to the applied index if that is lower. Returns
+    /// the index after which the log starts.
     pub fn compact(&mut self, index: u64) -> u64 {
         let index = index.min(self.applied_index());
         self.node.mut_store().compact(index);
         self.node.store().base_index()
     }
 
-    /// Term of the entry at this index, until the log is compacted beyond it.
+    /// Returns the term of the entry at this index, until the log is compacted beyond it.
     #[must_use]
     pub fn term_of(&self, index: u64) -> Option<u64> {
         self.node.store().known_term(index)
     }
 
-    /// The member.
+    /// Returns the id of the member.
     #[must_use]
     pub fn id(&self) -> u64 {
         self.node.raft.id
     }
 
-    /// Term, vote and committed index as of now.
+    /// Returns the current term, vote and commit index.
     #[must_use]
     pub fn hard_state(&self) -> raftpb::HardState {
         hard_state_from_engine(&self.node.raft.hard_state())
     }
 
-    /// Members as of now.
+    /// Returns the current members.
     #[must_use]
     pub fn conf_state(&self) -> raftpb::ConfState {
         conf_state_from_engine(self.node.raft.prs().conf().to_conf_state())
     }
 
-    /// Who leads, as of now.
+    /// Returns the current leader, role and term.
     #[must_use]
     pub fn current_leadership(&self) -> Leadership {
         Leadership {
@@ -480,20 +476,20 @@ impl Core {
         }
     }
 
-    /// The last index in the log.
+    /// Returns the last index in the log.
     #[must_use]
     pub fn last_index(&self) -> u64 {
         self.node.raft.raft_log.last_index()
     }
 
-    /// The last index reported as applied.
+    /// Returns the last index reported as applied.
     #[must_use]
     pub fn applied_index(&self) -> u64 {
         self.applied_index
     }
 
-    /// Indexes of the snapshots that are to be installed: of the one in the log, and of the
-    /// one that waits for it. Any other snapshot this member was given is obsolete.
+    /// Returns the indexes of the snapshots that are to be installed: the one in the log, and
+    /// the one that waits for it. Any other snapshot passed to this member is obsolete.
     #[must_use]
     pub fn pending_snapshots(&self) -> Vec<u64> {
         let index_of = |snapshot: &eraftpb::Snapshot| snapshot.get_metadata().index;
@@ -505,7 +501,8 @@ impl Core {
         [in_log, unwritten, waiting].into_iter().flatten().collect()
     }
 
-    /// How much of the log a member has, as far as this one knows. Only a leader does.
+    /// Returns the last index that a member is known to have in its log; only a leader knows
+    /// it.
     #[must_use]
     pub fn matched(&self, id: u64) -> Option<u64> {
         let progress = self.node.raft.prs().get(id);
@@ -514,15 +511,15 @@ impl Core {
             .map(|progress| progress.matched)
     }
 
-    /// Every vote that counts is this member's.
+    /// Whether this member is the only voter.
     #[must_use]
     pub fn is_sole_voter(&self) -> bool {
         self.node.raft.promotable() && self.node.raft.prs().is_singleton()
     }
 
-    /// A read may be answered at the committed index without asking anybody:
-    /// this member leads, cannot have been replaced without its own vote, and
-    /// has committed in its own term.
+    /// Whether a read may use the commit index without a round to other members: this member
+    /// leads, cannot have been replaced without its own vote, and has committed in its own
+    /// term.
     #[must_use]
     pub fn can_read_alone(&self) -> bool {
         self.is_leader() && self.is_sole_voter() && self.node.raft.commit_to_current_term()
@@ -532,17 +529,17 @@ impl Core {
         self.node.raft.state == StateRole::Leader
     }
 
-    /// The engine would make a sole voter leader on the spot, and it must not
-    /// lead with entries that are not on disk yet. Nor may any member stand for election
-    /// with a snapshot that is not on disk yet; see `persisted`.
+    /// The engine would make a sole voter leader at once, and it must not lead with entries
+    /// that are not on disk yet. Nor may any member campaign with a snapshot that is not on
+    /// disk yet; see `persisted`.
     fn may_campaign(&self) -> bool {
         let log = &self.node.raft.raft_log;
         let is_snapshot_unwritten = log.applied() < self.node.store().base_index();
         !(is_snapshot_unwritten || self.is_sole_voter() && self.has_unpersisted())
     }
 
-    /// One waiting snapshot is enough, that of the newest leader and the highest index; the
-    /// leader sends another if it was needed after all.
+    /// Keeps one waiting snapshot, that of the newest leader and the highest index; the leader
+    /// sends another if it is needed.
     fn keep_newest_snapshot(&mut self, message: eraftpb::Message) {
         let age = |message: &eraftpb::Message| {
             let index = message.get_snapshot().get_metadata().index;
@@ -554,9 +551,9 @@ impl Core {
         }
     }
 
-    /// A snapshot brings the members of its own index. What is committed before it and still
-    /// on its way to the state machine would change them once more, and the state machine
-    /// would be told of members it cannot have at that index.
+    /// A snapshot carries the members of its own index. Entries committed before it that are
+    /// not applied yet would change them again, and the state machine would get members that do
+    /// not belong to that index.
     fn has_applied_all(&self) -> bool {
         self.applied_index >= self.node.raft.raft_log.committed
     }
@@ -566,13 +563,13 @@ impl Core {
             || !self.node.raft.raft_log.unstable_entries().is_empty()
     }
 
-    /// After every input: replace the engine's own dice by ours, and let
-    /// snapshots and reads go that may go now.
+    /// Called after every input: replaces the engine's election timeout by a seeded one, and
+    /// passes on snapshots and reads that need not wait any more.
     fn settle(&mut self) {
         if self.has_applied_all()
             && let Some(snapshot) = self.waiting_snapshot.take()
         {
-            // Out of date by now, perhaps; then the engine answers how far it is.
+            // It may be out of date by now; then the engine responds with its commit index.
             let _ = self.node.step(snapshot);
         }
         let election_ticks = self.node.raft.election_timeout();
@@ -584,7 +581,7 @@ impl Core {
             return;
         }
         if !self.is_leader() {
-            // Whoever asked asks again.
+            // The readers retry.
             self.waiting_reads.clear();
         } else if self.node.raft.commit_to_current_term() {
             for read in std::mem::take(&mut self.waiting_reads) {
@@ -610,7 +607,7 @@ fn read_state(from_engine: raft::ReadState) -> Option<ReadState> {
     })
 }
 
-/// A number that looks random, the same for the same arguments (splitmix64).
+/// Mixes the arguments to a pseudorandom number (splitmix64).
 fn spread(seed: u64, term: u64) -> u64 {
     let mut mixed = seed ^ term.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -1,8 +1,7 @@
-//! Between etcd's messages and the engine's.
+//! Translation between etcd's messages and the engine's.
 //!
-//! They are alike but not the same: the engine numbers its membership changes
-//! differently, and has fields of its own that a Go member must never see.
-//! Payloads are shared, not copied.
+//! The engine numbers its membership changes differently, and has fields of its own that must
+//! not reach a Go member. Payloads are shared, not copied.
 
 use portunus_proto::raftpb;
 use raft::{StateRole, eraftpb};
@@ -70,8 +69,8 @@ pub(super) fn entry_from_engine(entry: eraftpb::Entry) -> raftpb::Entry {
     }
 }
 
-/// The engine knows neither the types that stay inside one Go process nor
-/// entries of unknown type.
+/// Translates a message; `None` for types that stay inside one Go process and for entries of
+/// unknown type.
 pub(super) fn message_to_engine(message: raftpb::Message) -> Option<eraftpb::Message> {
     let entries: Option<Vec<_>> = message.entries.into_iter().map(entry_to_engine).collect();
     let translated = eraftpb::Message {
@@ -92,7 +91,7 @@ pub(super) fn message_to_engine(message: raftpb::Message) -> Option<eraftpb::Mes
     Some(translated)
 }
 
-/// Without its content, which the engine need not know.
+/// Translates the metadata only; the engine does not need the content.
 fn snapshot_to_engine(snapshot: raftpb::Snapshot) -> eraftpb::Snapshot {
     let metadata = snapshot.metadata.map(|metadata| eraftpb::SnapshotMetadata {
         conf_state: metadata.conf_state.map(conf_state_to_engine).into(),
@@ -117,8 +116,8 @@ pub(super) fn snapshot_from_engine(snapshot: &eraftpb::Snapshot) -> raftpb::Snap
 
 pub(super) fn message_from_engine(mut message: eraftpb::Message) -> raftpb::Message {
     use eraftpb::MessageType as Type;
-    // The engine tells voters its commit index together with a term that only
-    // it knows. Go members send neither.
+    // The engine sends voters its commit index, with the term in a field of its own. Go members
+    // send neither.
     let is_vote = matches!(
         message.msg_type,
         Type::MsgRequestVote
@@ -177,7 +176,7 @@ pub(super) fn conf_state_to_engine(state: raftpb::ConfState) -> eraftpb::ConfSta
     }
 }
 
-/// Sorted, because the engine keeps sets and the order would be chance.
+/// Translates with sorted ids, because the engine keeps them in unordered sets.
 pub(super) fn conf_state_from_engine(state: eraftpb::ConfState) -> raftpb::ConfState {
     let sorted = |mut ids: Vec<u64>| {
         ids.sort_unstable();
@@ -192,8 +191,8 @@ pub(super) fn conf_state_from_engine(state: eraftpb::ConfState) -> raftpb::ConfS
     }
 }
 
-/// What a change means to the engine: nothing, if it only updates a member's
-/// addresses or was refused by the state machine (member 0).
+/// Translates a change; `None` if it only updates a member's addresses or was refused by the
+/// state machine (member 0).
 pub(super) fn conf_change_to_engine(change: &raftpb::ConfChange) -> Option<eraftpb::ConfChange> {
     let change_type = match change.r#type() {
         raftpb::ConfChangeType::ConfChangeAddNode => eraftpb::ConfChangeType::AddNode,

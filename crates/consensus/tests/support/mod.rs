@@ -1,9 +1,9 @@
-//! Several cores in one loop, with a network and disks that obey the test.
+//! Several cores in one loop, with a network and disks under the test's control.
 //!
-//! Every message and every write waits until the test lets it through. Four
-//! things are checked all the time: one leader per term, the same entry at the
-//! same committed index everywhere, reads that see what was committed before
-//! they began, and no message of a term that is not on its sender's disk.
+//! Every message and every write waits until the test releases it. Four invariants are checked
+//! all the time: one leader per term, the same entry at the same committed index everywhere,
+//! reads that see what was committed before they began, and no message of a term that is not on
+//! its sender's disk.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -30,7 +30,7 @@ pub struct Node {
     pub core: Core,
     disk: Disk,
     unwritten: VecDeque<Ready>,
-    /// What the state machine has; lost in a crash back to the snapshot.
+    /// Entries in the state machine; a crash loses those after the snapshot.
     pub applied: Vec<Entry>,
     pub reads: BTreeMap<u64, u64>,
 }
@@ -44,13 +44,13 @@ pub struct Cluster {
     random: u64,
     leaders: BTreeMap<u64, u64>,
     committed: Vec<Entry>,
-    /// Per read: what was committed when it began.
+    /// Per read: the index that was committed when it began.
     floors: BTreeMap<u64, u64>,
     next_read: u64,
 }
 
 impl Cluster {
-    /// Founders 1 to n, all following.
+    /// Creates founders 1 to n, all followers.
     pub fn new(founders: u64, seed: u64) -> Self {
         let entries: Vec<Entry> = (1..=founders)
             .map(|id| Entry {
@@ -88,7 +88,7 @@ impl Cluster {
         cluster
     }
 
-    /// A member with an empty log, that was not a founder.
+    /// Adds a member with an empty log that is no founder.
     pub fn join(&mut self, id: u64) {
         self.boot(id, Disk::default());
     }
@@ -119,7 +119,7 @@ impl Cluster {
         self.drain(id);
     }
 
-    /// Everything not on disk is lost; the member comes back at once.
+    /// Restarts the member from its disk; everything else is lost.
     pub fn crash(&mut self, id: u64) {
         let disk = self.nodes.remove(&id).unwrap().disk;
         self.network.retain(|message| message.from != id);
@@ -130,7 +130,7 @@ impl Cluster {
         self.nodes.get_mut(&id).unwrap()
     }
 
-    /// Does something to a core, then takes what it wants done.
+    /// Calls `act` with a core, then takes its readies.
     pub fn act<R>(&mut self, id: u64, act: impl FnOnce(&mut Core) -> R) -> R {
         let result = act(&mut self.node(id).core);
         self.drain(id);
@@ -177,10 +177,10 @@ impl Cluster {
         }
         node.core.applied(entry.index).unwrap();
         node.applied.push(entry);
-        // Whatever the change set off comes with the next ready.
+        // Effects of the change come with the next ready.
     }
 
-    /// One write of this member reaches its disk. False if there was none.
+    /// Completes one write of this member. False if there was none.
     pub fn write(&mut self, id: u64) -> bool {
         let node = self.node(id);
         let Some(ready) = node.unwritten.pop_front() else {
@@ -221,8 +221,8 @@ impl Cluster {
         true
     }
 
-    /// Nobody hears of a term that its sender could forget. Before an election members are
-    /// asked about a term that does not begin by that.
+    /// Checks that no message has a term that is not on its sender's disk. Pre-votes are
+    /// excepted: their term does not begin with them.
     fn assert_durable(&mut self, id: u64, messages: &[Message]) {
         let durable = self.node(id).disk.hard_state.term;
         for message in messages {
@@ -248,18 +248,18 @@ impl Cluster {
         }
         let message = Message::decode(Bytes::from(message.encode_to_vec())).unwrap();
         self.act(message.to, |core| {
-            // Refusals are part of the game: proposals without a leader,
-            // answers from members that were removed.
+            // Refusals are expected: proposals without a leader, responses from removed
+            // members.
             let _ = core.step(message);
         });
     }
 
-    /// A message gets lost on its way.
+    /// Drops a message.
     pub fn lose(&mut self, message: &Message) {
         self.report(message, false);
     }
 
-    /// Whoever sends a snapshot hears whether it arrived; of other messages nobody does.
+    /// Reports to the sender of a snapshot whether it arrived; other messages are not reported.
     fn report(&mut self, message: &Message, delivered: bool) {
         if message.r#type() == MessageType::MsgSnap && self.nodes.contains_key(&message.from) {
             self.act(message.from, |core| {
@@ -268,7 +268,7 @@ impl Cluster {
         }
     }
 
-    /// Lets everything through, in order, until nothing moves.
+    /// Releases all messages and writes, in order, until nothing is left.
     pub fn settle(&mut self) {
         loop {
             let ids: Vec<u64> = self.nodes.keys().copied().collect();
@@ -296,7 +296,7 @@ impl Cluster {
         self.settle();
     }
 
-    /// The member that leads the newest term, if it is reachable.
+    /// Returns the leader of the newest term, if it is reachable.
     pub fn leader(&self) -> Option<u64> {
         self.nodes
             .values()
@@ -308,7 +308,7 @@ impl Cluster {
             .map(|(_, id)| id)
     }
 
-    /// Ticks until there is a leader that all reachable members follow.
+    /// Ticks until all reachable members follow one leader.
     pub fn elect(&mut self) -> u64 {
         for _ in 0..500 {
             self.settle();
@@ -345,7 +345,7 @@ impl Cluster {
         self.node(id).reads.get(&context).copied()
     }
 
-    /// The content of the normal entries a member has applied.
+    /// Returns the content of the normal entries that a member has applied.
     pub fn values(&self, id: u64) -> Vec<String> {
         self.nodes[&id]
             .applied
@@ -359,7 +359,7 @@ impl Cluster {
         self.committed.len()
     }
 
-    /// A number below `bound`, the same in every run with this seed.
+    /// Returns a number below `bound`, the same in every run with this seed.
     pub fn dice(&mut self, bound: usize) -> usize {
         self.random = self
             .random

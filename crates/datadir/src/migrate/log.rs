@@ -1,4 +1,4 @@
-//! Which version the entries of a log need that are not applied yet.
+//! The version that the unapplied entries of a log need.
 
 use portunus_consensus::core::InitialState;
 use portunus_features::version::CLUSTER_PARAMS_SINCE;
@@ -11,7 +11,7 @@ use super::MigrateError;
 use portunus_statemachine::v2_request::read as read_request;
 use portunus_statemachine::wrap::PACKED_SINCE;
 
-/// The lowest version that can apply what is left to apply; `None` if any can.
+/// Returns the lowest version that can apply the unapplied entries; `None` if any can.
 pub fn version_needed(initial: &InitialState) -> Result<Option<MajorMinor>, MigrateError> {
     let mut needed = None;
     let entries = initial.entries.iter();
@@ -46,7 +46,7 @@ fn needed_by(request: &InternalRaftRequest) -> Option<MajorMinor> {
     proposal.map(|_| CLUSTER_PARAMS_SINCE)
 }
 
-/// The term of an entry that is in the log, or just before it.
+/// Returns the term of an entry that is in the log, or just before it.
 pub fn term_of(initial: &InitialState, index: u64) -> Option<u64> {
     if index == initial.base_index {
         return Some(initial.base_term);
@@ -74,7 +74,7 @@ mod tests {
             data: data.into(),
             ..Entry::default()
         };
-        // What is applied already asks for nothing, nor does an empty entry.
+        // Neither applied entries nor empty ones need a version.
         let later = InternalRaftRequest {
             wrapped: Some(WrappedRequest::default()),
             ..InternalRaftRequest::default()

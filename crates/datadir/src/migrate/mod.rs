@@ -1,8 +1,8 @@
-//! Brings the data directory of a stopped member to another version, offline.
+//! Migrates the data directory of a stopped member to another version, offline.
 //!
-//! `portctl migrate` calls it. Every member of the cluster is stopped first and each directory
-//! is migrated to the same version; then they start as that version. It is what
-//! `downgrade enable` does while a cluster runs, for clusters that cannot run any more.
+//! `portctl migrate` calls it. All members of the cluster are stopped first and each directory
+//! is migrated to the same version; then they start as that version. It does what `downgrade
+//! enable` does in a running cluster, for clusters that cannot run any more.
 //!
 //! ```text
 //!  lock ──▶ versions stored ──▶ etcd's checks ──▶ log: forget what is applied ──▶ one commit:
@@ -10,8 +10,8 @@
 //!                                                                                 params, proposals
 //! ```
 //!
-//! The log goes first: cut off in between, the directory is what it was with a shorter log.
-//! Keys, leases and users are never touched, and nothing runs in the directory meanwhile.
+//! The log goes first: after an interruption the directory is unchanged but for a shorter log.
+//! Keys, leases and users are never touched, and no process may run in the directory meanwhile.
 
 mod log;
 
@@ -41,23 +41,23 @@ use portunus_statemachine::membership::{
 };
 use portunus_statemachine::params::{from_message, to_message};
 
-/// The only version that stores no version, as far as directories can be migrated.
+/// The version of a directory without a storage version.
 const WITHOUT_MARK: MajorMinor = MajorMinor::literal("3.5");
 
-/// What to migrate, and to what.
+/// The directory and the target of a migration.
 #[derive(Debug, Clone)]
 pub struct MigrateOptions {
-    /// The directory.
+    /// The data directory.
     pub data_dir: PathBuf,
-    /// Where its log is, if not inside.
+    /// The directory of its log, if not inside.
     pub wal_dir: Option<PathBuf>,
-    /// The version that is to use it.
+    /// The version to migrate to.
     pub target: MajorMinor,
-    /// Go on where a check says no.
+    /// Continue where a check fails.
     pub force: bool,
 }
 
-/// What was done.
+/// The result of a migration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Migrated {
     /// The storage version before.
@@ -66,9 +66,9 @@ pub struct Migrated {
     pub after: MajorMinor,
     /// The cluster version now, if one was ever decided.
     pub cluster_version: Option<MajorMinor>,
-    /// Cluster features that had a value and do not exist at that version.
+    /// Cluster features with a value that do not exist at that version.
     pub removed_features: Vec<String>,
-    /// The check that was overruled, if one was.
+    /// The check that was overruled, if any.
     pub overruled: Option<String>,
 }
 
@@ -77,67 +77,67 @@ pub struct Migrated {
 #[non_exhaustive]
 #[allow(missing_docs)] // the fields are the ones the messages print
 pub enum MigrateError {
-    /// No member ever lived here, or another program.
+    /// The directory has no data of a member, or another process uses it.
     #[error(transparent)]
     DataDir(#[from] DataDirError),
-    /// The program's own gates are declared wrongly.
+    /// The features of this program are declared wrongly.
     #[error("the features of this program are declared wrongly")]
     Declarations(#[from] RegisterError),
-    /// The data does not say.
+    /// The data has no storage version and no term.
     #[error("cannot detect storage schema version: missing term information")]
     VersionUnknown,
-    /// Text that is no version.
+    /// A stored version does not parse.
     #[error("the stored {what} {text:?} is no version: restore this member from a snapshot")]
     BadVersion { what: &'static str, text: String },
-    /// A check of etcd's says no.
+    /// One of etcd's checks fails.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The backend.
+    /// The backend cannot be read or written.
     #[error("the backend cannot be used")]
     Backend(#[from] BackendError),
-    /// Stored records.
+    /// Stored members or params cannot be read.
     #[error(transparent)]
     Membership(#[from] MembershipError),
-    /// The log.
+    /// The log cannot be opened.
     #[error("failed to open wal")]
     Log(#[from] RestartError),
-    /// The log again.
+    /// An entry of the log is no request.
     #[error("failed to read wal: entry {index} is no request")]
     Entry { index: u64, source: Box<EntryError> },
     /// The log could not be shortened.
     #[error("the log cannot be shortened")]
     Shorten(#[from] WriteError),
-    /// The log was shortened, but old files stay.
+    /// The log was shortened, but old files remain.
     #[error("old files of the log cannot be removed")]
     Release(#[from] ReleaseError),
 }
 
-/// What stands in the way, and can be overruled.
+/// A failed check, which can be overruled.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// Another major version.
+    /// The major version differs.
     #[error("cannot create migration plan: changing major storage version is not supported")]
     Major,
-    /// A version this program knows nothing of.
+    /// This program does not support the version.
     #[error("cannot create migration plan: version \"{version}.0\" is not supported")]
     Unsupported {
-        /// Which.
+        /// The unsupported version.
         version: MajorMinor,
     },
-    /// What is not applied yet could not be applied by the target.
+    /// The target version cannot apply the unapplied entries.
     #[error(
         "cannot downgrade storage, WAL contains newer entries, as the target version ({target}.0) is lower than the version ({needed}.0) detected from WAL logs: start the members once more as they were, stop them in good order, then migrate"
     )]
     NewerEntries {
-        /// What was asked for.
+        /// The target version.
         target: MajorMinor,
-        /// What can apply them.
+        /// The lowest version that can apply them.
         needed: MajorMinor,
     },
 }
 
-/// What the directory holds about versions.
+/// The versions and members stored in the directory.
 struct Stored {
     storage: MajorMinor,
     cluster: Option<MajorMinor>,
@@ -147,14 +147,14 @@ struct Stored {
     position: BackendPosition,
 }
 
-/// Migrates.
+/// Migrates a data directory.
 pub fn migrate(options: &MigrateOptions) -> Result<Migrated, MigrateError> {
     let data_dir = DataDir::open_of_member(&options.data_dir)?;
     let wal_dir = match &options.wal_dir {
         Some(dir) => dir.clone(),
         None => options.data_dir.join("member").join("wal"),
     };
-    // Without the log nobody knows whether a snapshot that waits is needed.
+    // Only the log shows whether a received snapshot is needed.
     let in_log = portunus_wal::valid_snapshots(&wal_dir).map_err(RestartError::Read)?;
     data_dir.install_pending(&in_log)?;
     let backend = Lmdb::open(&data_dir.backend(), LmdbConfig::default())?;
@@ -198,12 +198,12 @@ pub fn migrate(options: &MigrateOptions) -> Result<Migrated, MigrateError> {
     Ok(done)
 }
 
-/// Whether this program knows every version on the way, as far as etcd asks.
+/// Checks that this program supports every version between, as etcd does.
 fn check_path(current: MajorMinor, target: MajorMinor) -> Result<(), Refusal> {
     if current.major() != target.major() {
         return Err(Refusal::Major);
     }
-    // The first version on the way that is not known.
+    // The first unsupported version on the way.
     let version = match target > current {
         true => current.max(ETCD_VERSION).plus_minors(1),
         false => current,
@@ -214,8 +214,8 @@ fn check_path(current: MajorMinor, target: MajorMinor) -> Result<(), Refusal> {
     }
 }
 
-/// From now on the log begins after what is applied: an entry before it may be one that the
-/// lower version must not read, and whoever lags is sent a snapshot instead.
+/// Compacts the log to the applied index: an earlier entry may be one that the lower version
+/// must not read, and a member that lags is sent a snapshot instead.
 fn forget_applied(mut boot: Boot) -> Result<(), MigrateError> {
     let initial = &boot.initial;
     let index = initial.applied_index;
@@ -233,7 +233,7 @@ fn forget_applied(mut boot: Boot) -> Result<(), MigrateError> {
     Ok(())
 }
 
-/// What a lower version makes of what is stored.
+/// The stored records for a lower version.
 struct Lowered {
     changes: Vec<Change>,
     cluster: Option<MajorMinor>,
@@ -250,7 +250,7 @@ impl Stored {
         let storage = snapshot.get(Bucket::Meta, meta::STORAGE_VERSION.as_bytes())?;
         let storage = match storage {
             Some(text) => parse("storage version", &text)?,
-            // Before 3.6 nobody wrote it down, but 3.5 wrote the term.
+            // Before 3.6 there is no storage version, but 3.5 stored the term.
             None if meta_number(meta::TERM)? != 0 => WITHOUT_MARK,
             None => return Err(MigrateError::VersionUnknown),
         };
@@ -294,7 +294,7 @@ impl Stored {
         if let Some(version) = cluster.filter(|_| cluster != self.cluster) {
             let text = Bytes::from(format!("{version}.0"));
             changes.push(put(Bucket::Cluster, CLUSTER_VERSION, text));
-            // Whatever it was on its way to, it is there or past it.
+            // A downgrade in progress has reached its target or is below it.
             changes.push(delete(Bucket::Cluster, DOWNGRADE));
         }
         let mut removed_features = Vec::new();
@@ -343,8 +343,8 @@ impl Stored {
     }
 }
 
-/// The history with a last line about the migration, the same on every member. Its index is
-/// the one after the last decision: an entry there decided nothing, or is the first entry of
+/// Returns the history with the migration as last decision, the same on every member. Its index
+/// is the one after the last decision: an entry there decided nothing, or is the first entry of
 /// the next leader, which decides nothing either.
 fn with_migration(
     history: &[ParamsDecision],
@@ -371,7 +371,7 @@ fn parse(what: &'static str, text: &[u8]) -> Result<MajorMinor, MigrateError> {
     })
 }
 
-/// The mark of a version; 3.5 does not know it.
+/// Stores the storage version; 3.5 has none.
 fn storage_version(version: MajorMinor) -> Change {
     let key = meta::STORAGE_VERSION.as_bytes();
     match version >= STORAGE_VERSION_SINCE {

@@ -11,7 +11,7 @@ use portunus_gates::{
 /// The name of the member in reasons and advice.
 const MEMBER_NAME: &str = "this-member";
 
-/// A cluster of one member and what it decides.
+/// A cluster of one member and its decision.
 pub(super) struct OneMember {
     specs: ClusterSpecs,
     version: MajorMinor,

@@ -1,7 +1,7 @@
-//! The Auth service, as far as it exists: whether authentication is enabled.
+//! The Auth service: only `AuthStatus`, which reports that authentication is disabled.
 //!
-//! It never is: data with authentication enabled is not served (see [`crate::auth`]). Calls that
-//! would change users, roles or the setting are refused with a message that says so.
+//! Data with authentication enabled is not served (see [`crate::auth`]). Calls that would
+//! change users, roles or the setting are refused with `UNIMPLEMENTED`.
 
 use std::sync::atomic::Ordering;
 
@@ -42,7 +42,7 @@ impl Api {
     }
 }
 
-/// The service: `AuthStatus`, and the calls that this version does not have.
+/// Implements the service: `AuthStatus`, and the calls that are refused.
 macro_rules! auth_service {
     ($($method:ident: $request:ty => $response:ty),* $(,)?) => {
         #[tonic::async_trait]

@@ -1,4 +1,4 @@
-//! Members.
+//! The Cluster service: membership changes and the member list.
 
 use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::cluster_server::Cluster;
@@ -97,7 +97,7 @@ impl Cluster for Api {
 }
 
 impl Api {
-    /// Peer URLs as etcd takes them: at least one, each with a host, a port and no path.
+    /// Validates peer URLs as etcd does: at least one, each with a host, a port and no path.
     fn peer_urls(&self, texts: Vec<String>) -> Result<Vec<String>, Status> {
         let is_url = |text: &str| {
             let rest = text

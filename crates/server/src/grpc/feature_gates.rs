@@ -1,4 +1,4 @@
-//! Questions about feature gates: this server's, and the cluster's.
+//! The status of feature gates: this server's and the cluster's.
 
 use portunus_gates::Status as GateStatus;
 use portunus_gates::cluster::Ballot;
@@ -14,8 +14,8 @@ use portunus_statemachine::membership::{ParamsDecision, ProposalRecord};
 use portunus_statemachine::params::members;
 
 impl Api {
-    /// Answers for the names asked for, or for everything that is on. A name nobody knows is
-    /// off: new clients may ask old servers.
+    /// Returns the values of the requested features, or of all that are enabled. An unknown
+    /// name is reported as disabled: new clients may query old servers.
     pub(crate) async fn gate_status(
         &self,
         request: FeatureGateStatusRequest,
@@ -72,7 +72,7 @@ impl Api {
         })
     }
 
-    /// A row for each name asked for that is no feature of the level at this version.
+    /// Returns a row for each requested name that is no feature of the level at this version.
     fn unknown_details(
         &self,
         request: &FeatureGateStatusRequest,
@@ -110,7 +110,7 @@ impl Api {
             .collect()
     }
 
-    /// What every member has published, and what this one is going to.
+    /// Returns the published proposal of every member, and this member's if it is unpublished.
     fn proposals(&self) -> Vec<FeatureGateProposal> {
         let membership = self.member.membership.load();
         let own_id = self.member.identity.member_id;
@@ -162,7 +162,8 @@ impl Api {
     }
 }
 
-/// The decision since which a feature has its value, as far back as decisions are kept.
+/// Returns the index of the decision that gave a feature its value, among the decisions that
+/// are kept.
 fn value_since(history: &[ParamsDecision], name: &str, enabled: bool) -> u64 {
     let value = |decision: &ParamsDecision| {
         let features = decision

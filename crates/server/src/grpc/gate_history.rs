@@ -1,4 +1,4 @@
-//! How cluster features came to be what they are: earlier decisions, and each new one.
+//! The history of cluster params: earlier decisions, and a watch for new ones.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ impl Api {
         Arc::clone(&self.member.membership.load().history)
     }
 
-    /// The decision in force, with everything that is on.
+    /// Returns the decision in force, with every enabled feature.
     fn holds_now(&self) -> WatchResponse {
         let decision = self.decisions().last().cloned().unwrap_or_default();
         let changed = differences(None, decision.params.as_ref());
@@ -107,7 +107,8 @@ impl Api {
     }
 }
 
-/// Features whose value differs, with the later one. What is absent is off.
+/// Returns the features whose value differs, with the later value. An absent feature is
+/// disabled.
 fn differences(before: Option<&ClusterParams>, after: Option<&ClusterParams>) -> Vec<Feature> {
     let features = |params: Option<&ClusterParams>| {
         params.map_or_else(Vec::new, |params| params.feature_gates.clone())

@@ -1,4 +1,4 @@
-//! Keys and values.
+//! The KV service.
 
 use std::pin::Pin;
 use std::time::Instant;
@@ -188,7 +188,7 @@ impl Kv for Api {
     }
 }
 
-/// Measures one request; unless told that it succeeded, it has failed.
+/// Measures one request; it counts as failed unless [`Self::succeeded`] is called.
 struct Stopwatch<'a> {
     metrics: &'a OperationMetrics,
     operation: Operation,
@@ -219,7 +219,7 @@ impl Api {
         }
     }
 
-    /// What a range asks for.
+    /// Reads a range and records its duration.
     fn collect(&self, reader: &Reader, request: &RangeRequest) -> Result<RangeResponse, Status> {
         let started = Instant::now();
         let ranged = reader.range(request);
@@ -228,14 +228,14 @@ impl Api {
         ranged.map_err(|error| self.read_failed(error))
     }
 
-    /// Before 3.7 a range of keys without values still told their leases.
+    /// Before 3.7 a range with `keys_only` still returned the leases.
     fn keeps_leases_without_values(&self) -> bool {
         self.member.config.version.emulation() < KEYS_ONLY_FROM_INDEX_SINCE
     }
 }
 
-/// An answer of another kind than the question: a request id was used twice. The answer is not
-/// printed: it may be long and deep.
+/// The error for a response of another kind than the request: a request id was used twice. The
+/// response is not printed: it may be long and deep.
 pub(super) fn unexpected(_: &statemachine::Response) -> Status {
     Status::internal("the response belongs to another request")
 }

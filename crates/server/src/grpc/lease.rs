@@ -1,4 +1,4 @@
-//! Leases.
+//! The Lease service.
 
 use std::pin::Pin;
 
@@ -30,7 +30,7 @@ impl Lease for Api {
         let required = self.check_metadata(Kind::Unary, request.metadata())?;
         let mut grant = request.into_inner();
         if grant.id == 0 {
-            // Positive, and no id that anybody would choose by hand.
+            // Positive, and unlikely to collide with an id that a client chooses.
             grant.id =
                 i64::try_from(self.member.request_ids.next() & i64::MAX as u64).unwrap_or(i64::MAX);
         }
@@ -125,7 +125,7 @@ impl Lease for Api {
 }
 
 impl Api {
-    /// One renewal. The header is the one from before it, as etcd has it.
+    /// Renews a lease once. The header is from before the renewal, as in etcd.
     async fn keep_alive(&self, id: i64) -> Result<LeaseKeepAliveResponse, Status> {
         let header = Some(self.member.header(self.member.reader().revision()));
         let response = |ttl| LeaseKeepAliveResponse { header, id, ttl };

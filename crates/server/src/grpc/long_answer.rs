@@ -1,10 +1,10 @@
-//! Long answers to ranges, encoded while they are sent.
+//! Long range responses, encoded while they are sent.
 //!
-//! The library encodes a message whole before the first byte leaves: ten thousand keys are ten
-//! megabytes that are written to memory once and read from there again, for each client that
-//! lists. Here such an answer goes along beside its message, and a body that makes a piece
-//! whenever the connection wants one takes the place of the library's. What waits for a slow
-//! reader are references to values that are in memory anyway.
+//! Tonic encodes a whole message before the first byte is sent: ten thousand keys are ten
+//! megabytes that are written to memory and read again, for each client that lists. Here a long
+//! response travels as an extension of an empty one, and its body encodes a piece whenever the
+//! connection polls for one. A slow reader holds references to values that are in memory
+//! anyway.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,23 +22,23 @@ use tonic::Status;
 use super::oversized;
 use super::piece::{Piece, Woven};
 
-/// A piece is sent when it has this much.
+/// The length at which a piece is sent.
 const PIECE_BYTES: usize = 64 * 1024;
-/// Shorter answers are faster whole.
+/// Shorter responses are faster whole.
 const LONG_BYTES: usize = 4 * PIECE_BYTES;
-/// With fewer keys an answer is sent whole, however long it is.
+/// With fewer keys a response is sent whole, however long it is.
 const LONG_KEYS: usize = 64;
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 
-/// What a response carries until [`send_in_pieces`] takes it.
+/// The extension of a response until [`send_in_pieces`] takes it.
 #[derive(Debug, Clone)]
 struct LongAnswer {
     answer: Arc<RangeResponse>,
     message_bytes: u32,
 }
 
-/// The response for an answer: the answer itself, or if it is long an empty one that carries it.
-/// An answer above the limit of all responses is refused.
+/// Returns the response for an answer: the answer itself, or if it is long an empty one that
+/// carries it. An answer above the size limit of responses is refused.
 pub(super) fn respond(answer: RangeResponse) -> Result<tonic::Response<RangeResponse>, Status> {
     respond_within(answer, RESPONSE_BYTES_MAX)
 }
@@ -65,7 +65,7 @@ fn respond_within(
     }
 }
 
-/// Gives a response that carries a long answer the body for it.
+/// Replaces the body of a response that carries a long answer.
 pub fn send_in_pieces(mut response: Response<Body>) -> Response<AnswerBody> {
     match response.extensions_mut().remove::<LongAnswer>() {
         Some(long) => response.map(|_| AnswerBody::Long(Pieces::of(long))),
@@ -73,12 +73,12 @@ pub fn send_in_pieces(mut response: Response<Body>) -> Response<AnswerBody> {
     }
 }
 
-/// What is sent for a request.
+/// The body of a response.
 #[derive(Debug)]
 pub enum AnswerBody {
-    /// The library's.
+    /// The body that tonic encodes.
     Whole(Body),
-    /// A long answer.
+    /// A long range response.
     Long(Pieces),
 }
 
@@ -114,14 +114,14 @@ impl http_body::Body for AnswerBody {
     }
 }
 
-/// A message in the making.
+/// The pieces of one long response.
 #[derive(Debug)]
 pub struct Pieces {
     long: LongAnswer,
     next: Next,
 }
 
-/// What the next piece begins with.
+/// The part of the message that comes next.
 #[derive(Debug, Clone, Copy)]
 enum Next {
     Header,
@@ -148,7 +148,7 @@ impl Pieces {
                 return Ok(Some(Frame::trailers(trailers)));
             }
             Next::Header => {
-                // Not compressed, and so long.
+                // The gRPC prefix: not compressed, and the length.
                 piece.own().put_u8(0);
                 piece.own().put_u32(self.long.message_bytes);
                 let header = RangeResponse {

@@ -1,4 +1,4 @@
-//! Status, alarms, hashes, defragmentation, snapshots.
+//! The Maintenance service: status, alarms, hashes, defragmentation, snapshots, downgrades.
 
 use std::pin::Pin;
 
@@ -157,7 +157,8 @@ impl Maintenance for Api {
         let seconds = self.member.metrics.hash_revision_seconds.clone();
         let hashed = self.member.client_hashes.run(move || {
             let hash = seconds.observe_closure_duration(|| reader.hash_kv(revision))?;
-            // Of the same store: a snapshot of the leader may have replaced it meanwhile.
+            // From the same reader: a snapshot of the leader may have replaced the store
+            // meanwhile.
             Ok((hash, reader.revision()))
         });
         let (hash, revision) = hashed.await.map_err(|error| self.hash_failed(error))?;
@@ -186,7 +187,7 @@ impl Maintenance for Api {
             .move_leader(request.into_inner().target_id)
             .await;
         moved.map_err(|error| self.refuse(error))?;
-        // etcd answers without one, too.
+        // etcd sends no header either.
         Ok(Response::new(MoveLeaderResponse { header: None }))
     }
 
@@ -244,8 +245,8 @@ impl Api {
         }
     }
 
-    /// Ends a downgrade. That there was none is no error, as in etcd; unlike there, a proposal
-    /// that failed is one.
+    /// Cancels a downgrade. Without one it succeeds, as in etcd; unlike etcd, it fails if the
+    /// proposal fails.
     async fn cancel_downgrade(&self) -> Result<MajorMinor, EtcdError> {
         self.member.linearizable().await?;
         let membership = self.member.membership.load_full();

@@ -1,4 +1,4 @@
-//! The etcd v3 API: checks at the door, then propose or read.
+//! The etcd v3 API: requests are checked, then proposed or read.
 
 mod auth;
 mod cluster;
@@ -43,13 +43,13 @@ use required::Required;
 pub use snapshot::SnapshotSlots;
 use watch_codec::WatchService;
 
-/// Every service of this version. What is not here answers UNIMPLEMENTED.
+/// The router of all services of this version; any other service is `UNIMPLEMENTED`.
 pub fn router(member: &Arc<Member>) -> axum::Router {
     routes(member).into_axum_router()
 }
 
-/// Why no service takes a gRPC call with this path: what to use instead where etcd has the service,
-/// else what Go's gRPC library answers.
+/// Returns why no service takes a gRPC call with this path: the alternative where etcd has the
+/// service, else the message of Go's gRPC library.
 pub fn unknown_call(path: &str) -> String {
     let mut names = path.trim_start_matches('/').splitn(2, '/');
     let service = names.next().unwrap_or_default();
@@ -83,21 +83,21 @@ fn routes(member: &Arc<Member>) -> Routes {
         )))
 }
 
-/// All services, over one member.
+/// Implements all services over one member.
 #[derive(Clone)]
 pub struct Api {
     member: Arc<Member>,
 }
 
 impl Api {
-    /// For this member.
+    /// Creates the services of a member.
     pub fn new(member: Arc<Member>) -> Api {
         Api { member }
     }
 }
 
 impl Api {
-    /// Checks that hold for every request, and counts it by the client's version.
+    /// Checks what holds for every request, and counts it by the client's version.
     fn check_metadata(&self, kind: Kind, metadata: &MetadataMap) -> Result<Required, Status> {
         if self.member.consensus.status().is_learner {
             return Err(self.refuse(EtcdError::NotSupportedForLearner));
@@ -105,7 +105,7 @@ impl Api {
         self.check_metadata_for_learners(kind, metadata)
     }
 
-    /// The same, for the few requests that a learner answers, too.
+    /// Checks a request that a learner serves, too.
     fn check_metadata_for_learners(
         &self,
         kind: Kind,
@@ -140,8 +140,7 @@ impl Api {
         self.member.status(error)
     }
 
-    /// A read that failed is an error of its reader alone; only data that is damaged ends the
-    /// member.
+    /// The status of a failed read. Only damaged data stops the member.
     fn read_failed(&self, error: ReadError) -> Status {
         match error {
             ReadError::Refused(refusal) => self.refuse(refusal),

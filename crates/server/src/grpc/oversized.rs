@@ -1,8 +1,8 @@
-//! What a client hears whose message is larger than the transport takes.
+//! The error for a message that exceeds a size limit of the transport.
 //!
-//! The library refuses such a message before it is read, with a code and words of its own.
-//! Clients and dashboards know those of Go's library, which etcd uses; so the refusal is
-//! translated on its way out, for every service in one place.
+//! Tonic refuses such a message before it is read, with its own code and text. Clients and
+//! dashboards match those of Go's gRPC library, which etcd uses; so the refusal is translated
+//! in responses, for every service in one place.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, Response};
@@ -10,14 +10,14 @@ use tonic::{Code, Status};
 
 const STATUS_HEADER: &str = "grpc-status";
 
-/// The library's words, in front of the two numbers.
+/// Tonic's text, in front of the two numbers.
 const FOUND: &str = "Error, decoded message length too large: found ";
 const LIMIT: &str = " bytes, the limit is: ";
 const END: &str = " bytes";
 
-/// Translates an answer that is nothing but this refusal.
+/// Translates a response that consists of this refusal only.
 pub fn translate_response(response: &mut Response<Body>) {
-    // Only an answer without a message has its status here; all others have trailers.
+    // Only a response without a message has its status here; all others have trailers.
     let is_suspect = response
         .headers()
         .get(STATUS_HEADER)
@@ -31,18 +31,18 @@ pub fn translate_response(response: &mut Response<Body>) {
     }
 }
 
-/// The refusal of a response that is larger than any may be, in the words of Go's library.
+/// The refusal of a response above the size limit, with the text of Go's library.
 pub(super) fn response(bytes: usize, bytes_max: usize) -> Status {
     let text = format!("grpc: trying to send message larger than max ({bytes} vs. {bytes_max})");
     Status::resource_exhausted(text)
 }
 
-/// The same for a message of a stream.
+/// Translates this refusal of a message in a stream; other errors pass unchanged.
 pub(super) fn in_words_of_go(status: Status) -> Status {
     translate(&status).unwrap_or(status)
 }
 
-/// The refusal in the words of Go's library, if it is one.
+/// Returns the refusal with the code and text of Go's library, if `status` is this refusal.
 fn translate(status: &Status) -> Option<Status> {
     if status.code() != Code::OutOfRange {
         return None;

@@ -1,8 +1,8 @@
-//! Bytes of an answer, in one place or in many.
+//! Bytes of a response, contiguous or with references to values.
 //!
-//! A long answer is mostly values, which are in memory already. A piece of it points to them;
-//! what stands between them is its own. The connection copies a value once, to the buffer that
-//! goes to the kernel.
+//! A long range response is mostly values, which are in memory already. A piece references them
+//! and owns the bytes between them. The connection copies a value once, into the buffer that it
+//! writes to the kernel.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -14,22 +14,22 @@ use portunus_proto::mvccpb::KeyValue;
 use prost::encoding::{self, WireType};
 use prost::{EncodeError, Message};
 
-/// Shorter values are copied: pointing to them would cost more.
+/// Shorter values are copied: a reference would cost more.
 const POINTED_BYTES: usize = 512;
-/// Own bytes of a piece, for usual keys and values that are pointed to.
+/// Capacity for the own bytes of a piece, enough for usual keys.
 const OWN_BYTES: usize = 8 * 1024;
-/// Field 2 of an answer, length-delimited.
+/// Field 2 of `RangeResponse`, length-delimited.
 const KVS_TAG: u8 = 2 << 3 | 2;
-/// Fields of a key.
+/// Fields of `KeyValue`.
 const VALUE_FIELD: u32 = 5;
 const LEASE_FIELD: u32 = 6;
 
-/// What a connection sends at a time.
+/// One frame of a response body.
 #[derive(Debug)]
 pub enum Piece {
-    /// Bytes in one place.
+    /// Contiguous bytes.
     Whole(Bytes),
-    /// A part of a long answer.
+    /// A part of a long range response.
     Woven(Woven),
 }
 
@@ -63,7 +63,7 @@ impl Buf for Piece {
     }
 }
 
-/// Bytes of its own, with values of an answer in between.
+/// Own bytes, with values of a response in between.
 #[derive(Debug)]
 pub struct Woven {
     answer: Arc<RangeResponse>,
@@ -74,27 +74,27 @@ pub struct Woven {
     sent_len: usize,
 }
 
-/// A value that is pointed to.
+/// A value held by reference.
 #[derive(Debug)]
 struct Pointed {
-    /// It comes after this many own bytes.
+    /// The number of own bytes in front of it.
     after: usize,
-    /// Number of its key in the answer.
+    /// The index of its key in the response.
     number: usize,
 }
 
-/// How far a piece was read.
+/// A position in a piece.
 #[derive(Debug, Clone, Copy, Default)]
 struct Place {
     own: usize,
-    /// Values that are behind.
+    /// Values before the position.
     values: usize,
-    /// Bytes of the next value that are behind.
+    /// Bytes of the next value before the position.
     in_value: usize,
 }
 
 impl Woven {
-    /// Nothing yet of an answer.
+    /// Creates an empty piece of a response.
     pub fn of(answer: &Arc<RangeResponse>) -> Self {
         Self {
             answer: Arc::clone(answer),
@@ -106,17 +106,17 @@ impl Woven {
         }
     }
 
-    /// Where bytes are added that are no keys.
+    /// The buffer for bytes that are no keys.
     pub fn own(&mut self) -> &mut Vec<u8> {
         &mut self.own
     }
 
-    /// Bytes in all.
+    /// Returns the total number of bytes.
     pub fn len(&self) -> usize {
         self.own.len() + self.values_len
     }
 
-    /// Adds a key of the answer with its value.
+    /// Appends a key of the response with its value.
     pub fn weave(&mut self, number: usize) -> Result<(), EncodeError> {
         let kv = &self.answer.kvs[number];
         let own = &mut self.own;
@@ -145,7 +145,7 @@ impl Woven {
         Ok(())
     }
 
-    /// What follows `place` without a break, and the place behind it.
+    /// Returns the contiguous bytes at `place`, and the position after them.
     fn follows(&self, place: Place) -> Option<(&[u8], Place)> {
         let value = self.values.get(place.values);
         let own_end = value.map_or(self.own.len(), |value| value.after);
@@ -232,7 +232,7 @@ mod tests {
         (woven, expected)
     }
 
-    /// Whoever takes `step` bytes at a time gets the message.
+    /// Reading `step` bytes at a time yields the encoded message.
     #[test]
     fn it_reads_as_the_message_in_steps_of_any_length() {
         let values = [0, 1, 511, 512, 513, 4000, 0, 70_000, 600];

@@ -1,7 +1,7 @@
-//! Requests that cannot do without cluster features, and say so in their metadata.
+//! Requests whose metadata requires cluster features.
 //!
-//! Checked at the door, again after the read barrier, and for writes again where the entry
-//! is applied; there the answer is the same on every member.
+//! The requirement is checked when the request arrives, again after the read barrier, and for
+//! writes again when the entry is applied, with the same result on every member.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ use tonic::{Code, Status};
 use super::Api;
 use portunus_statemachine as statemachine;
 
-/// The names a request gave; mostly none.
+/// The feature names in the metadata of a request; mostly none.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Required {
     names: Vec<String>,
 }
 
 impl Required {
-    /// From the metadata: the key may be repeated, and a value may hold several names.
+    /// Reads the metadata: the key may be repeated, and a value may hold several names.
     fn of(metadata: &MetadataMap) -> Required {
         let values = metadata.get_all(REQUIRE_FEATURE).iter();
         let text = values.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
@@ -43,14 +43,14 @@ impl Required {
 }
 
 impl Api {
-    /// What the request requires, all of which is on as far as this member knows.
+    /// Returns the required features after checking them against this member's applied state.
     pub(super) fn required(&self, metadata: &MetadataMap) -> Result<Required, Status> {
         let required = Required::of(metadata);
         self.check_required(&required)?;
         Ok(required)
     }
 
-    /// Refuses if something required is off in what this member has applied.
+    /// Fails if a required feature is disabled in the state that this member has applied.
     pub(super) fn check_required(&self, required: &Required) -> Result<(), Status> {
         if required.is_empty() {
             return Ok(());
@@ -64,9 +64,9 @@ impl Api {
         })
     }
 
-    /// The store that a request reads from. Unless any state will do (`is_serializable`), waits
-    /// for the [read barrier](Self::read_barrier). A snapshot of the leader may replace the
-    /// store meanwhile, so no reader is taken before.
+    /// Returns the store that a request reads from. Unless `is_serializable`, waits for the
+    /// [read barrier](Self::read_barrier). A snapshot of the leader may replace the store
+    /// meanwhile, so the reader is taken afterwards.
     pub(super) async fn reader_for(
         &self,
         is_serializable: bool,
@@ -78,15 +78,15 @@ impl Api {
         Ok(self.member.reader())
     }
 
-    /// Waits until this member has applied what was committed before, then looks again at what
-    /// the request requires.
+    /// Waits until this member has applied what was committed before, then checks the required
+    /// features again.
     pub(super) async fn read_barrier(&self, required: &Required) -> Result<(), Status> {
         let barrier = self.member.linearizable().await;
         barrier.map_err(|error| self.refuse(error))?;
         self.check_required(required)
     }
 
-    /// Proposes a request that holds only where what it requires is on.
+    /// Proposes a request that takes effect only where its required features are enabled.
     pub(super) async fn proposed(
         &self,
         request: InternalRaftRequest,

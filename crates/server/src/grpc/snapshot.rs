@@ -1,8 +1,9 @@
-//! A backup: the store as a bbolt file, streamed.
+//! Maintenance snapshots: the store as a bbolt file, streamed.
 //!
-//! A snapshot holds a read transaction of the backend, a thread and a few blobs from its request
-//! to its end, and a client decides how fast it reads. So the number of snapshots is limited, the
-//! blobs are few, and a client that takes nothing for a while gets an error instead of the rest.
+//! A snapshot holds a read transaction of the backend, a thread and a few blobs until it ends,
+//! and the client determines its pace. So the number of snapshots is limited, few blobs are
+//! queued, and a client that takes no blob within [`STALL_MAX`] gets an error instead of the
+//! rest.
 
 use std::io::{self, Write};
 use std::pin::Pin;
@@ -22,16 +23,16 @@ use tonic::Status;
 use super::Api;
 use portunus_datadir::export::{Export, ExportError, Pieces};
 
-/// As etcd cuts it.
+/// The blob size of etcd.
 const BLOB_BYTES: usize = 32 * 1024;
 /// Blobs that wait for a slow client.
 const BLOBS_QUEUED_MAX: usize = 2;
 /// Snapshots that may be sent at once; more are refused.
 const SNAPSHOTS_MAX: usize = 16;
-/// A client that takes no blob for this long gets no more.
+/// A snapshot whose client takes no blob for this long is aborted.
 const STALL_MAX: Duration = Duration::from_secs(60);
 
-/// Counts the snapshots that are being sent.
+/// Limits the snapshots that are sent at once.
 #[derive(Debug)]
 pub struct SnapshotSlots(Arc<Semaphore>);
 
@@ -42,8 +43,8 @@ impl Default for SnapshotSlots {
 }
 
 impl Api {
-    /// The blobs of a snapshot. Reading and writing happen on a thread of their own that
-    /// waits whenever the client does.
+    /// Streams the blobs of a snapshot. A separate thread reads and writes, and blocks while
+    /// the client does not take blobs.
     pub(super) fn snapshot_blobs(&self) -> Result<Blobs, Status> {
         let slots = Arc::clone(&self.member.snapshot_slots.0);
         let Ok(slot) = slots.try_acquire_owned() else {
@@ -67,13 +68,13 @@ impl Api {
                     metrics.snapshot_seconds.observe(took.as_secs_f64());
                     tracing::info!(bytes, took_ms = took.as_millis() as u64, "snapshot sent");
                 }
-                // The client went away.
+                // The client disconnected.
                 Err(_) if blobs.is_closed() => {}
                 Err(status) => {
                     tracing::warn!(reason = status.message(), "snapshot could not be sent");
                 }
             }
-            // A client that went away asks for nothing.
+            // A disconnected client has dropped the receiver.
             let _ = outcome.send(written.map(drop));
             drop(slot);
         });
@@ -122,8 +123,8 @@ impl Api {
     }
 }
 
-/// The blobs of one snapshot, then its error if it has one. A snapshot that was cut off never
-/// ends like a whole one.
+/// The blobs of one snapshot, then its error if it has one. A truncated snapshot never ends
+/// without an error.
 pub(super) struct Blobs {
     blobs: mpsc::Receiver<SnapshotResponse>,
     outcome: Option<oneshot::Receiver<Result<(), Status>>>,
@@ -174,7 +175,7 @@ mod tests {
 
     use super::*;
 
-    /// How a stream ends whose sender did this after one blob.
+    /// Collects a stream whose sender runs `finish` after one blob.
     async fn end_after(finish: impl FnOnce(Sender)) -> Vec<Result<usize, tonic::Code>> {
         let (sender, blobs) = Blobs::channel();
         let blob = SnapshotResponse {
@@ -201,7 +202,7 @@ mod tests {
         };
         let unavailable = tonic::Code::Unavailable;
         assert_eq!(end_after(stalled).await, [Ok(10), Err(unavailable)]);
-        // A panic of the thread that writes.
+        // The writing thread panicked.
         assert_eq!(end_after(drop).await, [Ok(10), Err(tonic::Code::Internal)]);
     }
 }

@@ -19,11 +19,11 @@ use super::{Api, Kind};
 use crate::member::Member;
 use crate::member::watches::Watches;
 
-/// What one client hears.
+/// The responses of one watch stream.
 pub type Responses = Pin<Box<dyn Stream<Item = Result<Outgoing, Status>> + Send>>;
 
 impl Api {
-    /// Opens a stream.
+    /// Opens a watch stream.
     pub(super) fn watch(
         &self,
         request: Request<Streaming<WatchRequest>>,
@@ -88,7 +88,7 @@ impl Wake for StreamWaker {
     }
 }
 
-/// Passes requests to the hub until the client sends no more, or one that is invalid.
+/// Passes requests to the hub until the client closes its side or sends an invalid request.
 async fn read_requests(
     member: Arc<Member>,
     id: StreamId,
@@ -115,7 +115,7 @@ async fn read_requests(
             };
             match result {
                 Ok(()) => break,
-                // The client does not read its answers; it gets no more until it does.
+                // The client does not read its responses; it gets no more until it does.
                 Err(RequestError::Backpressure) => waker.drained.notified().await,
                 Err(_) => return Ok(()),
             }
@@ -125,18 +125,18 @@ async fn read_requests(
     Ok(())
 }
 
-/// The responses of one stream. Dropping it, when the client has gone, closes the stream in the
-/// hub.
+/// The responses of one stream. Dropping it, when the client has disconnected, closes the
+/// stream in the hub.
 struct ResponseStream {
     member: Arc<Member>,
     id: StreamId,
     outlet: Outlet,
     waker: Arc<StreamWaker>,
-    /// Without these features the stream ends.
+    /// The stream ends when one of these features is disabled.
     required: Required,
     gates_changed: watch::Receiver<Option<u64>>,
     api: Api,
-    /// Absent once the client has no more requests.
+    /// None once the client has closed its side.
     requests: Option<JoinHandle<Result<(), Status>>>,
 }
 
@@ -150,12 +150,12 @@ impl Drop for ResponseStream {
 }
 
 impl ResponseStream {
-    /// The next response; an error ends the stream.
+    /// Returns the next response; an error ends the stream.
     async fn next(&mut self) -> Result<Outgoing, Status> {
         loop {
             if let Some(response) = self.outlet.take() {
-                // After taking it: whatever happened later than the features went off was
-                // published later as well.
+                // Checked after taking it: an event that was applied after a feature was
+                // disabled is published after that as well.
                 self.api.check_required(&self.required)?;
                 let header = self.member.header(0);
                 return Ok(Outgoing { header, response });
@@ -168,7 +168,7 @@ impl ResponseStream {
                 ended = ended(&mut self.requests) => {
                     self.requests = None;
                     match ended {
-                        // The client may close its side and go on listening.
+                        // The client may close its side and go on receiving.
                         Ok(Ok(())) => {}
                         Ok(Err(status)) => return Err(status),
                         Err(_) => return Err(self.member.status(EtcdError::WatchCanceled)),
@@ -182,7 +182,7 @@ impl ResponseStream {
     }
 }
 
-/// Waits for the end of the requests; forever if they have ended before.
+/// Waits for the end of the requests; pends forever if they have ended before.
 async fn ended(
     requests: &mut Option<JoinHandle<Result<(), Status>>>,
 ) -> Result<Result<(), Status>, tokio::task::JoinError> {

@@ -1,8 +1,8 @@
 //! The watch service on the wire.
 //!
-//! Written out instead of generated for one reason: a response is a list of pieces that all
-//! watchers of an event share, already encoded. They are copied into the connection's
-//! buffer as they are; nothing is decoded or built per watcher.
+//! Handwritten instead of generated because a response is a list of encoded pieces that all
+//! watchers of an event share. They are copied into the connection's buffer as they are;
+//! nothing is decoded or built per watcher.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -23,11 +23,11 @@ use tonic::{Request, Response, Status};
 use super::Api;
 use super::watch::Responses;
 
-/// A response with its header, not yet written.
+/// A response with its header, not yet encoded.
 pub struct Outgoing {
-    /// Who answers.
+    /// The header, with this member's ids and term.
     pub header: ResponseHeader,
-    /// What.
+    /// The encoded pieces from the hub.
     pub response: HubResponse,
 }
 

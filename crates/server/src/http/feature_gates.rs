@@ -1,7 +1,7 @@
-//! Questions about feature gates for those who do not speak gRPC.
+//! The status of feature gates over plain HTTP.
 //!
-//! `GET /featuregate` answers a person or a script; `POST /v3/maintenance/featuregate` is
-//! the RPC as JSON, with the names a gateway gives its fields.
+//! `GET /featuregate` serves operators and scripts; `POST /v3/maintenance/featuregate` is the
+//! RPC as JSON, with the field names of etcd's gateway.
 
 use std::sync::Arc;
 
@@ -24,14 +24,15 @@ use super::{Shared, parameters};
 use crate::grpc::Api;
 use crate::member::Member;
 
-/// The paths.
+/// The router of these paths.
 pub fn router() -> Router<Arc<Member>> {
     Router::new()
         .route("/featuregate", get(read_one_or_all))
         .route("/v3/maintenance/featuregate", post(status))
 }
 
-/// The RPC's request as JSON. Both spellings of a name are taken, as in protobuf's mapping.
+/// The RPC's request as JSON. Both spellings of a name are accepted, as in protobuf's JSON
+/// mapping.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct StatusBody {
@@ -54,7 +55,7 @@ async fn ask(
     answer.map_err(|status| failure(&status))
 }
 
-/// `true` or `false` for one name; without a name an object with all of them.
+/// Returns `true` or `false` for one name; without a name an object with all of them.
 async fn read_one_or_all(State(member): Shared, RawQuery(query): RawQuery) -> Response {
     let one = |name: &str| parameters(query.as_deref(), name).into_iter().next();
     let is_server_feature = match one("isServerFeature").as_deref() {
@@ -110,7 +111,7 @@ async fn status(State(member): Shared, body: Bytes) -> Response {
     }
 }
 
-/// As a gateway writes it: 64-bit numbers as text, nothing that is zero.
+/// Encodes as etcd's gateway does: 64-bit numbers as strings, zero values omitted.
 fn status_json(response: FeatureGateStatusResponse) -> Value {
     let mut object = Map::new();
     let header = response.header.unwrap_or_default();

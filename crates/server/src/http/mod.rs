@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::member::Member;
 
-/// All paths. Other methods than GET are answered with 405.
+/// The router of all paths besides gRPC.
 pub fn router(member: &Arc<Member>) -> Router {
     watching()
         .route("/version", get(version))
@@ -26,7 +26,7 @@ pub fn router(member: &Arc<Member>) -> Router {
         .with_state(Arc::clone(member))
 }
 
-/// What `--listen-metrics-urls` shows: metrics and probes, no data and no settings.
+/// The router of `--listen-metrics-urls`: metrics and probes, no data and no settings.
 pub fn watching_router(member: &Arc<Member>) -> Router {
     watching().fallback(unknown).with_state(Arc::clone(member))
 }
@@ -41,8 +41,8 @@ fn watching() -> Router<Arc<Member>> {
         .route("/metrics", get(metrics))
 }
 
-/// What no service and no path takes: gRPC callers hear it in their own terms, all others
-/// as a plain 404, which probes and proxies understand.
+/// Answers a path that no service has: gRPC callers get a gRPC status, all others a plain 404,
+/// which probes and proxies understand.
 pub async fn unknown(uri: Uri, headers: HeaderMap) -> Response {
     let is_grpc = headers
         .get(header::CONTENT_TYPE)
@@ -59,7 +59,7 @@ fn not_found() -> Response {
 
 type Shared = State<Arc<Member>>;
 
-/// The values of a parameter that may be repeated.
+/// Returns the values of a parameter that may be repeated.
 fn parameters(query: Option<&str>, name: &str) -> BTreeSet<String> {
     query
         .unwrap_or_default()
@@ -87,7 +87,7 @@ async fn health(State(member): Shared, RawQuery(query): RawQuery) -> Response {
         }
     };
     let body = serde_json::json!({"health": word, "reason": reason.unwrap_or_default()});
-    // etcd's order of keys, which some people compare.
+    // etcd's order of keys, which some scripts compare.
     let text = format!(
         r#"{{"health":{},"reason":{}}}"#,
         body["health"], body["reason"]
@@ -117,7 +117,7 @@ async fn unhealthy(
         .map(|error| format!("RANGE ERROR:{error}"))
 }
 
-/// A read like a client's.
+/// Reads a key as a client would.
 async fn read_check(member: &Arc<Member>, linearizable: bool) -> Result<(), String> {
     if linearizable {
         member
@@ -234,7 +234,7 @@ async fn one(
     }
 }
 
-/// What `GET /version` answers: etcd's three keys, then what Kubernetes' programs look for.
+/// The response of `GET /version`: etcd's three keys, then those of Kubernetes' version info.
 /// Readers of either ignore the keys of the other.
 #[derive(Serialize)]
 struct VersionReply<'a> {
@@ -243,16 +243,16 @@ struct VersionReply<'a> {
     storage: &'a str,
     #[serde(flatten)]
     versions: VersionInfo,
-    /// Tells other members that this program knows cluster features, whether it proposes any
-    /// or not; etcd's members do not have the key.
+    /// True: this program supports cluster features, whether it proposes any or not. etcd's
+    /// members omit the key.
     #[serde(rename = "clusterParams")]
     knows_gates: bool,
-    /// Other founders look at it while the cluster version is undecided.
+    /// The founding phase, which other founders read while the cluster version is undecided.
     #[serde(skip_serializing_if = "Option::is_none")]
     founding: Option<&'static str>,
 }
 
-/// What this member is, which version it behaves as and stays readable by, and the cluster's.
+/// Returns this member's versions and the cluster version.
 pub async fn version(State(member): Shared) -> Response {
     let cluster = member.membership.load().cluster_version;
     let decided = cluster.map(|version| format!("{version}.0"));

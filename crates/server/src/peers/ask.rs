@@ -1,4 +1,4 @@
-//! Questions to other members.
+//! HTTP requests to other members.
 
 use std::time::Duration;
 
@@ -17,78 +17,80 @@ use serde::{Deserialize, Serialize};
 use crate::member::settings::ApplySettings;
 use portunus_statemachine::membership::MemberRecord;
 
-/// Longest answer to a question.
+/// The longest response that is read.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
-/// Where members tell each other what their apply depends on; etcd has no such path.
+/// Serves the settings that a member's apply depends on; etcd has no such path.
 pub const SETTINGS_PATH: &str = "/portunus/settings";
 const PROTOBUF: (&str, &str) = ("content-type", "application/protobuf");
 const JSON: (&str, &str) = ("content-type", "application/json");
-/// Which cluster asks, or answers, in hexadecimal digits.
+/// The header with the cluster of the sender, in hexadecimal digits.
 pub const CLUSTER_ID: &str = "x-etcd-cluster-id";
-/// What etcd answers to the question of another cluster.
+/// The error text of etcd for a request from another cluster.
 pub const CLUSTER_ID_MISMATCH: &str = "cluster ID mismatch";
 
-/// What `GET /version` answers.
+/// The response of `GET /version`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Versions {
-    /// Of the binary, or what it emulates.
+    /// The version of the binary, or the version it emulates.
     pub etcdserver: String,
-    /// Of the cluster, or `not_decided`.
+    /// The cluster version, or `not_decided`.
     pub etcdcluster: String,
-    /// Whether it knows cluster features and so obeys params; etcd's members do not say.
+    /// Whether the member supports cluster features and so obeys params; false for etcd's
+    /// members, which omit the key.
     #[serde(rename = "clusterParams", default)]
     pub knows_gates: bool,
-    /// How far it has come with founding, while the cluster version is undecided; only from
-    /// members that take part in cluster features.
+    /// The founding phase, while the cluster version is undecided; only from members that take
+    /// part in cluster features.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub founding: Option<String>,
 }
 
 impl Versions {
-    /// The version of the server, if it is one.
+    /// Returns the version of the server, if it parses.
     pub fn server(&self) -> Option<Version> {
         Version::parse(&self.etcdserver).ok()
     }
 }
 
-/// The hash of a member's data, as members tell each other.
+/// The hash of a member's data, as members exchange it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerHash {
-    /// Of the member's newest revision.
+    /// The part of the response header that is used.
     pub header: PeerHashHeader,
-    /// The hash.
+    /// The hash of the revisions between the two below.
     pub hash: u32,
-    /// From here.
+    /// The compaction revision, where the hash starts.
     pub compact_revision: i64,
-    /// To here.
+    /// The revision where the hash ends.
     pub hash_revision: i64,
 }
 
-/// The part of a header that matters.
+/// The used fields of a response header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerHashHeader {
-    /// Which cluster's data it is; 0 if the member does not say.
+    /// The cluster of the data; 0 if the member omits it.
     #[serde(default)]
     pub cluster_id: u64,
-    /// Whose data it is.
+    /// The member of the data; 0 if the member omits it.
     #[serde(default)]
     pub member_id: u64,
-    /// The newest revision.
+    /// The newest revision of the member.
     #[serde(default)]
     pub revision: i64,
 }
 
-/// Whose hash is wanted. A member of another cluster may listen at the same URL.
+/// The member whose hash is requested. A member of another cluster may listen at the same URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HashedMember {
-    /// Its cluster.
+    /// The id of its cluster.
     pub cluster_id: u64,
-    /// Its id.
+    /// The id of the member.
     pub member_id: u64,
 }
 
 impl HashedMember {
-    /// Refuses the answer of another cluster or member. An answer that names neither is believed.
+    /// Fails if the response is of another cluster or member. A response without ids is
+    /// accepted.
     fn check(&self, headers: &HeaderMap, hash: &PeerHash) -> Result<(), String> {
         let named = cluster_id(headers);
         let is_other = |said: u64, wanted: u64| said != 0 && said != wanted;
@@ -104,13 +106,13 @@ impl HashedMember {
     }
 }
 
-/// Asks one member, at one of its URLs after the other.
+/// Sends requests to one member, to each of its URLs until one responds.
 pub struct Asked {
-    /// Sends the questions.
+    /// Sends the requests.
     pub client: PeerClient,
     /// The peer URLs of the member.
     pub urls: Vec<String>,
-    /// Longest wait for the answer of each URL.
+    /// The longest wait for the response of each URL.
     pub timeout: Duration,
 }
 
@@ -121,21 +123,21 @@ fn cluster_id(headers: &HeaderMap) -> Option<u64> {
     u64::from_str_radix(text, 16).ok()
 }
 
-/// Runs all questions at once and returns the answers in the order of the questions.
+/// Runs all futures at once and returns their outputs in the same order.
 pub async fn all_at_once<T: Send + 'static>(
     questions: impl IntoIterator<Item = impl Future<Output = Option<T>> + Send + 'static>,
 ) -> Vec<Option<T>> {
     let running: Vec<_> = questions.into_iter().map(tokio::spawn).collect();
     let mut answers = Vec::with_capacity(running.len());
     for answer in running {
-        // A question ends early only if its runtime does, and this future with it.
+        // A task ends early only with its runtime, which ends this future, too.
         answers.push(answer.await.ok().flatten());
     }
     answers
 }
 
-/// Asks every peer the same question at once and returns the answers in the order of the peers.
-/// Each peer is given by its URLs.
+/// Sends the same request to every peer at once and returns the responses in the order of the
+/// peers. Each peer is given by its URLs.
 pub async fn ask_each<T, F>(
     client: &PeerClient,
     peers: Vec<Vec<String>>,
@@ -194,7 +196,7 @@ impl Asked {
         None
     }
 
-    /// Its versions.
+    /// Returns the member's versions.
     pub async fn versions(&self) -> Option<Versions> {
         let (status, _, body) = self
             .ask(Method::GET, "/version", None, Bytes::new())
@@ -204,8 +206,8 @@ impl Asked {
             .flatten()
     }
 
-    /// The settings that its apply depends on, and the id of its cluster; members of etcd do
-    /// not tell.
+    /// Returns the settings that the member's apply depends on, and the id of its cluster; None
+    /// for members of etcd.
     pub async fn settings(&self) -> Option<(u64, ApplySettings)> {
         let (status, headers, body) = self
             .ask(Method::GET, SETTINGS_PATH, None, Bytes::new())
@@ -216,7 +218,7 @@ impl Asked {
         Some((cluster_id(&headers)?, serde_json::from_slice(&body).ok()?))
     }
 
-    /// Whether a downgrade is under way there.
+    /// Returns whether a downgrade is enabled at the member.
     pub async fn downgrade_enabled(&self) -> Option<bool> {
         let path = "/downgrade/enabled";
         let (status, _, body) = self.ask(Method::GET, path, None, Bytes::new()).await?;
@@ -227,7 +229,7 @@ impl Asked {
         }
     }
 
-    /// The members it knows, and the id of its cluster.
+    /// Returns the member list of the member, and the id of its cluster.
     pub async fn members(&self) -> Option<(u64, Vec<MemberRecord>)> {
         let (status, headers, body) = self
             .ask(Method::GET, "/members", None, Bytes::new())
@@ -238,7 +240,7 @@ impl Asked {
         Some((cluster_id(&headers)?, serde_json::from_slice(&body).ok()?))
     }
 
-    /// The hash of a member's data up to a revision; or why there is none.
+    /// Returns the hash of the member's data up to a revision, or the error text.
     pub async fn hash_kv(
         &self,
         member: HashedMember,
@@ -257,7 +259,7 @@ impl Asked {
         Some(member.check(&headers, &hash).map(|()| hash))
     }
 
-    /// For questions that only a member of this cluster may answer.
+    /// Restricts requests to members of this cluster.
     pub fn within(self, cluster_id: u64) -> AskedWithin {
         AskedWithin {
             asked: self,
@@ -266,10 +268,10 @@ impl Asked {
     }
 }
 
-/// Asks one member of a cluster, and names the cluster: members of others refuse to answer.
+/// Sends requests to one member with the cluster id: members of other clusters refuse them.
 pub struct AskedWithin {
     asked: Asked,
-    /// In hexadecimal digits.
+    /// The cluster id in hexadecimal digits.
     cluster_id: String,
 }
 
@@ -281,7 +283,7 @@ impl AskedWithin {
         asked.await
     }
 
-    /// Has the leader promote a learner.
+    /// Requests the promotion of a learner from the leader.
     pub async fn promote(&self, id: u64) -> Result<Vec<MemberRecord>, EtcdError> {
         let path = format!("/members/promote/{id}");
         let Some((status, _, body)) = self.post(&path, None, Bytes::new()).await else {
@@ -303,7 +305,7 @@ impl AskedWithin {
         }
     }
 
-    /// Has the leader renew a lease; the new life in seconds.
+    /// Requests the renewal of a lease from the leader; returns the new TTL in seconds.
     pub async fn keep_alive(&self, id: i64) -> Result<i64, EtcdError> {
         let request = LeaseKeepAliveRequest { id }.encode_to_vec();
         let body = self.leases("/leases", request).await?;
@@ -312,7 +314,7 @@ impl AskedWithin {
         Ok(response.ttl)
     }
 
-    /// Asks the leader how long a lease lives.
+    /// Requests the time to live of a lease from the leader.
     pub async fn time_to_live(
         &self,
         request: LeaseTimeToLiveRequest,
@@ -368,7 +370,7 @@ mod tests {
         assert_eq!(hash.header.cluster_id, 1);
     }
 
-    /// Listens like a peer and answers every request with these lines; returns its URL.
+    /// Accepts one connection, reads one request and sends `answer`; returns its URL.
     async fn peer_that_answers(answer: String) -> (String, tokio::task::JoinHandle<String>) {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -406,7 +408,7 @@ mod tests {
         let client = PeerClient::new(&portunus_rafthttp::Config::default());
         for (answer, expected) in [
             (http("X-Etcd-Cluster-ID: ab\r\n", &body(0xab, 2)), Ok(5)),
-            // A member that names nothing.
+            // A member that omits the ids.
             (http("", &body(0, 0)), Ok(5)),
             (
                 http("X-Etcd-Cluster-ID: ac\r\n", &body(0, 0)),
@@ -429,7 +431,7 @@ mod tests {
         }
     }
 
-    /// Listens like a peer, answers one request that has no body or a short one, and returns it.
+    /// Accepts one connection and refuses its request; returns its URL and the request.
     async fn peer_that_refuses() -> (String, tokio::task::JoinHandle<String>) {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -462,7 +464,7 @@ mod tests {
                 timeout: Duration::from_secs(30),
             };
             let asked = asked.within(0xab);
-            // None of them is an answer about the lease or the learner: the caller tries again.
+            // None of these errors is about the lease or the learner: the caller tries again.
             match path {
                 "/leases " => assert_eq!(asked.keep_alive(5).await, Err(EtcdError::NoLeader)),
                 "/leases/internal " => {

@@ -1,7 +1,7 @@
-//! Notices when this member, while it leads, sends heartbeats later than it should.
+//! Detects heartbeats that this member, while it leads, sends too late.
 //!
-//! Called for every message on its way out, under the lock of consensus: so it looks at
-//! heartbeats only, of which there are few. It decides nothing.
+//! It is called for every outgoing message, under the lock of consensus: so it looks at
+//! heartbeats only, of which there are few. It only counts and logs.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use portunus_proto::raftpb::{Message, MessageType};
 use prometheus::IntCounter;
 
-/// A heartbeat this many intervals after the one before is late.
+/// A heartbeat more than this many intervals after the previous one is late.
 const LATE_AFTER_INTERVALS: u32 = 2;
-/// One line in the log per this time, however many are late.
+/// The shortest time between two warnings, however many heartbeats are late.
 const WARN_PAUSE: Duration = Duration::from_secs(10);
 
-/// See the module.
+/// Counts late heartbeats and warns about them.
 pub struct Heartbeats {
     gap_max: Duration,
     late: IntCounter,
@@ -24,13 +24,13 @@ pub struct Heartbeats {
 
 #[derive(Default)]
 struct Seen {
-    /// By peer: the term, and when the last one was sent. Another term begins anew.
+    /// By peer: the term and the time of the last heartbeat. A new term starts anew.
     last: HashMap<u64, (u64, Instant)>,
     warned: Option<Instant>,
 }
 
 impl Heartbeats {
-    /// Counts late ones in `late`.
+    /// Counts late heartbeats in `late`.
     pub fn new(interval: Duration, late: IntCounter) -> Heartbeats {
         Heartbeats {
             gap_max: interval * LATE_AFTER_INTERVALS,
@@ -39,7 +39,7 @@ impl Heartbeats {
         }
     }
 
-    /// These go out now.
+    /// Checks the heartbeats among messages that are sent now.
     pub fn sending(&self, messages: &[Message], now: Instant) {
         let heartbeats = messages
             .iter()

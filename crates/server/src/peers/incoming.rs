@@ -1,12 +1,13 @@
-//! Snapshots of the leader, until raft decides whether to take them.
+//! Snapshots of the leader, until raft accepts or rejects them.
 //!
-//! The records are copied into a backend beside the present one, while the file arrives if its
-//! order allows it, else from the stored file. Only when all of it is there and durable, raft is
-//! told of it. The apply thread installs it.
+//! The records are copied into a backend beside the present one: while the file arrives if its
+//! order allows it, else from the stored file. Raft steps the message only when the backend is
+//! complete and durable. The apply thread installs it.
 //!
-//! One snapshot is received at a time, and only here is raft given one. So a snapshot that raft
-//! does not need now was refused or is installed, and a snapshot of an index that raft needs is
-//! complete already: it is not received again, because it may be being installed.
+//! One snapshot is received at a time, and snapshot messages reach raft only from here. So a
+//! snapshot that raft does not need now was rejected or is installed, and a snapshot of an
+//! index that raft needs is complete: it is not received again, because it may be being
+//! installed.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read};
@@ -24,10 +25,10 @@ use crate::member::Member;
 use crate::metrics::DiskMetrics;
 use portunus_datadir::import::{self, ImportError};
 
-/// Written at once of a file that has to be stored.
+/// The write buffer for a file that has to be stored.
 const STORE_BUFFER_BYTES: usize = 1 << 20;
 
-/// Takes in what the leader sends, then lets raft decide whether to take it.
+/// Receives a snapshot of the leader, then steps its message.
 pub async fn receive(
     member: Arc<Member>,
     message: Message,
@@ -51,7 +52,7 @@ pub async fn receive(
     };
     let is_complete = member.consensus.pending_snapshots().contains(&index);
     if index <= member.applied.index() || is_complete {
-        // Raft answers it with how far this member is.
+        // Raft responds with this member's index.
         step(&member, message)?;
         drop(one_at_a_time);
         return discard(body).await;
@@ -59,8 +60,8 @@ pub async fn receive(
     let body = ArrivingBody::new(body);
     let taken = tokio::task::spawn_blocking({
         let member = Arc::clone(&member);
-        // The lock goes along: if the peer goes away nobody waits here any more, but the
-        // file must not be written by the next one until this is really over.
+        // The lock moves along: if the peer disconnects, this future is dropped, but the next
+        // snapshot must not be received before this thread has finished.
         move || (keep(&member, body, index), one_at_a_time)
     });
     let (taken, one_at_a_time) = taken.await.map_err(|error| failed(&error))?;
@@ -84,7 +85,7 @@ pub async fn receive(
     stepped
 }
 
-/// Reads a body to its end: a sender that is answered before may take that for a failure.
+/// Reads a body to its end: a sender may take an earlier response for a failure.
 async fn discard(mut body: BoxStream<'static, io::Result<Bytes>>) -> Result<(), SnapshotRefused> {
     while let Some(piece) = body.next().await {
         piece.map_err(|error| failed(&error))?;
@@ -92,7 +93,7 @@ async fn discard(mut body: BoxStream<'static, io::Result<Bytes>>) -> Result<(), 
     Ok(())
 }
 
-/// Receives a snapshot and makes it ready to be installed; returns the length of its file.
+/// Receives a snapshot and prepares its installation; returns the length of its file.
 fn keep(member: &Member, body: ArrivingBody, index: u64) -> Result<u64, SnapshotRefused> {
     let backend = member.data_dir.receiving(index);
     let bytes = take_in(body, &backend, index, &member.metrics.disk)?;
@@ -110,7 +111,7 @@ fn step(member: &Member, message: Message) -> Result<(), SnapshotRefused> {
         .map_err(|error| failed(&error))
 }
 
-/// The body, for those who wait for it on a thread of their own.
+/// A blocking reader of the body.
 struct ArrivingBody {
     runtime: tokio::runtime::Handle,
     body: BoxStream<'static, io::Result<Bytes>>,
@@ -139,9 +140,9 @@ impl Read for ArrivingBody {
     }
 }
 
-/// Makes a backend of what arrives, unless it is not what the message says or must not be
-/// served; returns its length. Members of Portunus send their records in order, so nothing is
-/// stored twice.
+/// Writes the received records to a backend, unless their index is below the message's or they
+/// must not be served; returns the length of the file. Members of Portunus send their records
+/// in order, so nothing is stored twice.
 fn take_in(
     mut body: ArrivingBody,
     backend: &Path,
@@ -183,7 +184,7 @@ fn store(path: &Path, body: &mut impl Read, metrics: &DiskMetrics) -> io::Result
     Ok(bytes)
 }
 
-/// Copies the file into a backend, unless it is not what the message says or must not be
+/// Copies the file into a backend, unless its index is below the message's or it must not be
 /// served.
 fn prepare(database: &Path, backend: &Path, index: u64) -> Result<(), ImportError> {
     let applied = import::applied_index(database)?;
@@ -198,7 +199,7 @@ fn prepare(database: &Path, backend: &Path, index: u64) -> Result<(), ImportErro
 
 fn refused(error: ImportError) -> SnapshotRefused {
     match error {
-        // Not a fault of the transfer: the next attempt fails alike.
+        // Not a fault of the transfer: the next attempt would fail, too.
         ImportError::AuthEnabled => SnapshotRefused::Mismatch {
             reason: error.to_string(),
         },

@@ -1,4 +1,4 @@
-//! Finding a cluster that is there already, and whether this member fits into it.
+//! Finds an existing cluster and checks that this member can join it.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
@@ -12,19 +12,19 @@ use super::ask::{Asked, ask_each};
 use crate::config::{ClusterConfig, Config};
 use portunus_statemachine::membership::MemberRecord;
 
-/// Longest wait for one peer's answer.
+/// The longest wait for one peer's response.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
-/// A peer that is asked only whether it is there at all.
+/// The longest wait for a peer that may not run yet.
 const LOOK_TIME_MAX: Duration = Duration::from_secs(1);
-/// The oldest version a cluster may have, as every version of etcd says.
+/// The oldest cluster version, the same in every version of etcd.
 const OLDEST: MajorMinor = MajorMinor::literal("3.0");
 
-/// A cluster that was found.
+/// An existing cluster.
 #[derive(Debug)]
 pub struct Found {
-    /// Who this member is in it.
+    /// The ids of this member and of the cluster.
     pub identity: Identity,
-    /// Everybody in it.
+    /// All members of the cluster.
     pub members: Vec<MemberRecord>,
 }
 
@@ -33,27 +33,27 @@ pub struct Found {
 #[non_exhaustive]
 #[allow(missing_docs)] // the fields are the ones the messages print
 pub enum JoinError {
-    /// Nobody answers.
+    /// No listed member responds.
     #[error(
         "no member of the cluster answers at {}: check --initial-cluster, and that they run", urls.join(", ")
     )]
     Nobody { urls: Vec<String> },
-    /// Who else is there?
+    /// `--initial-cluster` lists no other member.
     #[error(
         "--initial-cluster-state=existing needs the other members in --initial-cluster: use what `member add` printed"
     )]
     NobodyNamed,
-    /// The list is not the cluster.
+    /// `--initial-cluster` has another number of members than the cluster.
     #[error(
         "--initial-cluster lists {listed} members, but the cluster has {found}: list exactly those that `member list` shows"
     )]
     Count { listed: usize, found: usize },
-    /// Somebody is not in the cluster.
+    /// A listed member is not in the cluster.
     #[error(
         "the cluster has no member at {}, which --initial-cluster has for {name}: use the URLs that `member list` shows, or add the member first", urls.join(", ")
     )]
     Unknown { name: String, urls: Vec<String> },
-    /// Versions that do not fit.
+    /// The cluster version of a member is incompatible.
     #[error(
         "member {member} has version {theirs}, and this one can only join members from {lowest} to {highest}: see `downgrade` and --emulated-version"
     )]
@@ -63,7 +63,7 @@ pub enum JoinError {
         lowest: String,
         highest: String,
     },
-    /// The cluster knows the member as started, and its data directory is empty.
+    /// The cluster has this member's attributes, but its data directory is empty.
     #[error(
         "member {name} has already been bootstrapped, but its data directory is empty: without its log it could vote twice and acknowledged writes could be lost; run `member remove {id:x}` and `member add {name}`, then start it with --initial-cluster-state=existing and the --initial-cluster that `member add` printed"
     )]
@@ -94,8 +94,8 @@ async fn ask_members(
     .await
 }
 
-/// Refuses a member with an empty log that the cluster knows as started: it has forgotten its
-/// term and votes. Every peer is asked, because one of them may be behind.
+/// Fails if the cluster lists this member, which has an empty log, as started: its term and
+/// votes are lost. Every peer is queried, because one of them may be behind.
 pub async fn refuse_started(
     config: &Config,
     client: &PeerClient,
@@ -121,7 +121,7 @@ fn has_started<'a>(records: impl IntoIterator<Item = &'a MemberRecord>, id: u64)
     records.any(|record| record.id == id && record.has_published())
 }
 
-/// Finds the cluster this member was added to.
+/// Finds the cluster that this member was added to.
 pub async fn find(config: &Config, client: &PeerClient) -> Result<Found, JoinError> {
     let urls = other_urls(&config.cluster, &config.name);
     if urls.is_empty() {
@@ -178,7 +178,7 @@ fn is_same(known: &MemberRecord, listed: &InitialMember) -> bool {
     known == listed || addresses(&known).is_some_and(|known| Some(known) == addresses(&listed))
 }
 
-/// Where URLs lead; `None` if one leads nowhere.
+/// Resolves URLs; `None` if one does not resolve.
 fn addresses(urls: &[String]) -> Option<Vec<SocketAddr>> {
     let mut all = Vec::new();
     for url in urls {
@@ -210,7 +210,8 @@ async fn check_versions(
             timeout: ANSWER_TIME_MAX,
         };
         if asked.downgrade_enabled().await == Some(true) {
-            // While the cluster goes down by one version, who joins is there already.
+            // During a downgrade by one version, a joining member has the lower version
+            // already.
             lowest = own.plus_minors(1);
             highest = lowest;
             break;
@@ -226,7 +227,7 @@ async fn check_versions(
         let Some(versions) = asked.versions().await else {
             continue;
         };
-        // A cluster whose version is not decided yet takes any version; founders compare theirs.
+        // A cluster without a decided version takes any version; founders compare theirs.
         let theirs = versions.etcdcluster.parse::<MajorMinor>();
         let Some(theirs) = theirs.ok().filter(|theirs| *theirs > OLDEST) else {
             anybody = true;
@@ -272,12 +273,12 @@ mod tests {
         let other = record(8, "m8", "http://127.0.0.1:2");
         for (own, expected) in [
             (record(7, "", ""), false),
-            // Founders have their names from the first entries of the log.
+            // Founders get their names from the first log entries.
             (record(7, "m7", ""), false),
             (record(7, "", "http://127.0.0.1:3"), true),
             (record(7, "m7", "http://127.0.0.1:3"), true),
         ] {
-            // Of a peer that is behind, and of one that is not.
+            // From a peer that is behind, and from one that is not.
             let records = [added.clone(), other.clone(), own.clone()];
             assert_eq!(has_started(&records, 7), expected, "{own:?}");
         }

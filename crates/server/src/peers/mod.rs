@@ -1,12 +1,11 @@
-//! The other members: how to reach them, and what they ask for.
+//! The other members: the transport to them, and the requests from them.
 //!
 //! ```text
 //!  consensus ──messages──▶ Peers ──▶ transport ──▶ other members
 //!  consensus ◀── PeerRaft ◀───────── transport ◀── other members
 //!  services, upkeep ──▶ ask ──▶ other members' routes
 //! ```
-//! Everything here runs on a runtime of its own, so that heartbeats never wait behind
-//! clients.
+//! Everything here runs on a separate runtime, so that heartbeats never wait behind clients.
 
 pub mod ask;
 mod heartbeats;
@@ -39,10 +38,10 @@ use crate::serve::Reserved;
 use portunus_features::version::version_text;
 use portunus_statemachine::membership::{MemberRecord, Membership, PlannedChange};
 
-/// The oldest cluster version a peer may be fit for; the same in every version of etcd.
+/// The oldest cluster version that a peer may support; the same in every version of etcd.
 pub const MIN_CLUSTER_VERSION: &str = "3.0.0";
 
-/// The way to all peers.
+/// The transport to all peers.
 pub struct Peers {
     transport: Arc<Transport>,
     client: PeerClient,
@@ -52,22 +51,22 @@ pub struct Peers {
     replication_hold: Arc<ReplicationHold>,
 }
 
-/// The peers' side could not be set up.
+/// Setting up the transport to the peers failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PeersError {
-    /// No thread.
+    /// The runtime could not be started.
     #[error("no thread for the peers could be started")]
     Runtime(#[source] io::Error),
-    /// Two metrics have one name.
+    /// Two metrics have the same name.
     #[error("the metrics of this program clash")]
     Metrics(#[from] prometheus::Error),
-    /// The peer port was bound, but cannot be listened at.
+    /// The peer port is bound, but listening failed.
     #[error("the peer port cannot be served")]
     Listen(#[source] io::Error),
 }
 
-/// A runtime for everything that has to do with peers.
+/// Creates the runtime for everything that concerns peers.
 pub fn runtime() -> Result<Runtime, PeersError> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -78,7 +77,7 @@ pub fn runtime() -> Result<Runtime, PeersError> {
 }
 
 impl Peers {
-    /// Sets up the transport. Nothing is sent or answered before [`Peers::attach`].
+    /// Sets up the transport. Nothing is sent or served before [`Peers::attach`].
     pub fn new(
         config: &Config,
         identity: Identity,
@@ -111,7 +110,7 @@ impl Peers {
         })
     }
 
-    /// Where consensus puts its messages.
+    /// Returns the sink for the messages of consensus.
     pub fn sink(&self, heartbeats: Heartbeats) -> Box<dyn PeerSink> {
         struct Sink {
             transport: Arc<Transport>,
@@ -121,7 +120,7 @@ impl Peers {
         impl PeerSink for Sink {
             fn send(&self, mut messages: Vec<Message>) {
                 self.heartbeats.sending(&messages, Instant::now());
-                // Snapshots fail when they are opened, so that raft hears of it.
+                // Held snapshots fail when they are opened, which is reported to raft.
                 messages.retain(|message| {
                     message.r#type() == MessageType::MsgSnap
                         || !self.replication_hold.holds_back(message)
@@ -136,12 +135,12 @@ impl Peers {
         })
     }
 
-    /// Members that must not be sent the log yet.
+    /// Returns the peers that must not receive log entries yet.
     pub fn replication_hold(&self) -> &ReplicationHold {
         &self.replication_hold
     }
 
-    /// From now on messages go and come, and peers' questions are answered.
+    /// Starts to exchange messages with peers and to serve their requests.
     pub fn attach(
         &self,
         member: &Arc<Member>,
@@ -162,7 +161,7 @@ impl Peers {
         Ok(addresses)
     }
 
-    /// Makes the peers exactly these members. Connections to those that stay go on.
+    /// Replaces the peers by these members. Connections to peers that stay are kept.
     pub fn set_members(&self, membership: &Membership) {
         let mut known = self.known();
         known.retain(|id| {
@@ -185,15 +184,15 @@ impl Peers {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Members of a cluster this one joins: they may be sent answers before they are known
-    /// from the log.
+    /// Adds the members of a cluster that this member joins: it may have to respond to them
+    /// before they are in its log.
     pub fn add_remotes(&self, members: &[MemberRecord]) {
         for member in members.iter().filter(|member| member.id != self.own_id) {
             self.transport.add_remote(member.id, urls(member));
         }
     }
 
-    /// Follows an applied change of membership.
+    /// Applies a membership change to the transport.
     pub fn follow(&self, change: &PlannedChange) {
         match change {
             PlannedChange::Add(record) if record.id != self.own_id => {
@@ -212,12 +211,12 @@ impl Peers {
         }
     }
 
-    /// Since when a member is connected; this one always is.
+    /// Returns the time since which a member is connected.
     pub fn active_since(&self, id: u64) -> Option<Instant> {
         self.transport.active_since(id)
     }
 
-    /// How many of these members are connected for at least `time`, this one included.
+    /// Returns how many of these members are connected for at least `time`, this one included.
     pub fn active_for(&self, ids: impl IntoIterator<Item = u64>, time: Duration) -> usize {
         let is_active = |id: &u64| {
             *id == self.own_id
@@ -228,17 +227,17 @@ impl Peers {
         ids.into_iter().filter(is_active).count()
     }
 
-    /// For questions to other members.
+    /// Returns the client for requests to other members.
     pub fn client(&self) -> &PeerClient {
         &self.client
     }
 
-    /// For work that belongs to peers.
+    /// Returns the runtime for work that concerns peers.
     pub fn runtime(&self) -> &Runtime {
         &self.runtime
     }
 
-    /// Ends all connections.
+    /// Closes all connections.
     pub fn stop(&self) {
         self.runtime.block_on(self.transport.stop());
     }

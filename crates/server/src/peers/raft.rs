@@ -1,4 +1,4 @@
-//! What the transport needs of this member.
+//! Implements the transport's interface to this member.
 
 use std::io;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use super::{incoming, snapshot};
 use crate::member::Member;
 use portunus_statemachine::wrap::is_wrapped;
 
-/// A member, as its transport sees it.
+/// A member, as used by its transport.
 pub struct PeerRaft {
     member: Arc<Member>,
 }
 
 impl PeerRaft {
-    /// For this member.
+    /// Creates the interface of a member.
     pub fn new(member: Arc<Member>) -> PeerRaft {
         PeerRaft { member }
     }
@@ -28,12 +28,12 @@ impl PeerRaft {
 impl Raft for PeerRaft {
     fn step(&self, message: Message) -> Result<(), StepRefused> {
         if message.r#type() == MessageType::MsgSnap {
-            // Raft would put a snapshot into the log whose database never came.
+            // Raft would put a snapshot into the log whose database was never received.
             return Err(StepRefused::new(
                 "a snapshot message without its database: snapshots come by /raft/snapshot",
             ));
         }
-        // Proposed by a member that does not know yet who has joined. Its client asks again.
+        // The proposing member has not applied the newest members yet. Its client retries.
         let has_wrapped = || message.entries.iter().any(|entry| is_wrapped(&entry.data));
         if message.r#type() == MessageType::MsgProp
             && has_wrapped()

@@ -136,7 +136,7 @@ mod tests {
         assert!(!hold.holds_back(&to(2, MessageType::MsgApp)));
         assert!(hold.knows_gates(2) && !hold.knows_gates(3));
         assert_eq!(hold.held(), BTreeSet::from([3]));
-        // Started anew, it may be another program.
+        // After a restart it may be another program.
         hold.started_anew(2);
         hold.review(&membership);
         assert_eq!(hold.held(), BTreeSet::from([2, 3]));

@@ -1,4 +1,4 @@
-//! What other members ask over HTTP, besides raft itself.
+//! HTTP requests of other members, besides raft messages.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,16 +27,16 @@ use crate::member::hashing::HashError;
 use crate::member::settings::ApplySettings;
 use portunus_statemachine::membership::MemberRecord;
 
-/// Longest question.
+/// The longest request body.
 const BODY_BYTES_MAX: usize = 64 * 1024;
-/// A question about a lease waits this long for what was committed before it.
+/// The longest wait of a lease request for the entries committed before it.
 const LEASE_WAIT_MAX: Duration = Duration::from_secs(1);
-/// A connection that says nothing is closed.
+/// A connection is closed if no request header arrives for this long.
 const HEADER_WAIT_MAX: Duration = Duration::from_secs(60);
 
 type Shared = State<Arc<Member>>;
 
-/// All paths.
+/// The router of all paths.
 pub fn router(member: &Arc<Member>) -> Router {
     let for_own_cluster = from_fn_with_state(Arc::clone(member), refuse_other_clusters);
     Router::new()
@@ -53,7 +53,7 @@ pub fn router(member: &Arc<Member>) -> Router {
         .with_state(Arc::clone(member))
 }
 
-/// Serves peers until the member stops. HTTP/1.1 only, as etcd.
+/// Serves peers until the member stops. HTTP/1.1 only, as in etcd.
 pub async fn serve(member: Arc<Member>, listener: TcpListener, router: Router) {
     loop {
         let accepted = tokio::select! {
@@ -110,8 +110,8 @@ fn cluster_id(member: &Member) -> (HeaderName, HeaderValue) {
     )
 }
 
-/// Refuses a request that names another cluster: a member of that cluster may have been moved to
-/// other addresses. etcd names its cluster only with `/members/hashkv`.
+/// Refuses a request with the id of another cluster: that cluster may have moved to other
+/// addresses. etcd sends its cluster id only with `/members/hashkv`.
 async fn refuse_other_clusters(State(member): Shared, request: Request, next: Next) -> Response {
     let (name, own) = cluster_id(&member);
     match request.headers().get(&name) {
@@ -164,7 +164,7 @@ async fn hash_kv(State(member): Shared, body: Bytes) -> Response {
     let seconds = member.metrics.hash_revision_seconds.clone();
     let hashed = member.peer_hashes.run(move || {
         let hash = seconds.observe_closure_duration(|| reader.hash_kv(question.revision))?;
-        // Of the same store: a snapshot of the leader may have replaced it meanwhile.
+        // From the same reader: a snapshot of the leader may have replaced the store meanwhile.
         Ok((hash, reader.revision()))
     });
     match hashed.await {
@@ -200,7 +200,7 @@ async fn downgrade_enabled(State(member): Shared) -> Response {
     ([cluster_id(&member)], enabled.to_string()).into_response()
 }
 
-/// What the caller knows to be committed must be known here first.
+/// Waits until this member has applied the entries that it knows to be committed.
 async fn caught_up(member: &Arc<Member>) -> Result<(), Response> {
     let commit = member.consensus.status().commit;
     let waited = coarse_timeout(LEASE_WAIT_MAX, member.applied.wait_for(commit));

@@ -1,7 +1,7 @@
-//! Snapshots for other members: a bbolt file behind a raft message.
+//! Snapshots for other members: a bbolt file after a raft message.
 //!
-//! What raft announced is only the least it will be; the message is rewritten to what the file
-//! really holds.
+//! The file may be newer than the snapshot of raft's message; the message is rewritten to match
+//! the file.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -26,10 +26,10 @@ use portunus_statemachine::v2_store;
 const PIECE_BYTES: usize = 64 * 1024;
 /// Pieces that wait for a slow peer.
 const PIECES_QUEUED_MAX: usize = 16;
-/// From this version on nobody reads the old store in a snapshot message.
+/// From this cluster version on, no member reads the v2 store in a snapshot message.
 const V2_STORE_UNTIL: MajorMinor = MajorMinor::literal("3.7");
 
-/// The file for a member that lags.
+/// Opens a snapshot for a member that lags.
 pub async fn open(member: Arc<Member>, message: Message) -> io::Result<OutgoingSnapshot> {
     let planned = tokio::task::spawn_blocking({
         let member = Arc::clone(&member);
@@ -58,7 +58,7 @@ pub async fn open(member: Arc<Member>, message: Message) -> io::Result<OutgoingS
             .and_then(|mut pieces| pieces.flush());
         seconds.observe(started.elapsed().as_secs_f64());
         if let Err(error) = written {
-            // An upload that ends early is cut off, not short.
+            // The error aborts the upload; otherwise it would look complete.
             let _ = sender.blocking_send(Err(error));
         }
     });
@@ -75,7 +75,7 @@ pub async fn open(member: Arc<Member>, message: Message) -> io::Result<OutgoingS
     })
 }
 
-/// A fixed view of the store, and where in the log it is.
+/// Returns a fixed view of the store, with its index, term and configuration.
 fn plan(member: &Member) -> io::Result<(SnapshotMetadata, Export)> {
     let snapshot = member.reader().snapshot().map_err(io::Error::other)?;
     let number = |key: &str| -> io::Result<u64> {
@@ -107,7 +107,7 @@ fn members(snapshot: &dyn Snapshot) -> io::Result<raftpb::ConfState> {
         .ok_or_else(|| io::Error::other("the backend does not know the members"))
 }
 
-/// What members up to 3.6 insist on.
+/// Returns the v2 store, which members up to 3.6 require.
 fn v2_store(member: &Member) -> Bytes {
     let membership = member.membership.load();
     match membership.cluster_version {

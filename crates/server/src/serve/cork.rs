@@ -1,10 +1,9 @@
-//! A socket whose writes are held back until its connection has nothing more to say.
+//! A socket whose writes are held back until its connection has no more to write.
 //!
-//! The HTTP/2 library writes each larger DATA frame on its own, so twelve answers that are
+//! The HTTP/2 library writes each larger DATA frame separately, so twelve responses that are
 //! ready together would be twelve system calls and twelve wake-ups of the client. Here a
-//! connection's writes go to memory while it is polled, and to the socket once per poll.
-//! What is held back is bounded: a reader that is slow stops the connection, as without a
-//! cork.
+//! connection's writes go to memory while it is polled, and to the socket once per poll. The
+//! buffer is bounded: a slow reader blocks the connection, as without a cork.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -17,27 +16,26 @@ use prometheus::IntCounter;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// Bytes held back at most; more has to go to the socket first. Room for sixteen of the frames
-/// that a long answer is sent in, each of 16 KiB and its head.
+/// The most bytes held back; beyond that the socket is written first. Room for sixteen frames
+/// of a long response, each of 16 KiB and its head.
 const HELD_BYTES_MAX: usize = 16 * (16 * 1024 + 9);
 
-/// A write this large is worth a system call of its own, and not worth a copy.
+/// A write this large justifies its own system call and is not copied.
 const LARGE_BYTES: usize = 256 * 1024;
 
 thread_local! {
-    /// A buffer that no connection of this thread holds anything in. An idle connection has
-    /// none of its own, since there may be ten thousand of them; those that are polled one
-    /// after the other use this one, and only whom a slow reader stops keeps it.
+    /// An empty buffer that the connections of this thread share. An idle connection has none
+    /// of its own, since there may be ten thousand of them; a connection keeps the buffer only
+    /// while a slow reader blocks it.
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 struct Corked {
     socket: TcpStream,
     held: Vec<u8>,
-    /// Bytes of it that went to the socket.
+    /// The bytes of `held` that were written to the socket.
     released: usize,
-    /// What was held back could not be written. The connection hears it when it next
-    /// reads or writes.
+    /// The error of writing held bytes. The connection's next read or write returns it.
     broken: Option<io::ErrorKind>,
     received_bytes: IntCounter,
     sent_bytes: IntCounter,
@@ -48,7 +46,7 @@ impl Corked {
         self.broken.map_or(Ok(()), |kind| Err(kind.into()))
     }
 
-    /// Holds nothing any more.
+    /// Returns the buffer to the thread.
     fn give_back(&mut self) {
         self.released = 0;
         if self.held.capacity() > 0 {
@@ -57,7 +55,7 @@ impl Corked {
         }
     }
 
-    /// Writes everything that is held back.
+    /// Writes all held bytes.
     fn poll_release(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Some(rest @ [_, ..]) = self.held.get(self.released..) {
             let written = ready!(Pin::new(&mut self.socket).poll_write(context, rest))?;
@@ -72,7 +70,7 @@ impl Corked {
     }
 }
 
-/// The connection's end: reads go through, writes are held back.
+/// The socket as the connection uses it: reads pass through, writes are held back.
 pub struct CorkedSocket(Rc<RefCell<Corked>>);
 
 impl AsyncRead for CorkedSocket {
@@ -134,7 +132,7 @@ impl AsyncWrite for CorkedSocket {
         true
     }
 
-    /// Says yes without doing it: [`Uncorking`] does it after every poll.
+    /// Returns at once: [`Uncorking`] writes after every poll.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
@@ -146,10 +144,10 @@ impl AsyncWrite for CorkedSocket {
     }
 }
 
-/// Writes what a connection's socket held back.
+/// Writes the held bytes of a connection's socket.
 pub struct Cork(Rc<RefCell<Corked>>);
 
-/// Puts a cork on a socket, and counts what passes it.
+/// Corks a socket, and counts the bytes read and written.
 pub fn cork(
     socket: TcpStream,
     received_bytes: IntCounter,
@@ -167,8 +165,8 @@ pub fn cork(
 }
 
 impl Cork {
-    /// Runs a connection that uses the socket, and writes what it held back whenever the
-    /// connection has nothing more to do. Ends when both have ended.
+    /// Runs a connection that uses the socket, and writes the held bytes after each poll of it.
+    /// Ends when both have ended.
     pub fn around<C: Future>(self, connection: C) -> Uncorking<C> {
         Uncorking {
             cork: self,
@@ -178,7 +176,7 @@ impl Cork {
     }
 }
 
-/// See [`Cork::around`].
+/// A connection and its cork, see [`Cork::around`].
 pub struct Uncorking<C: Future> {
     cork: Cork,
     connection: Pin<Box<C>>,
@@ -186,7 +184,7 @@ pub struct Uncorking<C: Future> {
 }
 
 impl<C: Future> Uncorking<C> {
-    /// The connection, to tell it something.
+    /// Returns the connection, for example to shut it down.
     pub fn connection(&mut self) -> Pin<&mut C> {
         self.connection.as_mut()
     }
@@ -299,7 +297,7 @@ mod tests {
         assert!(tokio::time::timeout(patience, &mut served).await.is_err());
         assert!(corked.borrow().held.len() <= HELD_BYTES_MAX);
         drop(client);
-        // And the writer hears that the reader is gone.
+        // The writer gets an error once the reader has disconnected.
         served.await;
     }
 }

@@ -27,12 +27,12 @@ use crate::metrics::Running;
 pub struct Counted {
     router: Router,
     member: Arc<Member>,
-    /// Whether a request of this connection has said which version the client is.
+    /// Whether the client version of this connection was counted.
     is_judged: Arc<AtomicBool>,
 }
 
 impl Counted {
-    /// Counts in the member's metrics.
+    /// Wraps a router to count in the member's metrics.
     pub fn new(router: Router, member: Arc<Member>) -> Counted {
         Counted {
             router,
@@ -41,7 +41,7 @@ impl Counted {
         }
     }
 
-    /// The first request speaks for the client.
+    /// Counts the version skew of the client, from the first request of the connection.
     fn judge_version(&self, headers: &HeaderMap) {
         if self.is_judged.load(Ordering::Relaxed) || self.is_judged.swap(true, Ordering::Relaxed) {
             return;
@@ -69,7 +69,7 @@ impl Service<Request<Incoming>> for Counted {
 }
 
 pin_project! {
-    /// A request until its answer begins.
+    /// A request until its response starts.
     pub struct Counting {
         #[pin]
         answer: RouteFuture<Infallible>,
@@ -86,7 +86,7 @@ impl Future for Counting {
         let mut running = this.running.take();
         if let Some(request) = &mut running {
             grpc::translate_oversized(&mut response);
-            // A refusal has its code here; everything else in its trailers.
+            // A refusal has its code here; other responses have it in their trailers.
             if let Some(code) = code(response.headers()) {
                 request.end(code);
             }
@@ -101,7 +101,7 @@ fn code(headers: &HeaderMap) -> Option<Code> {
     Some(Code::from_bytes(status.as_bytes()))
 }
 
-/// An answer, until its trailers say how it ended.
+/// A response body, until its trailers arrive.
 pub struct CountedBody {
     inner: grpc::AnswerBody,
     running: Option<Running>,

@@ -1,7 +1,7 @@
-//! Extra listeners for those who only watch: metrics and probes, and nothing else.
+//! Listeners for metrics and probes only.
 //!
-//! They answer on a thread of their own from the moment the member exists, also while it
-//! still looks for a leader and takes no clients.
+//! A separate thread serves them from the moment the member exists, also before it has a leader
+//! and accepts clients.
 
 use std::future::IntoFuture;
 use std::net::{SocketAddr, TcpListener};
@@ -18,7 +18,7 @@ const GOODBYE: std::time::Duration = std::time::Duration::from_secs(1);
 /// The listeners for metrics, and their thread.
 #[derive(Default)]
 pub struct MetricsServers {
-    /// Where they listen; ports chosen by the system are filled in.
+    /// The addresses of the listeners; ports chosen by the system are filled in.
     pub addresses: Vec<SocketAddr>,
     thread: Option<JoinHandle<()>>,
 }
@@ -73,7 +73,7 @@ async fn serve(member: Arc<Member>, listener: TcpListener) {
 }
 
 impl MetricsServers {
-    /// Waits for the end, after the member was told to stop.
+    /// Waits for the thread to end, after the member was stopped.
     pub fn join(self) {
         if let Some(thread) = self.thread {
             // A panic ends the process anyway.

@@ -1,9 +1,8 @@
-//! Listening: one acceptor per address, and one single-threaded runtime per core.
+//! Client connections: one acceptor per address, and one single-threaded runtime per core.
 //!
-//! A connection stays on the core it was given to, so its requests never move between
-//! threads; new connections go round. One listener per address is shared by handing
-//! accepted sockets over, so a second process on the same port is an error and not a
-//! silent sharing of clients.
+//! A connection stays on one core, so its requests never move between threads; new connections
+//! are assigned round-robin. Each address has one listener, which hands accepted sockets to the
+//! cores, so a second process on the same port fails instead of silently sharing clients.
 
 mod cork;
 mod counted;
@@ -29,16 +28,16 @@ use crate::config::ListenUrl;
 use crate::member::{Member, coarse_timeout};
 use crate::{grpc, http};
 
-/// Connections that wait for a core.
+/// Accepted connections that wait for a core.
 const CONNECTIONS_QUEUED_MAX: usize = 1024;
 
-/// What is under way when the member stops has this long to finish, and once more as long to
+/// Requests in progress when the member stops get this long to finish, and the rest as long to
 /// be refused.
 const DRAIN_TIME: Duration = Duration::from_millis(500);
 
 /// The listeners and their threads.
 pub struct Servers {
-    /// Where clients can connect; ports chosen by the system are filled in.
+    /// The addresses of the listeners; ports chosen by the system are filled in.
     pub addresses: Vec<SocketAddr>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -48,33 +47,33 @@ pub struct Servers {
 #[non_exhaustive]
 #[allow(missing_docs)] // the fields are the ones the messages print
 pub enum ListenError {
-    /// Somebody has it.
+    /// Another program listens at the address.
     #[error("{url} is taken: stop the program that listens there, or choose another with --{flag}")]
     Taken {
         url: String,
         flag: &'static str,
         source: io::Error,
     },
-    /// Something else.
+    /// Listening failed for another reason.
     #[error("cannot listen at {url}: check --{flag}")]
     Refused {
         url: String,
         flag: &'static str,
         source: io::Error,
     },
-    /// No thread could be had.
+    /// A thread could not be started.
     #[error("no thread could be started")]
     Thread(#[source] io::Error),
 }
 
-/// Binds every address of a flag. Done before anything else, so that a taken port is found
-/// at once.
+/// Binds every address of a flag. Called before anything else, so that a taken port is found at
+/// once.
 pub fn bind(urls: &[ListenUrl], flag: &'static str) -> Result<Vec<TcpListener>, ListenError> {
     for_each_url(urls, flag, |addresses| TcpListener::bind(addresses))
 }
 
-/// Does something at the addresses of every URL of a flag. `localhost` may be two addresses;
-/// one of them is enough, as for etcd.
+/// Calls `listen_at` with the addresses of every URL of a flag. `localhost` may be two
+/// addresses; one of them is enough, as for etcd.
 fn for_each_url<T>(
     urls: &[ListenUrl],
     flag: &'static str,
@@ -101,12 +100,12 @@ fn for_each_url<T>(
     Ok(all)
 }
 
-/// How many threads serve: one per core.
+/// Returns the number of serving threads: one per core.
 pub fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Serves until the member stops.
+/// Serves clients until the member stops.
 pub fn serve(member: &Arc<Member>, listeners: Vec<TcpListener>) -> Result<Servers, ListenError> {
     let mut threads = Vec::new();
     let mut queues = Vec::new();
@@ -136,7 +135,7 @@ pub fn serve(member: &Arc<Member>, listeners: Vec<TcpListener>) -> Result<Server
 }
 
 impl Servers {
-    /// Waits until every connection is closed, after the member was told to stop.
+    /// Waits until every connection is closed, after the member was stopped.
     pub fn join(self) {
         for thread in self.threads {
             // A panic ends the process anyway.
@@ -157,7 +156,7 @@ fn accept(listener: &TcpListener, queues: &[mpsc::Sender<TcpStream>]) {
         let connection = match listener.accept() {
             Ok((connection, _)) => connection,
             Err(error) => {
-                // Out of file descriptors, most likely: give others time to close theirs.
+                // Most likely out of file descriptors: give other connections time to close.
                 tracing::warn!(%error, "a connection could not be accepted");
                 std::thread::sleep(Duration::from_millis(100));
                 continue;
@@ -190,8 +189,8 @@ async fn serve_connections(member: Arc<Member>, mut connections: mpsc::Receiver<
             }
         })
         .await;
-    // Streams end themselves when the member stops, and most requests have their answer in a
-    // moment. What still waits then is refused, so that clients know and ask another member.
+    // Streams end when the member stops, and most requests finish soon. Requests that still
+    // wait then are refused, so that clients retry at another member.
     let mut tasks = tasks;
     if tokio::time::timeout(DRAIN_TIME, &mut tasks).await.is_err() {
         member.waiters.refuse_all();

@@ -1,8 +1,8 @@
-//! An address that is this process's own but not listened at yet.
+//! An address that is bound, but not listened at yet.
 //!
-//! A member that starts cannot answer its peers before it knows its log. If it listened all
-//! the same, peers would connect and wait for their whole timeout; founders, which ask each
-//! other, would wait for each other in a circle. So a connection is refused at once until then.
+//! A starting member cannot serve peers before it has read its log. If it listened already,
+//! peers would connect and wait for their whole timeout, and founders would wait for each other
+//! in a circle. So connections are refused until then.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,13 +15,13 @@ use crate::config::ListenUrl;
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
 
-/// See the module.
+/// A bound address that refuses connections until [`Reserved::listen`].
 pub struct Reserved {
     socket: TcpSocket,
 }
 
-/// Reserves every address of a flag. Done before anything else, so that a taken port is found
-/// at once.
+/// Binds every address of a flag. Called before anything else, so that a taken port is found at
+/// once.
 pub fn reserve(urls: &[ListenUrl], flag: &'static str) -> Result<Vec<Reserved>, ListenError> {
     for_each_url(urls, flag, |addresses| {
         let mut refused = io::Error::from(io::ErrorKind::AddrNotAvailable);
@@ -47,7 +47,7 @@ fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
 }
 
 impl Reserved {
-    /// Listens from now on. Needs a runtime.
+    /// Starts to listen. Needs a runtime.
     pub fn listen(self) -> io::Result<TcpListener> {
         self.socket.listen(BACKLOG)
     }

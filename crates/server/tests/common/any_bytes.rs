@@ -1,4 +1,4 @@
-//! Calls with messages that no type could have made.
+//! Calls with messages that no type could encode.
 
 use bytes::{Buf, BufMut, Bytes};
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};

@@ -1,7 +1,7 @@
-//! Several members as processes, with a [`Network`] between them that can be made bad.
+//! Several members as processes, with a [`Network`] between them that can fail.
 //!
-//! Everything is on loopback at ports that stay the same when a member comes back. Whatever
-//! a cluster started ends with it.
+//! Everything is on loopback at ports that stay the same when a member restarts. Processes of a
+//! cluster end with it.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -21,28 +21,28 @@ use super::{Clients, HttpAnswer, PATIENCE, Process, clients_of, http_at, portunu
 const CLUSTERS_MAX: usize = 2;
 static TURNS: tokio::sync::Semaphore = tokio::sync::Semaphore::const_new(CLUSTERS_MAX);
 
-/// Between two looks at something that must come.
+/// The pause between two checks of a condition.
 pub const LOOK_PAUSE: Duration = Duration::from_millis(50);
-/// Shorter than the default, so that tests are.
+/// Shorter than the default, to make tests fast.
 pub const ELECTION_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// A place where a member lives, or may live.
+/// The place of a member: its addresses, directory and flags.
 pub struct Node {
     pub name: String,
-    /// Where clients connect.
+    /// The address for clients.
     pub client: SocketAddr,
-    /// Where its gate connects to.
+    /// The address its gate connects to.
     pub peer: SocketAddr,
-    /// Its gate: where it says that others reach it.
+    /// Its gate: the address it advertises to peers.
     pub gate: SocketAddr,
     pub dir: PathBuf,
     /// Flags of this member only.
     pub flags: Vec<String>,
-    /// What `--initial-cluster` says, and whether that is a cluster that exists.
+    /// The values of `--initial-cluster` and `--initial-cluster-state`.
     pub initial: (String, &'static str),
-    /// The process, if there is one.
+    /// The process, if it runs.
     pub process: Option<Process>,
-    /// Its id, once it was asked.
+    /// Its id, once it was queried.
     pub id: u64,
 }
 
@@ -51,18 +51,18 @@ impl Node {
         format!("http://{}", self.gate)
     }
 
-    /// Its part of `--initial-cluster`.
+    /// Returns its part of `--initial-cluster`.
     fn introduction(&self) -> String {
         format!("{}={}", self.name, self.peer_url())
     }
 
-    /// What it wrote to its log since it was last started.
+    /// Returns its log since it was last started.
     pub fn log(&self) -> String {
         self.process.as_ref().map(Process::log).unwrap_or_default()
     }
 }
 
-/// Several members.
+/// A cluster of several members.
 pub struct Cluster {
     pub nodes: Vec<Node>,
     pub network: Network,
@@ -74,7 +74,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// A place for a cluster of `count` members that do not run yet.
+    /// Creates places for `count` members that do not run yet.
     pub async fn places(test: &str, count: usize, flags: &[&str]) -> Cluster {
         let turn = TURNS.acquire().await.unwrap();
         let mut random = Random::seeded(test);
@@ -96,7 +96,7 @@ impl Cluster {
         cluster
     }
 
-    /// A cluster whose members all serve.
+    /// Starts a cluster and waits until all its members serve.
     pub async fn start(test: &str, count: usize, flags: &[&str]) -> Cluster {
         let mut cluster = Cluster::places(test, count, flags).await;
         let all: Vec<usize> = (0..count).collect();
@@ -104,7 +104,7 @@ impl Cluster {
         cluster
     }
 
-    /// One more place; returns its number.
+    /// Adds a place; returns its number.
     pub fn add_place(&mut self) -> usize {
         let number = self.nodes.len();
         let name = format!("m{number}");
@@ -127,7 +127,7 @@ impl Cluster {
         number
     }
 
-    /// `--initial-cluster` of these members.
+    /// Returns `--initial-cluster` of these members.
     pub fn introductions(&self, members: &[usize]) -> String {
         let all: Vec<String> = members
             .iter()
@@ -205,12 +205,12 @@ impl Cluster {
         self.start_all(&[member]).await;
     }
 
-    /// Ends a member as a power failure would.
+    /// Kills a member, as a power failure would.
     pub fn kill(&mut self, member: usize) {
         self.nodes[member].process.take().unwrap().kill();
     }
 
-    /// Stops a member in good order.
+    /// Stops a member cleanly.
     pub async fn stop(&mut self, member: usize) {
         let process = self.nodes[member].process.take().unwrap();
         let (status, log) = tokio::task::spawn_blocking(|| process.terminate())
@@ -219,8 +219,8 @@ impl Cluster {
         assert!(status.success(), "{status}:\n{log}");
     }
 
-    /// Waits until a process ends by itself; returns whether it says that all was well, and
-    /// its log.
+    /// Waits until a process ends by itself; returns whether it exited with success, and its
+    /// log.
     pub async fn ended(&mut self, member: usize) -> (bool, String) {
         let process = self.nodes[member].process.take().unwrap();
         let ended = tokio::task::spawn_blocking(|| process.ended());
@@ -234,7 +234,7 @@ impl Cluster {
         std::fs::remove_dir_all(&self.nodes[member].dir).unwrap();
     }
 
-    /// Members whose processes run.
+    /// Returns the members whose processes run.
     pub fn running(&self) -> Vec<usize> {
         let members = self.nodes.iter().enumerate();
         members
@@ -243,7 +243,7 @@ impl Cluster {
             .collect()
     }
 
-    /// A connection to a member, made when it is first needed.
+    /// Returns a connection to a member, opened when it is first used.
     pub fn clients(&self, member: usize) -> Clients {
         let url = format!("http://{}", self.nodes[member].client);
         let endpoint = Endpoint::from_shared(url)
@@ -252,7 +252,7 @@ impl Cluster {
         clients_of(endpoint.connect_lazy())
     }
 
-    /// What a member says about itself.
+    /// Returns the status of a member.
     pub async fn status(&self, member: usize) -> Option<StatusResponse> {
         let mut clients = self.clients(member);
         let asked = clients.maintenance.status(StatusRequest {});
@@ -260,7 +260,7 @@ impl Cluster {
         Some(answer.ok()?.ok()?.into_inner())
     }
 
-    /// The member that the running ones among `members` agree leads.
+    /// Waits until the running ones among `members` agree on a leader; returns it.
     pub async fn leader_among(&self, members: &[usize]) -> usize {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -289,12 +289,12 @@ impl Cluster {
         }
     }
 
-    /// The leader that all running members agree on.
+    /// Waits until all running members agree on a leader; returns it.
     pub async fn leader(&self) -> usize {
         self.leader_among(&self.running()).await
     }
 
-    /// A running member that does not lead.
+    /// Returns a running member that does not lead.
     pub async fn follower(&mut self) -> usize {
         let leader = self.leader().await;
         let others: Vec<usize> = self.running();
@@ -303,7 +303,7 @@ impl Cluster {
         others[usize::try_from(self.random.below(count)).unwrap()]
     }
 
-    /// Hands leadership to a member.
+    /// Transfers leadership to a member.
     pub async fn move_leader(&self, to: usize) -> Result<(), tonic::Status> {
         let leader = self.leader().await;
         let request = portunus_proto::etcdserverpb::MoveLeaderRequest {
@@ -333,7 +333,7 @@ impl Cluster {
         }
     }
 
-    /// Where a member is: applied index, revision, hash.
+    /// Returns the applied index, revision and hash of a member.
     async fn view(&self, member: usize) -> Option<(u64, i64, u32)> {
         let applied = self.status(member).await?.raft_applied_index;
         let asked = HashKvRequest { revision: 0 };
@@ -342,8 +342,8 @@ impl Cluster {
         Some((applied, hash.hash_revision, hash.hash))
     }
 
-    /// Asks for the addition of a place that nobody uses yet, until it is granted: a cluster
-    /// takes new members only when it was well for some seconds.
+    /// Adds the member of an unused place, retrying until it is accepted: a cluster takes new
+    /// members only after it was healthy for some seconds.
     pub async fn add_member(&mut self, member: usize, is_learner: bool) -> u64 {
         let request = MemberAddRequest {
             peer_urls: vec![self.nodes[member].peer_url()],
@@ -379,7 +379,7 @@ impl Cluster {
         }
     }
 
-    /// Removes a member, asking another one until it is granted.
+    /// Removes a member through another one, retrying until it is accepted.
     pub async fn remove_member(&self, by: usize, id: u64) {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -396,14 +396,14 @@ impl Cluster {
         }
     }
 
-    /// The members that a member knows.
+    /// Returns the member list of a member.
     pub async fn members(&self, by: usize) -> Vec<portunus_proto::etcdserverpb::Member> {
         let request = MemberListRequest { linearizable: true };
         let list = self.clients(by).cluster.member_list(request).await;
         list.unwrap().into_inner().members
     }
 
-    /// Asks a member at its peer port, not through its gate.
+    /// Sends a request to the peer port of a member, not through its gate.
     pub async fn ask_peer_port(
         &self,
         member: usize,
@@ -423,7 +423,7 @@ impl Cluster {
             .unwrap()
     }
 
-    /// The last lines of everybody, for a failing test.
+    /// Returns the last log lines of every member, for a failing test.
     pub fn logs(&self) -> String {
         let mut text = String::new();
         for node in &self.nodes {
@@ -440,7 +440,7 @@ impl Cluster {
     }
 }
 
-/// Waits until `look` finds something.
+/// Waits until `look` returns something.
 pub async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {

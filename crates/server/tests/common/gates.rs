@@ -1,5 +1,5 @@
-//! Cluster features of a [`Cluster`]: asking for them, changing them as an operator would,
-//! and clients that require one of them all the time.
+//! Cluster features of a [`Cluster`]: querying them, changing them as an operator would, and
+//! clients that require one of them all the time.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,21 +18,21 @@ use super::PATIENCE;
 use super::cluster::{Cluster, LOOK_PAUSE, eventually};
 use super::requests::{put, range};
 
-/// Lets a member propose cluster features.
+/// Makes a member propose cluster features.
 pub const MECHANISM: &str = "--feature-gates=ClusterFeatureGate=true";
-/// Lets a member propose none.
+/// Makes a member propose none.
 pub const NO_MECHANISM: &str = "--feature-gates=ClusterFeatureGate=false";
-/// Lets a member write what only the newest version reads.
+/// Allows a member to write data that only the newest version reads.
 pub const NEWEST_ONLY: &str = "--min-compatibility-version=3.8";
 /// The feature that shows in the data.
 pub const TAG: &str = "ApplyTag";
 
-/// A flag that proposes these.
+/// Returns a flag that proposes these features.
 pub fn wants(features: &str) -> String {
     format!("--cluster-feature-gates={features}")
 }
 
-/// A request that cannot do without a feature.
+/// Wraps a request that requires a feature.
 pub fn requiring<T>(feature: &str, message: T) -> Request<T> {
     let mut request = Request::new(message);
     let names = request.metadata_mut();
@@ -40,13 +40,13 @@ pub fn requiring<T>(feature: &str, message: T) -> Request<T> {
     request
 }
 
-/// Everything a member says about a feature.
+/// Returns the status of a feature at a member.
 pub async fn detail(cluster: &Cluster, member: usize, feature: &str) -> FeatureGateDetail {
     let what = format!("the word of m{member} on {feature}");
     eventually(&what, async || told(cluster, member, feature).await).await
 }
 
-/// Everything a member says about a feature; `None` while it cannot be asked.
+/// Returns the status of a feature at a member; `None` while it does not respond.
 async fn told(cluster: &Cluster, member: usize, feature: &str) -> Option<FeatureGateDetail> {
     let request = FeatureGateStatusRequest {
         features: vec![feature.to_owned()],
@@ -61,9 +61,9 @@ async fn told(cluster: &Cluster, member: usize, feature: &str) -> Option<Feature
     Some(detail)
 }
 
-/// Waits until every running member says the same; returns the index that decided it. Before
-/// the first decision of a new cluster everything is off since index 0: whoever is asked
-/// while it is being taken sees that or the decision, so members that differ are asked again.
+/// Waits until every running member reports this value; returns the index that decided it.
+/// Before the first decision of a new cluster everything is off since index 0: a member that is
+/// queried meanwhile returns that or the decision, so members that differ are queried again.
 pub async fn until_feature(cluster: &Cluster, feature: &str, enabled: bool) -> u64 {
     let mut views = Vec::new();
     let deadline = Instant::now() + PATIENCE;
@@ -84,7 +84,7 @@ pub async fn until_feature(cluster: &Cluster, feature: &str, enabled: bool) -> u
     panic!("waited in vain for {feature}={enabled}; (enabled, since) of each member: {views:?}");
 }
 
-/// Restarts a member in good order with other flags.
+/// Restarts a member cleanly with other flags.
 pub async fn restart_with(cluster: &mut Cluster, member: usize, flags: &[String]) {
     cluster.stop(member).await;
     cluster.nodes[member].flags = flags.to_vec();
@@ -96,19 +96,19 @@ fn gates_client(cluster: &Cluster, member: usize) -> FeatureGatesClient<Channel>
     FeatureGatesClient::new(Endpoint::from_shared(url).unwrap().connect_lazy())
 }
 
-/// What a member knows of earlier decisions.
+/// Returns the decisions in the history of a member.
 pub async fn history(cluster: &Cluster, member: usize) -> Vec<ClusterParamsDecision> {
     decisions(cluster.clients(member).channel).await
 }
 
-/// The decisions that the member at the other end of a connection has applied.
+/// Returns the decisions that the member of a connection has applied.
 pub async fn decisions(channel: Channel) -> Vec<ClusterParamsDecision> {
     let request = HistoryRequest { serializable: true };
     let answer = FeatureGatesClient::new(channel).history(request).await;
     answer.unwrap().into_inner().decisions
 }
 
-/// A stream of decisions.
+/// Opens a stream of decisions.
 pub async fn watch_gates(
     cluster: &Cluster,
     member: usize,
@@ -119,15 +119,15 @@ pub async fn watch_gates(
     answer.unwrap().into_inner()
 }
 
-/// All members must have applied the same decisions at the same indexes, and hold the same
-/// data; what was decided where is in the data, by the feature [`TAG`].
+/// Waits until all members have the same decisions at the same indexes, and the same data, in
+/// which the feature [`TAG`] shows where it was on.
 pub async fn agree_on_gates(cluster: &Cluster) -> Vec<ClusterParamsDecision> {
     cluster.agree().await;
     agree_on_decisions(cluster).await
 }
 
-/// All members must come to have the same decisions at the same indexes. What differs stays
-/// so, because decisions are only ever added: a member that is merely behind is waited for.
+/// Waits until all members have the same decisions at the same indexes. A difference persists,
+/// because decisions are only ever added: a member that is merely behind is waited for.
 pub async fn agree_on_decisions(cluster: &Cluster) -> Vec<ClusterParamsDecision> {
     let mut histories = Vec::new();
     let deadline = Instant::now() + PATIENCE;
@@ -144,7 +144,7 @@ pub async fn agree_on_decisions(cluster: &Cluster) -> Vec<ClusterParamsDecision>
     panic!("members differ on what was decided: {histories:#?}");
 }
 
-/// What became of the requests of one client.
+/// The outcomes of the requests of one client.
 #[derive(Default)]
 struct Told {
     /// Keys whose put was acknowledged.
@@ -161,7 +161,7 @@ pub struct Requiring {
 }
 
 impl Requiring {
-    /// One client for each running member.
+    /// Starts one client for each running member.
     pub fn start(cluster: &Cluster) -> Requiring {
         let load = Requiring {
             stop: Arc::default(),
@@ -177,7 +177,7 @@ impl Requiring {
                 while !stop.load(Ordering::Relaxed) {
                     let number = unique.fetch_add(1, Ordering::Relaxed);
                     let key = format!("/apply-tag/{number}");
-                    // Long and dull, so that it can be packed.
+                    // Long and repetitive, so that it can be compressed.
                     let value = "v".repeat(600);
                     let message: PutRequest = put(&key, &value);
                     let asked = clients.kv.put(requiring(TAG, message));
@@ -214,8 +214,8 @@ impl Requiring {
         .await;
     }
 
-    /// Ends the load. Whatever was served was served with the feature on, whatever was
-    /// refused was not done, on every member.
+    /// Ends the load. Checks on every member that acknowledged puts were applied with the
+    /// feature on, and that refused puts were not applied.
     pub async fn judge(self, cluster: &Cluster) {
         self.stop.store(true, Ordering::Relaxed);
         for task in self.tasks {
@@ -228,7 +228,7 @@ impl Requiring {
             refused.len()
         );
         for member in cluster.running() {
-            // Linearizable, so every member shows what anybody was told.
+            // Linearizable, so every member shows all acknowledged puts.
             let request = range("/apply-tag/", "/apply-tag0");
             let found = cluster.clients(member).kv.range(request).await.unwrap();
             let found: std::collections::BTreeMap<String, String> = found

@@ -1,4 +1,4 @@
-//! Holds one thread of a process, while all others go on: the kernel stops it for a tracer.
+//! Stops one thread of a process with a tracer, while all others run.
 
 use std::fs;
 use std::sync::mpsc;
@@ -11,18 +11,19 @@ use nix::unistd::Pid;
 
 /// A thread that is stopped until this is dropped.
 pub struct HeldThread {
-    /// Dropped to end the hold.
+    /// Dropped to resume the thread.
     release: Option<mpsc::Sender<()>>,
     tracer: Option<JoinHandle<()>>,
 }
 
 impl HeldThread {
-    /// Stops the thread of this name. The error is the kernel's, if it allows no tracing here.
+    /// Stops the thread of this name. Fails with the kernel's error if tracing is not allowed
+    /// here.
     pub fn hold(process: u32, name: &str) -> Result<HeldThread, Errno> {
         let thread = thread_id(process, name);
         let (release, released) = mpsc::channel::<()>();
         let (stopped, is_stopped) = mpsc::channel();
-        // Only the thread that traces may end it.
+        // Only the tracing thread may detach.
         let tracer = std::thread::spawn(move || {
             let held = stop(thread);
             let is_held = held.is_ok();

@@ -1,4 +1,4 @@
-//! Snapshots as a leader sends them, made by hand.
+//! Handmade snapshots of a leader.
 
 use portunus_bolt::{BulkOptions, FileWriter, Planner, StreamWriter};
 use portunus_mvcc::Revision;
@@ -7,24 +7,24 @@ use portunus_proto::mvccpb::KeyValue;
 use portunus_proto::raftpb::Message;
 use prost::Message as _;
 
-/// What is in a leader's snapshot.
+/// The content of a leader's snapshot.
 pub struct Database {
-    /// How far the log is applied in it.
+    /// Its applied index.
     pub index: u64,
-    /// Keys; the more, the longer the installation takes.
+    /// The number of keys; the more, the longer the installation takes.
     pub records: usize,
-    /// Records that cannot be decoded, behind the others.
+    /// The number of records that cannot be decoded, after the others.
     pub damaged_records: usize,
     /// Whether authentication is enabled.
     pub has_auth: bool,
-    /// As a member of Portunus sends it; else as a file of bbolt.
+    /// Whether it is in the order in which Portunus sends it; else in that of a bbolt file.
     pub in_order: bool,
 }
 
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
 impl Database {
-    /// With one key, applied to `index`.
+    /// Returns a snapshot with one key, applied to `index`.
     pub fn at(index: u64) -> Database {
         Database {
             index,
@@ -52,15 +52,15 @@ impl Database {
             };
             (key(main), record.encode_to_vec())
         });
-        // A field that does not end.
+        // A truncated field.
         let damaged = (first_damaged..first_damaged + self.damaged_records)
             .map(|main| (key(main), vec![0x0a, 9]));
         sound.chain(damaged).collect()
     }
 
-    /// The bytes of the file.
+    /// Returns the bytes of the file.
     pub fn encode(&self) -> Vec<u8> {
-        // So that it is longer than a few pages.
+        // To make it longer than a few pages.
         let users = (0..2000_u32).map(|name| (name.to_be_bytes().to_vec(), vec![7; 100]));
         let auth = match self.has_auth {
             true => vec![(b"authEnabled".to_vec(), vec![1])],
@@ -116,7 +116,7 @@ fn as_file(buckets: &[(&str, Entries)]) -> Vec<u8> {
     writer.finish().unwrap().0.into_inner()
 }
 
-/// A message in front of its database.
+/// Encodes a message as it precedes its database.
 pub fn envelope(message: &Message) -> Vec<u8> {
     let bytes = message.encode_to_vec();
     [&(bytes.len() as u64).to_be_bytes()[..], &bytes].concat()

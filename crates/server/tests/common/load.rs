@@ -1,8 +1,8 @@
-//! Clients of a cluster that ask all the time, and the judgement of what they were told.
+//! Clients of a cluster that send requests all the time, and the check of their responses.
 //!
-//! Each client talks to one member. What is not answered in time is written down as
-//! unanswered, and the client goes on. In the end one order of all requests has to explain
-//! every answer: so nothing acknowledged is lost and no read is stale.
+//! Each client uses one member. A request that times out is recorded as unanswered, and the
+//! client continues. In the end one order of all requests has to explain every response: so
+//! nothing acknowledged is lost and no read is stale.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -25,11 +25,12 @@ use super::PATIENCE;
 use super::cluster::{Cluster, LOOK_PAUSE};
 use super::random::Random;
 
-/// Few, so that clients meet.
+/// Few, so that clients conflict.
 const KEYS: u64 = 5;
-/// Longest wait for an answer.
+/// The longest wait for a response.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(3);
-/// Between two requests of a client; the history has to stay small enough to be judged.
+/// The pause between two requests of a client; the history has to stay small enough to be
+/// checked.
 const PAUSE: Duration = Duration::from_millis(10);
 const SEARCH_STEPS_MAX: u64 = 50_000_000;
 
@@ -37,13 +38,13 @@ const SEARCH_STEPS_MAX: u64 = 50_000_000;
 struct Shared {
     clock: AtomicU64,
     unique: AtomicU64,
-    /// Answers so far, by member.
+    /// Responses so far, by member.
     answers: Mutex<Vec<u64>>,
-    /// When the newest answer to a write came, and the longest time between two of them.
+    /// The time of the newest response to a write, and the longest time between two of them.
     writes: Mutex<(Option<Instant>, Duration)>,
 }
 
-/// Clients that ask until they are told to stop.
+/// Clients that send requests until they are stopped.
 pub struct Load {
     shared: Arc<Shared>,
     stop: watch::Sender<bool>,
@@ -52,7 +53,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Two clients for each of these members.
+    /// Starts two clients for each of these members.
     pub fn start(cluster: &mut Cluster, members: &[usize]) -> Load {
         let mut load = Load {
             shared: Arc::default(),
@@ -67,13 +68,13 @@ impl Load {
         load
     }
 
-    /// Two clients for each member that runs.
+    /// Starts two clients for each member that runs.
     pub fn on_all(cluster: &mut Cluster) -> Load {
         let members = cluster.running();
         Load::start(cluster, &members)
     }
 
-    /// One more client.
+    /// Adds a client.
     pub fn add(&mut self, cluster: &Cluster, member: usize) {
         let client = Client {
             number: self.tasks.len(),
@@ -88,7 +89,7 @@ impl Load {
             .push(tokio::spawn(client.run(self.stop.subscribe())));
     }
 
-    /// Answers of one member so far.
+    /// Returns the number of responses of one member so far.
     pub fn answers_of(&self, member: usize) -> u64 {
         let answers = self.shared.answers.lock().unwrap();
         answers.get(member).copied().unwrap_or(0)
@@ -110,12 +111,12 @@ impl Load {
         }
     }
 
-    /// Lets time pass in which nothing has to happen.
+    /// Sleeps while the load continues.
     pub async fn for_a_while(&self, time: Duration) {
         tokio::time::sleep(time).await;
     }
 
-    /// Ends the load; all members must agree, and one order must explain every answer.
+    /// Ends the load; all members must agree, and one order must explain every response.
     pub async fn judge(self, cluster: &Cluster) {
         self.stop.send_replace(true);
         let mut history = History::new();
@@ -123,7 +124,7 @@ impl Load {
             history.extend(task.await.unwrap());
         }
         cluster.agree().await;
-        // What everybody says in the end is part of the history.
+        // A final read through every member is part of the history.
         for (number, member) in cluster.running().into_iter().enumerate() {
             let mut reader = Client {
                 number: 1000 + number,
@@ -179,7 +180,7 @@ struct Client {
     random: Random,
     shared: Arc<Shared>,
     history: History,
-    /// Where it last saw a key changed, for conditions.
+    /// The last seen revision of each key, for conditions.
     known: HashMap<Key, i64>,
 }
 
@@ -190,7 +191,7 @@ impl Client {
             let is_answered = self.ask(request).await;
             let pause = match is_answered {
                 true => PAUSE,
-                // Unanswered requests make judging hard; ten a second are plenty.
+                // Unanswered requests make the check hard; ten a second are plenty.
                 false => 10 * PAUSE,
             };
             let _ = tokio::time::timeout(pause, stop.wait_for(|stop| *stop)).await;
@@ -214,7 +215,7 @@ impl Client {
             self.note_answer(is_read);
         }
         let is_answered = answer.is_some();
-        // A read without an answer says nothing.
+        // A read without a response adds no information.
         if is_answered || !is_read {
             self.history.push(Operation {
                 client: self.number,
@@ -310,7 +311,7 @@ impl Client {
     }
 }
 
-/// Whether nobody was there to take the request.
+/// Whether the request never reached a member.
 fn was_never_sent(status: &Status) -> bool {
     let mut source = std::error::Error::source(status);
     while let Some(error) = source {

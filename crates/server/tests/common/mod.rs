@@ -1,9 +1,9 @@
-//! Runs the real binary as a process on loopback, for tests that meet a member the way
-//! its clients and its operators do.
+//! Runs the real binary as a process on loopback, for tests that use a member the way its
+//! clients and its operators do.
 //!
-//! A [`Server`] is a process that said it serves; it listens at a port the system chose and
-//! is killed when dropped, so no test leaves one behind. [`launch`] is for processes that
-//! are not expected to get that far.
+//! A [`Server`] is a process that serves; it listens at a port the system chose and is killed
+//! when dropped, so no test leaves one behind. [`launch`] is for processes that are not
+//! expected to get that far.
 
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -36,13 +36,13 @@ use portunus_proto::etcdserverpb::watch_client::WatchClient;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 
-/// Longest wait for anything that must happen. Only a failing test waits this long.
+/// The longest wait for anything that must happen. Only a failing test waits this long.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the process says when clients may come.
+/// The log line of a process that serves clients.
 pub const READY: &str = "ready to serve client requests";
 
-/// The binary under test, without whatever the tester's environment says about etcd.
+/// The binary under test, without the environment variables of etcd.
 pub fn portunus() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_portunus"));
     for (name, _) in std::env::vars_os() {
@@ -53,7 +53,7 @@ pub fn portunus() -> Command {
     command
 }
 
-/// Flags of a member that lives in `dir` and listens at a port the system chooses.
+/// Returns flags of a member with its data in `dir` and a port that the system chooses.
 pub fn member_flags(dir: &Path) -> Vec<String> {
     vec![
         format!("--data-dir={}", dir.display()),
@@ -63,7 +63,7 @@ pub fn member_flags(dir: &Path) -> Vec<String> {
     ]
 }
 
-/// An address at which nobody listens now, for programs that must be told theirs.
+/// Returns an unused address, for programs that need one in advance.
 pub fn free_address() -> SocketAddr {
     let listener = portunus_peers::free_listener().unwrap();
     listener.local_addr().unwrap()
@@ -136,12 +136,12 @@ impl Process {
         }
     }
 
-    /// How many lines it wrote so far.
+    /// Returns how many lines it wrote so far.
     pub fn lines_said(&self) -> usize {
         self.log.lines.lock().unwrap().0.len()
     }
 
-    /// Ends it as a power failure would, as soon as it writes a line that contains `text`
+    /// Kills it, as a power failure would, as soon as it writes a line that contains `text`
     /// after the first `known_lines`.
     pub fn kill_when_it_says(mut self, known_lines: usize, text: &str) {
         let deadline = Instant::now() + PATIENCE;
@@ -170,12 +170,12 @@ impl Process {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// As the system names it.
+    /// Returns its process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Memory it holds, in bytes.
+    /// Returns its resident memory in bytes.
     pub fn resident_bytes(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmRSS:"));
@@ -186,12 +186,12 @@ impl Process {
         kib * 1024
     }
 
-    /// Everything it wrote to stderr so far.
+    /// Returns everything it wrote to stderr so far.
     pub fn log(&self) -> String {
         self.log.lines.lock().unwrap().0.join("\n")
     }
 
-    /// Waits until it ends by itself; returns how, and what it wrote.
+    /// Waits until it ends by itself; returns its exit status and its log.
     pub fn ended(mut self) -> (ExitStatus, String) {
         let deadline = Instant::now() + PATIENCE;
         let status = loop {
@@ -210,14 +210,14 @@ impl Process {
         (status, text)
     }
 
-    /// Ends it as a power failure would, without any chance to tidy up.
+    /// Kills it, as a power failure would.
     pub fn kill(&mut self) {
         // It may have ended already; then there is nothing to kill.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Asks it to stop and waits until it has.
+    /// Sends a stop signal and waits until it has ended.
     pub fn terminate(self) -> (ExitStatus, String) {
         self.signal(nix::sys::signal::Signal::SIGTERM);
         self.ended()
@@ -229,7 +229,7 @@ impl Process {
         nix::sys::signal::kill(pid, signal).unwrap();
     }
 
-    /// Waits until it serves; a panic with its log if it does not.
+    /// Waits until it serves; panics with its log if it does not.
     pub fn ready(self) -> Server {
         let Some(line) = self.find_line(READY) else {
             panic!("the member did not start:\n{}", self.log());
@@ -252,9 +252,9 @@ impl Drop for Process {
 
 /// A member that serves clients.
 pub struct Server {
-    /// Where.
+    /// The address of its client port.
     pub address: SocketAddr,
-    /// The process itself.
+    /// The process.
     pub process: Process,
 }
 
@@ -264,12 +264,12 @@ impl Server {
         launch(dir, flags).ready()
     }
 
-    /// Its URL.
+    /// Returns its URL.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Ends it without warning.
+    /// Kills it.
     pub fn kill(mut self) {
         self.process.kill();
     }
@@ -284,23 +284,23 @@ impl Server {
         );
     }
 
-    /// A new connection.
+    /// Opens a new connection.
     pub async fn connect(&self) -> Clients {
         connect(self.address).await
     }
 
-    /// Asks over HTTP/1.1 on a connection of its own.
+    /// Sends an HTTP/1.1 request on a separate connection.
     pub fn http(&self, method: &str, path: &str) -> HttpAnswer {
         http_at(self.address, method, path, &[], &[])
     }
 
-    /// GET.
+    /// Sends a GET request.
     pub fn get(&self, path: &str) -> HttpAnswer {
         self.http("GET", path)
     }
 }
 
-/// What an HTTP request was answered with.
+/// The response of an HTTP request.
 #[derive(Debug)]
 pub struct HttpAnswer {
     pub status: u16,
@@ -308,7 +308,7 @@ pub struct HttpAnswer {
     pub body: String,
 }
 
-/// Asks over HTTP/1.1 on a connection of its own.
+/// Sends an HTTP/1.1 request on a separate connection.
 pub fn http_at(
     address: SocketAddr,
     method: &str,
@@ -352,13 +352,13 @@ pub struct Clients {
     pub auth: AuthClient<Channel>,
 }
 
-/// A new connection to a member.
+/// Opens a new connection to a member.
 pub async fn connect(address: SocketAddr) -> Clients {
     let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
     clients_of(endpoint.connect().await.expect("the member can be reached"))
 }
 
-/// The clients of a connection.
+/// Returns the clients of a connection.
 pub fn clients_of(channel: Channel) -> Clients {
     let limit = usize::MAX;
     Clients {
@@ -372,21 +372,21 @@ pub fn clients_of(channel: Channel) -> Clients {
     }
 }
 
-/// A data directory that is removed when the test ends.
+/// Creates a data directory that is removed when the test ends.
 pub fn data_dir() -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("member.etcd");
     (dir, path)
 }
 
-/// Waits for something that must come.
+/// Waits for an event that must occur.
 pub async fn soon<T>(what: &str, event: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, event)
         .await
         .unwrap_or_else(|_| panic!("waited in vain for {what}"))
 }
 
-/// The code and text of a refusal.
+/// Returns the code and text of a refusal.
 pub fn refusal<T: std::fmt::Debug>(result: Result<T, Status>) -> (Code, String) {
     let status = result.expect_err("the request must be refused");
     (status.code(), status.message().to_owned())

@@ -1,14 +1,14 @@
-//! The network between members, where it can be made bad.
+//! The network between members, with links that can fail.
 //!
 //! ```text
 //!  member A ──▶ gate of B ──▶ member B      one gate for each member, at the peer URL
 //!           ◀──           ◀──               that all others know
 //! ```
-//! A member has one peer URL for everybody, so a gate has to find out who calls. What belongs
-//! to raft says in its first lines where its sender is reached; for the rest, the system knows
-//! which process holds the other end of a connection. Each direction of a connection obeys
-//! the [`Link`] of its own direction, whoever dialled. What is cut off is not lost: it waits,
-//! as behind a cable that somebody pulled, and arrives late.
+//! A member has one peer URL for all others, so a gate has to identify the caller. A raft
+//! request has the sender's peer URLs in its header; for other connections, the system knows
+//! which process holds the other end. Each direction of a connection obeys the [`Link`] of its
+//! own direction, regardless of which side dialled. Data on a cut link is not lost: it waits,
+//! as behind an unplugged cable, and arrives late.
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener as StdListener};
@@ -25,27 +25,27 @@ use super::random::Random;
 
 /// A lost packet is sent again after this long.
 const RETRANSMISSION: Duration = Duration::from_millis(200);
-/// How often it is asked who calls. A process that has just begun may not be known yet.
+/// How often the caller is looked up. A process that has just started may not be known yet.
 const ASK_CALLER_MAX: usize = 40;
 const ASK_CALLER_PAUSE: Duration = Duration::from_millis(25);
 const PIECES_WAITING_MAX: usize = 1024;
-/// By this header members say where they are reached.
+/// The header with the sender's peer URLs.
 const PEER_URLS: &str = "x-peerurls: http://";
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
 /// One direction between two members.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Link {
-    /// Nothing gets through.
+    /// Whether nothing gets through.
     pub is_cut: bool,
-    /// Everything takes this much longer.
+    /// The additional delay.
     pub delay: Duration,
-    /// So many of a hundred pieces are lost on the way and sent again later; of those,
-    /// one in ten takes its connection with it, as do as many new connections.
+    /// The percentage of pieces that are lost and sent again later; of those, one in ten breaks
+    /// its connection, as do as many new connections.
     pub loss_percent: u64,
 }
 
-/// Nothing gets through.
+/// A link that lets nothing through.
 pub const CUT: Link = Link {
     is_cut: true,
     delay: Duration::ZERO,
@@ -106,14 +106,14 @@ impl Network {
                 };
                 let shared = Arc::clone(&shared);
                 tokio::spawn(async move {
-                    // However it ends, both sides see it end.
+                    // However it ends, both sides are closed.
                     let _ = shared.call(connection, (caller, gate), to, target).await;
                 });
             }
         });
     }
 
-    /// Says which process a member is.
+    /// Sets the process id of a member.
     pub fn set_process(&self, member: usize, pid: u32) {
         let mut state = self.shared.state.lock().unwrap();
         state.processes.insert(member, pid);
@@ -146,7 +146,7 @@ impl Network {
         }
     }
 
-    /// Everything is well again.
+    /// Restores all links.
     pub fn heal(&self) {
         self.shared.state.lock().unwrap().links.clear();
         self.shared.changed.send_replace(());
@@ -209,7 +209,7 @@ impl Shared {
         self.state.lock().unwrap().gates.get(gate).copied()
     }
 
-    /// The member at the other end of a connection; nobody if it went away meanwhile.
+    /// Returns the member at the other end of a connection; `None` if it was closed meanwhile.
     async fn who_calls(&self, caller: SocketAddr, gate: SocketAddr) -> Option<usize> {
         for _ in 0..ASK_CALLER_MAX {
             let processes = self.state.lock().unwrap().processes.clone();
@@ -286,7 +286,7 @@ impl Shared {
                 self.until_open(pair).await;
                 to.write_all(&piece).await?;
             }
-            // Nor does the end of a connection get through.
+            // The end of a connection does not get through either.
             self.until_open(pair).await;
             Ok(())
         };
@@ -295,7 +295,7 @@ impl Shared {
     }
 }
 
-/// What the system calls the caller's end of a connection.
+/// Returns the system's name of the caller's end of a connection.
 fn socket_name(caller: SocketAddr, gate: SocketAddr) -> Option<String> {
     let SocketAddr::V4(v4) = caller else {
         return None;

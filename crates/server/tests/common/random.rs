@@ -1,5 +1,5 @@
-//! Random choices that can be repeated: the seed is printed, and taken from
-//! `PORTUNUS_TEST_SEED` where that is set.
+//! Repeatable random choices: the seed is printed, and taken from `PORTUNUS_TEST_SEED` where
+//! that is set.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub struct Random(u64);
 
 impl Random {
-    /// From the environment, or from the clock.
+    /// Creates a generator with a seed from the environment, or from the clock.
     pub fn seeded(test: &str) -> Random {
         let seed = match std::env::var("PORTUNUS_TEST_SEED") {
             Ok(text) => text.parse().expect("PORTUNUS_TEST_SEED is a number"),
@@ -21,7 +21,7 @@ impl Random {
         Random(seed | 1)
     }
 
-    /// The same choices in every run, unless the environment has a seed.
+    /// Creates a generator with this seed, unless the environment has one.
     pub fn seeded_or(test: &str, seed: u64) -> Random {
         match std::env::var_os("PORTUNUS_TEST_SEED") {
             Some(_) => Random::seeded(test),
@@ -29,17 +29,17 @@ impl Random {
         }
     }
 
-    /// An independent generator, for another task.
+    /// Returns an independent generator, for another task.
     pub fn fork(&mut self) -> Random {
         Random(self.next() | 1)
     }
 
-    /// A seed for somebody else's generator.
+    /// Returns a seed for another generator.
     pub fn seed(&mut self) -> u64 {
         self.next()
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -47,7 +47,7 @@ impl Random {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// A number below `end`.
+    /// Returns a number below `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }

@@ -1,4 +1,4 @@
-//! Short ways to write requests; what is not said is left at its default.
+//! Short constructors of requests; other fields have their defaults.
 
 use portunus_proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 use portunus_proto::etcdserverpb::request_op::Request;
@@ -6,7 +6,7 @@ use portunus_proto::etcdserverpb::{
     Compare, DeleteRangeRequest, PutRequest, RangeRequest, RequestOp, TxnRequest,
 };
 
-/// One key.
+/// A range of one key.
 pub fn get(key: &str) -> RangeRequest {
     RangeRequest {
         key: key.to_owned().into(),
@@ -14,7 +14,7 @@ pub fn get(key: &str) -> RangeRequest {
     }
 }
 
-/// `[key, end)`
+/// The range `[key, end)`.
 pub fn range(key: &str, end: &str) -> RangeRequest {
     RangeRequest {
         key: key.to_owned().into(),
@@ -23,7 +23,7 @@ pub fn range(key: &str, end: &str) -> RangeRequest {
     }
 }
 
-/// All keys.
+/// The range of all keys.
 pub fn everything() -> RangeRequest {
     range("\0", "\0")
 }

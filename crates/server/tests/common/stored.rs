@@ -1,4 +1,4 @@
-//! What a member has written: its log, and its data as a snapshot shows it.
+//! The written data of a member: its log, and its records in a snapshot.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ use tokio_stream::StreamExt;
 
 use super::Clients;
 
-/// The keys and values of a bucket of the backend.
+/// Returns the keys and values of a bucket of the backend.
 pub async fn bucket(clients: &mut Clients, name: &str) -> BTreeMap<String, Vec<u8>> {
     let pieces = clients.maintenance.snapshot(SnapshotRequest {}).await;
     let mut pieces = pieces.unwrap().into_inner();
@@ -27,7 +27,7 @@ pub async fn bucket(clients: &mut Clients, name: &str) -> BTreeMap<String, Vec<u
         .collect()
 }
 
-/// The requests in the log of a member.
+/// Returns the requests in the log of a member.
 pub fn logged_requests(data_dir: &Path) -> Vec<InternalRaftRequest> {
     let records = read_records(&data_dir.join("member").join("wal")).unwrap();
     let mut requests = Vec::new();

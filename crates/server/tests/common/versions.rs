@@ -1,5 +1,5 @@
-//! Versions of a [`Cluster`]: what members say of them, and downgrades as an operator asks
-//! for them.
+//! Versions of a [`Cluster`]: those that members report, and downgrades as an operator requests
+//! them.
 
 use portunus_proto::etcdserverpb::DowngradeRequest;
 use portunus_proto::etcdserverpb::downgrade_request::DowngradeAction;
@@ -7,12 +7,12 @@ use tonic::Status;
 
 use super::cluster::{Cluster, eventually};
 
-/// A flag that makes a member behave as this version.
+/// Returns a flag that makes a member emulate this version.
 pub fn emulate(version: &str) -> String {
     format!("--emulated-version={version}")
 }
 
-/// What a member behaves as, and what it knows the cluster to be.
+/// Returns the emulated version of a member, and the cluster version it reports.
 pub async fn versions(cluster: &Cluster, member: usize) -> (String, String) {
     let answer = cluster
         .ask_peer_port(member, "GET", "/version", &[], &[])
@@ -22,7 +22,7 @@ pub async fn versions(cluster: &Cluster, member: usize) -> (String, String) {
     (text("etcdserver"), text("etcdcluster"))
 }
 
-/// Waits until every running member knows the cluster to be of this version.
+/// Waits until every running member reports this cluster version.
 pub async fn until_cluster_version(cluster: &Cluster, version: &str) {
     for member in cluster.running() {
         let what = format!("cluster version {version} on m{member}");
@@ -34,7 +34,7 @@ pub async fn until_cluster_version(cluster: &Cluster, version: &str) {
     }
 }
 
-/// Asks a member for something about a downgrade; returns the cluster's version before.
+/// Sends a downgrade request to a member; returns the cluster version before.
 pub async fn downgrade(
     cluster: &Cluster,
     by: usize,
@@ -50,7 +50,7 @@ pub async fn downgrade(
     Ok(answer.into_inner().version)
 }
 
-/// Waits until every running member knows that no downgrade is under way.
+/// Waits until no running member has a downgrade enabled.
 pub async fn until_no_downgrade(cluster: &Cluster) {
     for member in cluster.running() {
         eventually("the end of the downgrade", async || {

@@ -12,7 +12,7 @@ use tonic::{Status, Streaming};
 
 use super::{Clients, soon};
 
-/// Requests in, responses out.
+/// A watch stream of a client.
 pub struct WatchStream {
     requests: mpsc::Sender<WatchRequest>,
     responses: Streaming<WatchResponse>,
@@ -36,7 +36,7 @@ impl WatchStream {
         self.requests.send(request).await.unwrap();
     }
 
-    /// Asks for a watch and returns the first answer.
+    /// Creates a watch and returns the first response.
     pub async fn create(&mut self, create: WatchCreateRequest) -> WatchResponse {
         self.send(RequestUnion::CreateRequest(create)).await;
         let created = self.next().await;
@@ -54,7 +54,7 @@ impl WatchStream {
             .await;
     }
 
-    /// The next response, which must come.
+    /// Returns the next response, which must come.
     pub async fn next(&mut self) -> WatchResponse {
         self.next_or_end()
             .await
@@ -62,12 +62,12 @@ impl WatchStream {
             .unwrap()
     }
 
-    /// The next response or how the stream ended.
+    /// Returns the next response or how the stream ended.
     pub async fn next_or_end(&mut self) -> Option<Result<WatchResponse, Status>> {
         soon("a watch response", self.responses.next()).await
     }
 
-    /// Responses until there are that many events.
+    /// Collects responses until there are that many events.
     pub async fn events(&mut self, count: usize) -> Vec<Event> {
         let mut events = Vec::new();
         while events.len() < count {
@@ -79,13 +79,13 @@ impl WatchStream {
         events
     }
 
-    /// The client has nothing more to ask, but goes on listening.
+    /// Closes the client's side; responses still arrive.
     pub fn close_requests(&mut self) {
         self.requests = mpsc::channel(1).0;
     }
 }
 
-/// One key, from now on.
+/// A watch of one key, from now on.
 pub fn watch(key: &str) -> WatchCreateRequest {
     WatchCreateRequest {
         key: key.to_owned().into(),
@@ -93,7 +93,7 @@ pub fn watch(key: &str) -> WatchCreateRequest {
     }
 }
 
-/// Everything from a revision on.
+/// A watch of all keys from a revision on.
 pub fn watch_all(start_revision: i64) -> WatchCreateRequest {
     WatchCreateRequest {
         key: vec![0].into(),
@@ -103,7 +103,7 @@ pub fn watch_all(start_revision: i64) -> WatchCreateRequest {
     }
 }
 
-/// `PUT key=value@revision`, `DELETE key@revision`.
+/// Formats an event as `PUT key=value@revision` or `DELETE key@revision`.
 pub fn show(event: &Event) -> String {
     use portunus_proto::mvccpb::event::EventType;
     let kv = event.kv.as_ref().unwrap();

@@ -1,5 +1,4 @@
-//! Below the libraries: sockets that say whatever a test likes, HTTP/2 frames written by
-//! hand, and gRPC messages that are any bytes.
+//! Raw sockets: any bytes, handmade HTTP/2 frames, and gRPC messages of any bytes.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -8,7 +7,7 @@ use std::time::Duration;
 use crate::common::PATIENCE;
 pub use crate::common::any_bytes::call;
 
-/// What every HTTP/2 client says first.
+/// The connection preface of an HTTP/2 client.
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Kinds of frames.
@@ -23,15 +22,15 @@ pub const CONTINUATION: u8 = 9;
 pub const END_STREAM: u8 = 1;
 pub const END_HEADERS: u8 = 4;
 
-/// A connection that says `bytes` and stays open.
+/// Opens a connection, sends `bytes` and keeps it open.
 pub fn say(address: SocketAddr, bytes: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
-    // The server may have had enough and closed; that is its right.
+    // The server may have closed it already.
     let _ = stream.write_all(bytes);
     stream
 }
 
-/// A connection that says `bytes` and nothing more; waits until the server closes it.
+/// Opens a connection, sends `bytes` and waits until the server closes it.
 pub fn say_and_leave(address: SocketAddr, bytes: &[u8]) {
     let mut stream = say(address, bytes);
     let _ = stream.shutdown(Shutdown::Write);
@@ -47,7 +46,7 @@ pub fn say_and_leave(address: SocketAddr, bytes: &[u8]) {
     }
 }
 
-/// Reads whatever comes until nothing does for a moment.
+/// Reads until nothing arrives for a moment.
 pub fn listen_a_moment(stream: &mut TcpStream) {
     stream
         .set_read_timeout(Some(Duration::from_millis(20)))
@@ -56,13 +55,13 @@ pub fn listen_a_moment(stream: &mut TcpStream) {
     while let Ok(1..) = stream.read(&mut sink) {}
 }
 
-/// A frame; its length is the payload's.
+/// Encodes a frame; its length is the payload's.
 pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap();
     frame_of_length(length, kind, flags, stream, payload)
 }
 
-/// A frame that may lie about its length.
+/// Encodes a frame with a possibly wrong length.
 pub fn frame_of_length(length: u32, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let mut bytes = length.to_be_bytes()[1..].to_vec();
     bytes.extend([kind, flags]);
@@ -71,12 +70,12 @@ pub fn frame_of_length(length: u32, kind: u8, flags: u8, stream: u32, payload: &
     bytes
 }
 
-/// Preface and settings: from here on the server takes requests.
+/// The preface and settings, after which the server takes requests.
 pub fn greeting() -> Vec<u8> {
     [PREFACE, &frame(SETTINGS, 0, 0, &[])].concat()
 }
 
-/// The headers of a gRPC call, uncompressed.
+/// Encodes the headers of a gRPC call, uncompressed.
 pub fn call_headers(path: &str) -> Vec<u8> {
     let mut block = Vec::new();
     for (name, value) in [
@@ -87,7 +86,7 @@ pub fn call_headers(path: &str) -> Vec<u8> {
         ("content-type", "application/grpc"),
         ("te", "trailers"),
     ] {
-        // A literal that goes into no table.
+        // A literal that is not indexed.
         block.push(0);
         for text in [name, value] {
             block.push(u8::try_from(text.len()).unwrap());
@@ -97,7 +96,7 @@ pub fn call_headers(path: &str) -> Vec<u8> {
     block
 }
 
-/// A gRPC message that may lie about its length.
+/// Encodes a gRPC message with a possibly wrong length.
 pub fn message_of_length(length: u32, bytes: &[u8]) -> Vec<u8> {
     let mut message = vec![0];
     message.extend(length.to_be_bytes());

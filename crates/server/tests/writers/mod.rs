@@ -1,8 +1,8 @@
-//! A writer that remembers what it was told, and after a crash checks it.
+//! A writer that records its responses, and checks them after a crash.
 //!
-//! Each writer owns a prefix and waits for every answer, so at most one of its requests is
-//! open when the member dies. After the crash its keys and leases must be exactly what was
-//! acknowledged, or that and the whole of the open request.
+//! Each writer owns a prefix and waits for every response, so at most one of its requests is
+//! pending when the member dies. After the crash its keys and leases must be exactly what was
+//! acknowledged, or that and the whole of the pending request.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -25,10 +25,10 @@ const KEYS: u64 = 6;
 const LEASED_KEYS: u64 = 3;
 /// Long enough that no lease ends during a test.
 const LEASE_TTL_S: i64 = 3600;
-/// How much history a compaction leaves.
+/// The revisions that a compaction leaves.
 const HISTORY_REVISIONS: i64 = 40;
 
-/// Counts answers, so that a test can act after any number of them.
+/// Counts responses, so that a test can act after any number of them.
 struct Acknowledgements(watch::Sender<u64>);
 
 impl Default for Acknowledgements {
@@ -52,11 +52,11 @@ impl Acknowledgements {
     }
 }
 
-/// Writers at work, each over a connection of its own, until the member is gone.
+/// Running writers, each over a separate connection, until the member has ended.
 pub struct Writing(JoinSet<Writer>);
 
 impl Writing {
-    /// Lets them begin, and returns when so many requests were answered.
+    /// Starts them, and returns when so many requests were answered.
     pub async fn begin(server: &Server, writers: Vec<Writer>, acknowledgements: u64) -> Writing {
         let counter = Arc::new(Acknowledgements::default());
         let mut tasks = JoinSet::new();
@@ -72,7 +72,7 @@ impl Writing {
         Writing(tasks)
     }
 
-    /// The writers, once none of them is answered any more.
+    /// Returns the writers once none of them gets responses any more.
     pub async fn ended(self) -> Vec<Writer> {
         let mut writers = soon("the writers to end", self.0.join_all()).await;
         writers.sort_by_key(Writer::number);
@@ -83,25 +83,25 @@ impl Writing {
 /// Keys with value, revision of the last change and lease.
 type Keys = BTreeMap<String, (String, i64, i64)>;
 
-/// What one request changes.
+/// The change of one request.
 #[derive(Debug, Clone, PartialEq)]
 enum Change {
-    /// Keys get a value and a lease, or go.
+    /// Keys get a value and a lease, or are deleted.
     Keys(Vec<(String, Option<(String, i64)>)>),
     Grant(i64),
-    /// With the keys that go.
+    /// The lease, and the keys deleted with it.
     Revoke(i64, Vec<String>),
     Compact(i64),
 }
 
-/// One writer and everything it knows.
+/// One writer and its expected state.
 pub struct Writer {
     number: usize,
     random: Random,
     requests: u64,
     keys: Keys,
     lease: Option<i64>,
-    /// The request that was open when the member died.
+    /// The request that was pending when the member died.
     pending: Option<Change>,
     /// Acknowledged puts: key, value, revision.
     acknowledged: Vec<(String, String, i64)>,
@@ -128,7 +128,7 @@ impl Writer {
         self.number
     }
 
-    /// Writes until the member is gone.
+    /// Writes until the member has ended.
     async fn write_until_refused(&mut self, mut clients: Clients, counter: &Acknowledgements) {
         loop {
             self.requests += 1;
@@ -179,7 +179,7 @@ impl Writer {
             }
             80..95 => match self.lease {
                 None => {
-                    // Nobody else may choose it, in any round.
+                    // No other writer may choose it, in any round.
                     let unique = i64::try_from(self.requests).unwrap() * 100;
                     Change::Grant(unique + i64::try_from(self.number).unwrap() + 1)
                 }
@@ -199,7 +199,7 @@ impl Writer {
         }
     }
 
-    /// Sends the request and returns the revision it was answered with.
+    /// Sends the request and returns the revision of its response.
     async fn request(&self, clients: &mut Clients, change: &Change) -> Result<i64, Status> {
         let header = match change {
             Change::Keys(keys) => match &keys[..] {
@@ -259,7 +259,8 @@ impl Writer {
         Ok(header.unwrap().revision)
     }
 
-    /// Succeeds only if the first key is what this writer was told it is.
+    /// Returns a transaction that succeeds only if the first key has the state this writer
+    /// expects.
     fn transaction(&self, keys: &[(String, Option<(String, i64)>)]) -> TxnRequest {
         let first = &keys[0].0;
         let revision = self.keys.get(first).map_or(0, |(_, revision, _)| *revision);
@@ -309,8 +310,8 @@ impl Writer {
         }
     }
 
-    /// Compares what is there with what was acknowledged; an open request has to be there
-    /// whole or not at all. From here on the writer knows which.
+    /// Compares the stored state with the acknowledged one; a pending request must be applied
+    /// completely or not at all. Afterwards the writer knows which.
     pub async fn check_and_settle(&mut self, clients: &mut Clients) {
         let found = self.read_keys(clients).await;
         let lease = self.read_lease(clients).await;
@@ -336,7 +337,7 @@ impl Writer {
             return;
         }
         let before = (self.keys.clone(), self.lease);
-        // All keys it changed have one revision, which is newer than any this writer saw.
+        // All keys it changed have one revision, newer than any this writer saw.
         let revision = match &change {
             Change::Keys(keys) => keys
                 .iter()
@@ -369,7 +370,7 @@ impl Writer {
             .collect()
     }
 
-    /// The one lease of this writer that exists.
+    /// Returns the one lease of this writer that exists.
     async fn read_lease(&self, clients: &mut Clients) -> Option<i64> {
         let response = clients
             .lease
@@ -389,8 +390,8 @@ impl Writer {
     }
 }
 
-/// Every acknowledged put is found at its revision (unless compacted), no revision was given
-/// twice, and none was given back.
+/// Checks that every acknowledged put is found at its revision (unless compacted), no two
+/// requests have one revision, and the revision never goes back.
 pub async fn check_revisions(writers: &[Writer], clients: &mut Clients) {
     let compacted = writers[0].compacted;
     let mut requests = HashSet::new();
