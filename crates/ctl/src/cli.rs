@@ -1,4 +1,4 @@
-//! The command line as a whole: which commands there are, how flags are read, how it ends.
+//! The command line: the commands, how flags are read, and the exit code.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -161,7 +161,7 @@ fn command_line() -> Command {
 }
 
 /// Makes flags read like Go's: a switch may be written `--prefix=true`, and a flag that takes a
-/// value takes whatever follows it.
+/// value takes the next argument, even one with a hyphen.
 pub fn go_style(command: Command) -> Command {
     command.mut_args(go_style_arg).mut_subcommands(go_style)
 }
@@ -185,7 +185,8 @@ fn go_style_arg(arg: Arg) -> Arg {
     }
 }
 
-/// Help is an answer; anything else is etcdctl's exit code for a command line it cannot read.
+/// Prints help to standard output; any other error ends with etcdctl's exit code for a command
+/// line that it cannot parse.
 fn end_of_parsing(error: &clap::Error) -> Result<(), Failure> {
     match error.kind() {
         ErrorKind::DisplayHelp

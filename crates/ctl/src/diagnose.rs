@@ -1,8 +1,8 @@
-//! What can be learned about the cluster after a command ran out of time.
+//! The state of the cluster after a command timed out.
 //!
-//! "context deadline exceeded" alone does not tell an unreachable member from a cluster without
-//! a quorum. Each endpoint is asked for its status, which needs no quorum, all at once and with a
-//! short timeout.
+//! "context deadline exceeded" alone does not distinguish an unreachable member from a cluster
+//! without a quorum. Each endpoint is asked for its status, which needs no quorum, all at once
+//! and with a short timeout.
 
 use std::time::Duration;
 

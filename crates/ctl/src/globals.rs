@@ -1,8 +1,8 @@
 //! Flags every command has, and the environment variables that stand in for them.
 //!
-//! A flag beats `PORTCTL_<FLAG>`, which beats `ETCDCTL_<FLAG>`, which beats the default. What is
-//! known to etcdctl but not yet here (TLS, authentication, discovery) is refused wherever it is
-//! said, because a connection that silently lacks it is worse than none.
+//! A flag takes precedence over `PORTCTL_<FLAG>`, that over `ETCDCTL_<FLAG>`, and that over the
+//! default. Settings of etcdctl that are missing here (TLS, authentication, discovery) are refused
+//! as flag and as variable, because a connection that silently lacks them is worse than none.
 
 use std::env;
 use std::time::Duration;
@@ -84,20 +84,20 @@ pub struct GlobalArgs {
 /// The settings in force.
 #[derive(Debug, Clone)]
 pub struct Globals {
-    /// Where the cluster is.
+    /// The endpoints and options of the client.
     pub client: Options,
-    /// How answers are printed.
+    /// The printer of answers.
     pub printer: Printer,
     /// Longest wait for an answer.
     pub command_timeout: Duration,
-    /// Somebody asked for that, it is not just the default.
+    /// Whether the user set the timeout.
     pub command_timeout_given: bool,
     /// Cluster features that must be on for a data command.
     pub required: Vec<String>,
 }
 
 impl Globals {
-    /// Judges flags and environment.
+    /// Resolves the settings from flags and environment.
     pub fn resolve(args: &GlobalArgs) -> Result<Self, Failure> {
         Self::resolve_with(args, &|name| env::var(name).ok())
     }
@@ -209,13 +209,13 @@ impl Globals {
 
 const COMMAND_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 
-/// A value and where it was said.
+/// A value and the flag or variable that set it.
 struct Setting {
     text: String,
     said_in: String,
 }
 
-/// What was said outside the flags.
+/// The environment variables.
 struct Said<'e> {
     environment: &'e dyn Fn(&str) -> Option<String>,
 }
@@ -293,7 +293,7 @@ impl Said<'_> {
                 return refuse(&setting.said_in, what);
             }
         }
-        // Flags whose other value is what we do anyway.
+        // Flags of which one value is what this program does anyway.
         for (flag, name, harmless, what) in [
             (&args.insecure_transport, "insecure-transport", true, TLS),
             (

@@ -7,14 +7,14 @@
 //!                                                 ▼
 //!                                              print/* ──▶ text exactly as etcdctl prints it
 //!
-//!  the members' own words ──▶ gates/* ──▶ why a feature is as it is, what a change would do
+//!  replies of the members ──▶ gates/* ──▶ why a feature has its value, what a change would do
 //!
 //!  snapshot file ──▶ restore/* ──▶ a data directory in etcd's layout (needs no server)
 //! ```
 //!
-//! `go/` holds how Go reads and writes values, because that is what "exactly" means here. Only
-//! [`run`] is called from outside; it never panics and never leaves a half-written file under its
-//! final name.
+//! `go/` reads and writes values as Go does, because etcdctl's output depends on it. Only [`run`]
+//! is called from outside; it never panics and never leaves a half-written file under its final
+//! name.
 
 mod cli;
 mod command;

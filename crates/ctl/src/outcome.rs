@@ -1,5 +1,4 @@
-//! How a command ends when it does not end well: etcdctl's exit codes and its one line on
-//! standard error.
+//! Failures of commands: etcdctl's exit codes and its one line on standard error.
 
 use std::error::Error;
 use std::fmt::Display;
@@ -15,14 +14,14 @@ pub enum ExitWith {
     Error = 1,
     /// No usable connection. etcdctl also uses it for some lease errors.
     BadConnection = 2,
-    /// Text read from standard input makes no sense.
+    /// Text read from standard input cannot be parsed.
     InvalidInput = 3,
     /// A known flag with a value that is not supported.
     BadFeature = 4,
     /// The server ended something that should have gone on.
     Interrupted = 5,
-    /// Something stands in the way of what `gate plan` was asked about. Ours: etcdctl uses no
-    /// number between 6 and 128.
+    /// The change that `gate plan` planned is blocked. Not of etcdctl, which uses no number
+    /// between 6 and 128.
     Blocked = 7,
     /// Wrong number or kind of arguments.
     BadArgs = 128,
@@ -33,11 +32,11 @@ pub enum ExitWith {
 pub struct Failure {
     /// Exit code.
     pub exit: ExitWith,
-    /// Shown after `Error: `; `None` if everything was said already.
+    /// The text after `Error: `; `None` if the failure has been reported already.
     pub message: Option<String>,
-    /// What a person needs to know beyond etcdctl's line.
+    /// Additional information beyond etcdctl's line.
     pub note: Option<String>,
-    /// No answer came in time, so the state of the cluster is worth a look.
+    /// Whether the command timed out, so that the state of the cluster is reported, too.
     pub timed_out: bool,
 }
 
@@ -62,7 +61,7 @@ impl Failure {
         }
     }
 
-    /// The same with another exit code.
+    /// Returns the failure with another exit code.
     pub fn exiting_with(mut self, exit: ExitWith) -> Self {
         self.exit = exit;
         self
@@ -102,7 +101,7 @@ impl From<RequireError> for Failure {
     }
 }
 
-/// Standard output could not be written; nobody is left to be told.
+/// Standard output could not be written. A closed pipe is not reported.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
@@ -112,7 +111,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Writes to standard output at once, so that a pipe sees it now.
+/// Writes to standard output and flushes it.
 pub fn write_out(text: &[u8]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     out.write_all(text)?;
@@ -120,12 +119,12 @@ pub fn write_out(text: &[u8]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes to standard error; a reader that went away is no reason to stop.
+/// Writes to standard error; a closed pipe is ignored.
 pub fn write_err(text: &[u8]) {
     let _ = io::stderr().lock().write_all(text);
 }
 
-/// An error and everything it came from, in one line.
+/// An error and its causes, in one line.
 pub fn with_causes(error: &dyn Error) -> String {
     let mut message = error.to_string();
     let mut source = error.source();

@@ -1,4 +1,4 @@
-//! Peer URLs as etcd takes them, with its words for those it does not.
+//! Peer URLs as etcd accepts them, with its error texts for the others.
 //!
 //! `snapshot restore` and `member` read them. Names are never resolved.
 
@@ -13,10 +13,10 @@ pub enum PeerUrlError {
     Malformed {
         /// As given.
         text: String,
-        /// In Go's words.
+        /// Go's error text.
         problem: String,
     },
-    /// A URL of something else.
+    /// A URL with another scheme.
     #[error("URL scheme must be http, https, unix, or unixs: {0}")]
     Scheme(String),
     /// A URL without host or port.
@@ -27,7 +27,7 @@ pub enum PeerUrlError {
     Path(String),
 }
 
-/// Checked and sorted.
+/// Parses and sorts URLs.
 pub fn parse_all<'t>(
     texts: impl IntoIterator<Item = &'t str>,
 ) -> Result<Vec<String>, PeerUrlError> {

@@ -1,5 +1,5 @@
 //! Commands about the cluster as a whole, against three members and those that join them. The
-//! texts are etcdctl's, whatever server answers.
+//! texts are etcdctl's, independent of the server.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 mod support;
@@ -101,7 +101,7 @@ fn a_member_joins_as_a_learner_is_promoted_leads_and_leaves() {
     );
     assert_eq!(cluster.leader(), 3);
 
-    // Back again, because who leads the way out of the cluster cannot answer.
+    // Back again, because a leader that removes itself cannot answer.
     cluster.eventually(&["move-leader", &leader_id]);
     let kept = cluster.nodes[leader].endpoint();
     let remove = ["--endpoints", &kept, "member", "remove", &id];

@@ -56,12 +56,12 @@ impl Pair<'_> {
     }
 }
 
-/// A member somebody added, whose id and URL are chance.
+/// A member added by one of the programs; its id and URL are random.
 struct Added {
     ran: Ran,
     id: String,
     url: String,
-    /// Among the members, which are in the order of their ids.
+    /// Its position among the members in the order of ids.
     position: usize,
 }
 
@@ -88,7 +88,7 @@ impl Added {
         pair.cluster.portctl(["member", "remove", &self.id]).ok();
     }
 
-    /// The text with chance taken out. Protobuf has the id as bytes of any number.
+    /// Replaces the id and the URL. Protobuf has the id as bytes of any number.
     fn named(&self, mut ran: Ran) -> Ran {
         let id = u64::from_str_radix(&self.id, 16).unwrap();
         for text in [&mut ran.out, &mut ran.err] {
@@ -218,7 +218,7 @@ fn refusals_are_the_same() {
         &["downgrade", "validate", "x"],
         &["downgrade", "enable"],
         &["downgrade", "enable", "4.0.0"],
-        // Not refused: etcd's servers say that it worked.
+        // Not refused: etcd's servers report success.
         &["downgrade", "cancel"],
         &["downgrade", "cancel", "argument"],
     ];
@@ -279,7 +279,7 @@ fn leadership_moves_and_downgrades_are_told_in_the_same_words() {
             cluster.eventually(&["downgrade", "validate", target]);
             let enabled = pair.one(program, &["downgrade", "enable", target, "-w", format]);
             let cancelled = pair.one(program, &["downgrade", "cancel", "-w", format]);
-            // Depending on how fast the cluster is, it has gone down already.
+            // The cluster version may or may not be lowered already.
             (
                 enabled,
                 cancelled.out.replace(target, current),
@@ -290,7 +290,7 @@ fn leadership_moves_and_downgrades_are_told_in_the_same_words() {
     }
 }
 
-/// Every move begins a term.
+/// Removes the term, because every move begins one.
 fn without_term(mut ran: Ran) -> Ran {
     if let Some(start) = ran.out.find("\"raft_term\":") {
         ran.out.truncate(start);

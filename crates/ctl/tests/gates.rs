@@ -1,4 +1,4 @@
-//! Feature gates of running clusters, as `portctl` shows, explains and foresees them.
+//! Feature gates of running clusters, as `portctl` shows, explains and plans them.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 mod support;
@@ -9,7 +9,7 @@ use support::Server;
 use support::gated::{Gated, MECHANISM, WANTS_IT};
 
 const PRIORITY: &str = "--feature-gates=ClusterFeatureGate=true,PriorityRequest=true";
-/// Exit code of a plan that something stands in the way of.
+/// Exit code of a blocked plan.
 const BLOCKED: Option<i32> = Some(7);
 
 fn is_on(cluster: &Gated, feature: &str) -> String {
@@ -24,8 +24,8 @@ fn until_on(cluster: &Gated, feature: &str, value: bool) {
     });
 }
 
-/// The last line of an explanation is a command, and that command foresees what following it
-/// does.
+/// The last line of an explanation is a command that plans the change, and the change has the
+/// planned effect.
 ///
 /// Proves: S0-43, S0-44, S0-A15, S0-A16, S1-10, S1-A6
 #[test]
@@ -34,7 +34,7 @@ fn a_feature_is_shown_explained_planned_and_switched() {
     let explain = &["gate", "explain", "LeaseCheckpoint"];
     let explained = cluster.until(explain, |ran| ran.out.contains("m3 did not set it"));
 
-    // The cluster's word is one word; a server's features and unknown names are not its own.
+    // The answer is one value; server features and unknown names are off in the cluster.
     for name in [
         "LeaseCheckpoint",
         "PriorityRequest",
@@ -103,7 +103,7 @@ fn a_feature_is_shown_explained_planned_and_switched() {
         ]
     );
 
-    // What it says to type next says what doing it brings.
+    // The next command of the explanation plans the change.
     let next = explained.out.lines().last().unwrap();
     let next = next.strip_prefix("  next      ").unwrap();
     assert_eq!(
@@ -117,7 +117,7 @@ fn a_feature_is_shown_explained_planned_and_switched() {
     cluster.restart(2, &[MECHANISM, WANTS_IT]);
     until_on(&cluster, "LeaseCheckpoint", true);
 
-    // And back, seen from a cluster that lacks a member.
+    // Explanation and plan while a member is down.
     cluster.nodes[2].kill();
     let explained = cluster.portctl(explain).ok();
     assert!(
@@ -194,7 +194,7 @@ fn plans_about_members_foresee_their_votes() {
     let (id, _) = member.split_once(',').unwrap();
     let by_id = cluster.portctl(["gate", "plan", "promote", id]).ok();
     assert_eq!(by_id, told);
-    // It does come about.
+    // The promotion has the planned effect.
     cluster.until(&["member", "promote", id], |ran| ran.success);
     let explained = ["gate", "explain", "LeaseCheckpoint"];
     let explained = cluster
@@ -203,7 +203,7 @@ fn plans_about_members_foresee_their_votes() {
     assert_eq!(explained.matches(") true\n").count(), 2, "{explained}");
     assert_eq!(is_on(&cluster, "LeaseCheckpoint"), "true\n");
 
-    // A member that would not start is an obstacle, for programs too.
+    // A member that would not start is an obstacle, in JSON, too.
     let bad = "--feature-gates=ClusterFeatureGate=true,Zebra=true";
     let refused = cluster.portctl(["gate", "plan", "restart", "m1", bad, "-w", "json"]);
     assert_eq!(refused.code, BLOCKED, "{refused:?}");
@@ -213,7 +213,7 @@ fn plans_about_members_foresee_their_votes() {
     assert_eq!((nobody.code, &*nobody.out), (Some(128), ""));
 }
 
-/// A program of this version tells a cluster of the last one what the upgrade brings.
+/// A program of this version plans the upgrade of a cluster of the previous version.
 ///
 /// Proves: C28, C29
 #[test]
@@ -323,7 +323,7 @@ fn a_watch_tells_what_holds_then_what_changes_and_survives_its_server() {
     let now = watching.line();
     let row = ", 3.8, m1, LeaseCheckpoint=true, first decision";
     assert!(now.ends_with(row), "{now}");
-    // The only member goes and comes back; the watch waits for it.
+    // The only member restarts; the watch waits for it.
     cluster.restart(0, &[MECHANISM]);
     let off = watching.line();
     let row = ", 3.8, m1, LeaseCheckpoint=false, m1 dropped LeaseCheckpoint";
@@ -339,7 +339,7 @@ fn a_watch_tells_what_holds_then_what_changes_and_survives_its_server() {
     assert_eq!([again.line(), again.line()], [off, on]);
 }
 
-/// What a client requires is refused until it is on, and only that client's calls are.
+/// Calls of a client that requires a feature are refused until it is on, and only that client's.
 ///
 /// Proves: S0-45
 #[tokio::test(flavor = "multi_thread")]
@@ -377,7 +377,7 @@ fn metrics(endpoint: &str) -> String {
     answer
 }
 
-/// `portctl` and programs that use the client library tell the server which version they are.
+/// `portctl` and programs that use the client library send their version to the server.
 ///
 /// Proves: S2-27
 #[tokio::test(flavor = "multi_thread")]
@@ -436,7 +436,7 @@ impl Drop for Following {
     }
 }
 
-/// Whoever has no gates says so; a plan takes that into account instead of failing.
+/// A server without gates is reported as such; a plan takes that into account and does not fail.
 #[test]
 fn a_server_without_gates_is_told_from_one_that_refuses() {
     const TEST: &str = "gates::a_server_without_gates_is_told_from_one_that_refuses";
@@ -444,7 +444,7 @@ fn a_server_without_gates_is_told_from_one_that_refuses() {
         return;
     };
     if etcd.portctl(["endpoint", "featuregate", "A"]).success {
-        // The tests were told to use a server that has gates.
+        // The configured test server has gates.
         return;
     }
     for arguments in [
@@ -473,7 +473,7 @@ fn a_server_without_gates_is_told_from_one_that_refuses() {
     );
     assert!(plan.ends_with("add member m2: no feature changes, nothing stands in the way\n"));
 
-    // Asked together with one that knows, whoever is first.
+    // Together with a server that has gates, in either order.
     let gated = Gated::start(&[&[MECHANISM]]);
     let (without, with) = (etcd.endpoint(), gated.nodes[0].endpoint());
     for endpoints in [format!("{without},{with}"), format!("{with},{without}")] {

@@ -31,7 +31,7 @@ fn until_on(cluster: &Gated, feature: &str) {
     cluster.until(asked, |ran| ran.out == "true\n");
 }
 
-/// What a member stores about its cluster, and who it knows.
+/// What a member stores about its cluster, and the members it knows.
 fn stored(cluster: &Gated, name: &str) -> (Vec<(String, String)>, String) {
     let path = cluster.path(name);
     let endpoint = cluster.nodes[0].endpoint();
@@ -64,7 +64,7 @@ fn a_stopped_cluster_goes_back_to_a_version_without_features() {
     }
     assert!(members.contains("proposedClusterParams"), "{members}");
 
-    // Not while somebody runs there.
+    // Not while a member runs on the directory.
     let running = migrate(&cluster.data_dir(0), "3.6", &[]);
     refused(&running, "is in use by another process: stop it");
     cluster.stop_all();
@@ -178,10 +178,10 @@ fn features_of_the_target_stay() {
     cluster.portctl(["put", "a", "b"]).ok();
 }
 
-/// What etcdutl refuses is refused in its words, and what would be lost is not migrated.
+/// What etcdutl refuses is refused with its texts, and what would be lost is not migrated.
 #[test]
 fn what_cannot_be_migrated_is_refused() {
-    // The backend hears of nothing before the end, so a kill leaves everything to the log.
+    // The backend commits nothing before the stop, so after a kill everything is in the log only.
     let late = "--backend-batch-interval=1h";
     let flags = [MECHANISM, WANTS_BOTH, late];
     let mut cluster = Gated::start(&[&flags]);

@@ -1,5 +1,5 @@
-//! What the minimum compatibility version keeps members from writing, as `gate explain` tells it
-//! and `gate plan` foresees it, and the flags that a version step makes members drop.
+//! What the minimum compatibility version keeps members from writing, as `gate explain` and
+//! `gate plan` show it, and the flags that a version step makes members drop.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 mod support;
@@ -53,7 +53,7 @@ fn explanation_names_members_that_write_nothing_with_a_feature_that_is_on() {
     assert_eq!(members.len(), 2, "{story}");
     assert_eq!(members[0]["min_compatibility_version"], "3.7");
 
-    // The command to type next tells what the flag changes.
+    // The next command plans the change of the flag.
     let next = told.lines().last().unwrap();
     let next = next.strip_prefix("  next      ").unwrap();
     let plan = cluster.typed(next).ok();
@@ -188,7 +188,7 @@ fn downgrade_can_be_done_once_the_listed_flags_are_dropped() {
     }
     cluster.restart(0, &[AS_3_7]);
 
-    // A flag that the question itself sets blocks.
+    // A flag that the planned change itself sets blocks.
     let asked = [
         "gate",
         "plan",

@@ -1,4 +1,4 @@
-//! A plan is what happens: each step of an upgrade, a downgrade, a cancelled one, a change of
+//! Plans match their outcome: each step of an upgrade, a downgrade, a cancelled one, a change of
 //! members and a change of the mechanism is planned with real members, then made, and compared.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
@@ -27,7 +27,7 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// What holds now, as every member tells; `None` while members differ or do not answer.
+/// The state that every member reports; `None` while members differ or do not answer.
 fn state(cluster: &Gated) -> Option<State> {
     let ran = cluster.portctl(["endpoint", "status", "-w", "json"]);
     let statuses = ran.success.then(|| json(&ran.out))?;
@@ -40,7 +40,7 @@ fn state(cluster: &Gated) -> Option<State> {
         return None;
     }
     let mut features = BTreeMap::new();
-    // Before 3.7 there are none to tell of.
+    // There are no cluster features before 3.7.
     if version != "3.6" {
         let ran = cluster.portctl(["gate", "list", "-w", "json"]);
         let list = ran.success.then_some(ran.out)?;
@@ -65,7 +65,7 @@ fn collect_cluster_features(value: &Value, features: &mut BTreeMap<String, bool>
     }
 }
 
-/// A plan, and the state it leads to from `before`.
+/// The state that a plan leads to from `before`.
 #[track_caller]
 fn planned(cluster: &Gated, before: &State, plan: &[&str]) -> State {
     let arguments = ["gate", "plan", "-w", "json"].iter().chain(plan);
@@ -150,7 +150,7 @@ fn every_step_leads_where_the_plan_said() {
     );
     cluster.restart(0, &[AS_3_6]);
 
-    // Up, with flags that come to mean something with the last member.
+    // Up, with flags that take effect with the last member.
     for member in 0..3 {
         let state = restart(&mut cluster, member, &[AS_3_7, ON, CHECKPOINT]);
         assert_eq!(state.version, if member < 2 { "3.6" } else { "3.7" });
@@ -193,7 +193,7 @@ fn every_step_leads_where_the_plan_said() {
     let state = restart(&mut cluster, 1, &[AS_3_7, ON, CHECKPOINT]);
     assert_eq!(state.features.get("LeaseCheckpoint"), Some(&true));
 
-    // A learner that wants nothing, promoted, and removed.
+    // A learner without cluster flags, promoted, and removed.
     step(
         &mut cluster,
         &["add", "m4", "--learner", AS_3_7, ON],

@@ -20,7 +20,7 @@ fn value(cluster: &Gated, key: &str) -> String {
     cluster.portctl(["get", key, "--print-value-only"]).ok()
 }
 
-/// Places of a new cluster of three, filled from a snapshot.
+/// A new cluster of three that is restored from a snapshot and does not run yet.
 fn restored(snapshot: &Path) -> Gated {
     let cluster = Gated::places(3);
     for at in 0..3 {
@@ -51,7 +51,7 @@ fn a_restored_cluster_decides_its_features_itself() {
     run(old.command().args(save).arg(&snapshot), b"").ok();
     old.stop_all();
 
-    // One of the new ones does not want it: it is never on.
+    // One of the new members sets it to false: it is never on.
     let mut new = restored(&snapshot);
     new.start_all(&[YES, YES, NO]);
     let explained = new.until(&["gate", "explain", "ApplyTag"], |ran| {
@@ -77,7 +77,7 @@ fn a_restored_cluster_decides_its_features_itself() {
     assert!(value(&new, "/apply-tag/b").starts_with("new@"));
     let history = new.portctl(["gate", "history"]).ok();
     assert_eq!(history.matches("ApplyTag=true").count(), 1, "{history}");
-    // And a word against it counts from then on.
+    // A proposal against it takes effect from then on.
     new.restart(2, NO);
     let asked = &["endpoint", "featuregate", "ApplyTag"];
     new.until(asked, |ran| ran.out == "false\n");

@@ -1,4 +1,4 @@
-//! What all members decide together.
+//! Cluster features, which all members decide together.
 
 use portunus_gates::{feature, registry};
 

@@ -1,8 +1,8 @@
-//! The project's own feature gates: what one server decides, and what the cluster does.
+//! The project's own feature gates: server features and cluster features.
 //!
-//! The server obeys them, `portctl gate plan` foresees them; both have to mean the same, so
-//! the declarations are neither's. A new feature is declared here and read where it acts;
-//! CONTRIBUTING.md walks through it.
+//! The server and `portctl gate plan` use the same declarations, so that a plan matches what
+//! the server does. A new feature is declared here and read where it takes effect;
+//! CONTRIBUTING.md describes the steps.
 
 mod cluster;
 mod server;
@@ -21,18 +21,19 @@ use version::{CLUSTER_PARAMS_SINCE, CLUSTER_VERSION_UNDECIDED};
 /// The owner of features that exist for tests only, in builds for tests only.
 pub const TEST_FEATURE_OWNER: &str = "tests";
 
-/// Both registries, each knowing the names of the other so that a feature set with the
-/// wrong flag is answered with the right one.
+/// Both registries, each with the names of the other, so that the error for a feature set
+/// with the wrong flag names the right one.
 #[derive(Debug, Clone)]
 pub struct OwnFeatures {
-    /// `--feature-gates`
+    /// The features of `--feature-gates`.
     pub server: Features<ServerFeatures>,
-    /// `--cluster-feature-gates`
+    /// The features of `--cluster-feature-gates`.
     pub cluster: Features<ClusterFeatures>,
 }
 
 impl OwnFeatures {
-    /// As declared. The declarations are tested, so this fails in no released program.
+    /// Returns the declared features. The declarations are tested, so this fails in no released
+    /// program.
     pub fn declared() -> Result<OwnFeatures, RegisterError> {
         let server = Features::<ServerFeatures>::declared()?;
         let cluster = Features::<ClusterFeatures>::declared_with(|builder| {
@@ -70,7 +71,7 @@ mod tests {
         let server = ServerFeatures::DECLARATIONS.iter();
         let released = server.chain(ReleasedClusterFeatures::DECLARATIONS);
         assert_eq!(released.filter(is_for_tests).count(), 0);
-        // What a build for tests adds is for tests.
+        // Features that only builds for tests have are owned by the tests.
         let all = ClusterFeatures::DECLARATIONS.iter();
         let kept: Vec<&str> = all
             .filter(|it| !is_for_tests(it))

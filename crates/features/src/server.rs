@@ -1,4 +1,4 @@
-//! What each member decides for itself, at start.
+//! Server features, which each member decides for itself at start.
 //!
 //! The names and stages are etcd's where etcd has the gate, so that its flags work here.
 

@@ -1,4 +1,4 @@
-//! What this program is and which versions it can behave as.
+//! The version of this program and the versions that it can emulate.
 
 use portunus_gates::{EffectiveVersion, MajorMinor};
 
@@ -15,7 +15,7 @@ pub const CLUSTER_PARAMS_SINCE: MajorMinor = MajorMinor::literal("3.7");
 /// The cluster version that stands for "not decided yet".
 pub const CLUSTER_VERSION_UNDECIDED: MajorMinor = MajorMinor::literal("3.0");
 
-/// The versions of a process that was told nothing.
+/// The versions of a process started without version flags.
 pub fn effective_version() -> EffectiveVersion {
     EffectiveVersion::new(ETCD_VERSION.into()).with_floors(EMULATION_FLOOR, EMULATION_FLOOR)
 }

@@ -376,7 +376,7 @@ proptest! {
                 cluster_flags: known(new_flags),
             }),
         };
-        // Dropping the flags that are to be dropped leads where the plan said.
+        // Dropping the flags that are to be dropped leads to the planned state.
         let dropping = plan_dropping_flags(&server, &cluster, &fleet, &change);
         let mut without = fleet.clone();
         for it in &dropping.flags_to_drop {

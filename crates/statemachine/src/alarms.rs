@@ -1,4 +1,4 @@
-//! Alarms: on until somebody disarms them, on every member alike.
+//! Alarms: raised until a client disarms them, the same on every member.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ pub struct Alarms {
 }
 
 impl Alarms {
-    /// Reads the bucket; a key that is no alarm was never written by anybody.
+    /// Reads the alarms from the bucket; fails on a key that is no alarm.
     pub fn load(store: &Store) -> Result<Alarms, prost::DecodeError> {
         let mut alarms = Alarms::default();
         for (key, _) in store.iter_raw(Bucket::Alarm) {
@@ -32,12 +32,12 @@ impl Alarms {
         self.raised.contains(&(alarm as i32, member_id))
     }
 
-    /// Whether any member did.
+    /// Whether any member raised this alarm.
     pub fn is_raised_by_any(&self, alarm: AlarmType) -> bool {
         self.raised.iter().any(|(kind, _)| *kind == alarm as i32)
     }
 
-    /// Those of a type, or all.
+    /// The alarms of a type, or all for [`AlarmType::None`].
     pub fn list(&self, alarm: i32) -> Vec<AlarmMember> {
         self.raised
             .iter()

@@ -6,11 +6,11 @@
 use portunus_mvcc::Store;
 use portunus_mvcc::backend::Bucket;
 
-/// Where the data says so, in [`Bucket::Auth`].
+/// The key in [`Bucket::Auth`] that records whether authentication is enabled.
 pub const ENABLED_KEY: &[u8] = b"authEnabled";
 const ON: &[u8] = &[1];
 
-/// Whether the value of [`ENABLED_KEY`] says that authentication is enabled.
+/// Whether this value of [`ENABLED_KEY`] means that authentication is enabled.
 pub fn is_on(value: &[u8]) -> bool {
     value == ON
 }

@@ -81,7 +81,7 @@ impl DecisionInputs {
     }
 }
 
-/// A change of the cluster version in words, if it is one.
+/// Describes a change of the cluster version; `None` if it does not change.
 pub fn version_change(before: Option<MajorMinor>, after: MajorMinor) -> Option<String> {
     let before = before.filter(|before| *before != after)?;
     Some(format!("cluster version {before} -> {after}"))

@@ -109,7 +109,7 @@ pub enum Effect {
     /// A compaction began: call
     /// [`StateMachine::compaction_step`](crate::StateMachine::compaction_step) until it is done.
     CompactionBegan {
-        /// Where to.
+        /// The revision to compact to.
         revision: i64,
         /// Whether the client waits until the data is removed.
         is_physical: bool,

@@ -20,13 +20,13 @@ const PUT: &str = "PUT";
 const VERSION_PATH: &str = "/0/version";
 const MEMBERS_PATH: &str = "/0/members/";
 const ATTRIBUTES_NAME: &str = "/attributes";
-/// Of a member's id.
+/// The longest member id, in hex digits.
 const HEX_DIGITS_MAX: usize = 16;
 
-/// Reads the data of an entry, whichever of the two it is.
+/// Decodes the data of an entry of either form.
 ///
-/// A v2 request never passes for the other: its text sits where messages are expected, and
-/// is none.
+/// A v2 request never decodes as the other form, which has messages in the fields where the
+/// v2 request has text.
 pub fn read(index: u64, data: Bytes) -> Result<InternalRaftRequest, EntryError> {
     let request = match InternalRaftRequest::decode(data.clone()) {
         Ok(request) => request,
@@ -42,7 +42,7 @@ pub fn read(index: u64, data: Bytes) -> Result<InternalRaftRequest, EntryError> 
     }
 }
 
-/// What a member says of itself, as the v2 store has it.
+/// A member's published attributes in the JSON of the v2 store.
 #[derive(Deserialize)]
 struct StoredAttributes {
     #[serde(default)]

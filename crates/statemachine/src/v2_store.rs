@@ -1,18 +1,18 @@
 //! The membership as etcd's version 2 store would hold it.
 //!
 //! Members up to 3.6 refuse a snapshot without it, and later take members out of it that
-//! leave. Nobody reads more of it.
+//! leave. The rest of it is not read.
 
 use serde_json::{Map, Value, json};
 
 use crate::membership::{MemberRecord, Membership, hex};
 
-/// Length of the event history that belongs to the form.
+/// Length of the event history, which the format requires.
 const EVENTS_KEPT: usize = 1000;
-/// How version 2 says "never".
+/// The expiry of a v2 node that never expires.
 const NEVER: &str = "0001-01-01T00:00:00Z";
 
-/// The store, as JSON.
+/// Encodes the store as JSON.
 pub fn json(membership: &Membership) -> String {
     let members = membership
         .iter()

@@ -1,9 +1,9 @@
 //! Requests wrapped for the log: packed, bound to cluster features, or both.
 //!
-//! A wrapped entry is one that a member without this code cannot apply. It stops there
-//! instead of doing something else than the others, and it is never asked to: entries are
-//! wrapped only while every member has published a proposal for cluster features
-//! ([`Membership::all_propose`]), and when that ends the log before is forgotten
+//! A member without this code cannot apply a wrapped entry and stops there, so that its state
+//! does not differ from that of the other members. It never receives one: entries are wrapped
+//! only while every member has published a proposal for cluster features
+//! ([`Membership::all_propose`]), and when that ends the log is shortened to that point
 //! (`gated.rs`).
 
 use bytes::Bytes;
@@ -20,9 +20,9 @@ use crate::membership::Membership;
 /// The first version that unpacks requests: that of the feature `LogCompression`.
 pub const PACKED_SINCE: MajorMinor = MajorMinor::literal("3.8");
 
-/// Smaller requests are not worth the work.
+/// The size from which requests are compressed.
 const PACKED_FROM_BYTES: usize = 512;
-/// What a member is willing to unpack; far above any limit on requests.
+/// The largest request that a member unpacks; far above any limit on requests.
 const UNPACKED_BYTES_MAX: u64 = 1 << 30;
 
 const HEADER_FIELD: u32 = 100;
@@ -31,28 +31,28 @@ const WRAPPED_FIELD: u32 = 5000;
 /// How to wrap a request.
 #[derive(Debug, Clone, Copy)]
 pub struct Wrapping<'a> {
-    /// Make it smaller if that pays.
+    /// Whether to compress the request if that saves enough space.
     pub pack: bool,
-    /// Features without which it must do nothing.
+    /// The features without which the request must have no effect.
     pub required: &'a [String],
 }
 
-/// A wrapped request that cannot be opened.
+/// A wrapped request that cannot be unwrapped.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum UnwrapError {
-    /// A packing of another version.
+    /// A packing that this version does not know.
     #[error("it is packed in a way this version does not know")]
     Packing,
-    /// Damaged, or made by somebody else.
+    /// The compressed data or its length is invalid.
     #[error("it does not unpack")]
     Unpack,
-    /// The request inside.
+    /// The wrapped bytes are not a request.
     #[error("what is inside is no request")]
     Decode(#[from] prost::DecodeError),
 }
 
-/// The bytes for the log.
+/// Encodes a request for the log.
 pub fn encode(id: u64, mut request: InternalRaftRequest, wrapping: Wrapping<'_>) -> Bytes {
     let header = Some(RequestHeader {
         id,
@@ -66,7 +66,7 @@ pub fn encode(id: u64, mut request: InternalRaftRequest, wrapping: Wrapping<'_>)
     let raw = request.encode_to_vec();
     let packed = is_packed
         .then(|| lz4_flex::block::compress(&raw))
-        // An eighth is the least that pays for unpacking it on every member.
+        // Saving less than an eighth is not worth the decompression on every member.
         .filter(|packed| packed.len() <= raw.len() - raw.len() / 8);
     if packed.is_none() && wrapping.required.is_empty() {
         request.header = header;
@@ -90,7 +90,7 @@ pub fn encode(id: u64, mut request: InternalRaftRequest, wrapping: Wrapping<'_>)
     Bytes::from(request.encode_to_vec())
 }
 
-/// The request inside.
+/// Unwraps a request.
 pub fn open(wrapped: &WrappedRequest) -> Result<InternalRaftRequest, UnwrapError> {
     let packing = Packing::try_from(wrapped.packing).map_err(|_| UnwrapError::Packing)?;
     let raw = match packing {

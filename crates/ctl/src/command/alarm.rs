@@ -1,4 +1,4 @@
-//! `alarm`: what stops the cluster from writing, and clearing it.
+//! `alarm`: lists and disarms alarms.
 
 use std::ffi::OsString;
 
@@ -26,7 +26,7 @@ pub struct NoArgs {
     arguments: Vec<OsString>,
 }
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(command: AlarmCommand, globals: &Globals) -> Result<(), Failure> {
     let (name, args) = match &command {
         AlarmCommand::Disarm(args) => ("disarm", args),

@@ -47,7 +47,7 @@ pub struct PerfArgs {
     auto_defrag: bool,
 }
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(command: CheckCommand, globals: &Globals) -> Result<(), Failure> {
     let CheckCommand::Perf(args) = command;
     let Some(load) = Load::named(&args.load) else {

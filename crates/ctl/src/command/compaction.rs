@@ -1,4 +1,4 @@
-//! `compaction`: forgets history.
+//! `compaction`: removes old revisions.
 
 use clap::Args;
 use portunus_proto::etcdserverpb::CompactionRequest;
@@ -17,7 +17,7 @@ pub struct CompactionArgs {
     physical: bool,
 }
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(args: CompactionArgs, globals: &Globals) -> Result<(), Failure> {
     let [revision] = args.arguments.as_slice() else {
         return Err(Failure::new(

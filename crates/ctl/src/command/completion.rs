@@ -12,7 +12,7 @@ pub struct CompletionArgs {
     shell: Shell,
 }
 
-/// Runs it.
+/// Runs the command.
 pub fn run(args: &CompletionArgs, portctl: &mut Command) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, portctl, "portctl", &mut script);

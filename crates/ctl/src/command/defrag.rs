@@ -1,4 +1,4 @@
-//! `defrag`: gives unused space of members' files back, one member after the other.
+//! `defrag`: releases unused space of members' files, one member after the other.
 
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ pub struct DefragArgs {
     cluster: bool,
 }
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(args: DefragArgs, globals: &Globals) -> Result<(), Failure> {
     let mut failed = false;
     for endpoint in members::endpoints(args.cluster, globals).await? {

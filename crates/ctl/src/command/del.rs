@@ -12,7 +12,7 @@ use crate::go::quote::quote;
 use crate::outcome::{ExitWith, Failure, write_err};
 use crate::print::Answer;
 
-/// How long a range may still be saved by Ctrl-C.
+/// The time to cancel the deletion of a range with Ctrl-C.
 const SECOND_THOUGHTS: Duration = Duration::from_secs(2);
 
 /// Flags of `del`.
@@ -35,7 +35,7 @@ pub struct DelArgs {
     pub range: bool,
 }
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(args: DelArgs, globals: &Globals) -> Result<(), Failure> {
     let request = request(&args)?;
     leave_time_for_second_thoughts(&args);
@@ -63,7 +63,8 @@ pub fn request(args: &DelArgs) -> Result<DeleteRangeRequest, Failure> {
     })
 }
 
-/// Somebody who mistook the second argument for another key loses everything in between.
+/// Warns and waits before a range is deleted: the user may have meant the second argument as
+/// another key.
 pub fn leave_time_for_second_thoughts(args: &DelArgs) {
     let [from, to] = args.arguments.as_slice() else {
         return;

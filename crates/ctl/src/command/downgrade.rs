@@ -1,4 +1,4 @@
-//! `downgrade`: lets the cluster go back a version, or take that back.
+//! `downgrade`: enables, cancels or shows a downgrade of the cluster.
 
 use clap::{Args, Subcommand};
 use portunus_gates::cluster::DowngradeState;
@@ -39,7 +39,7 @@ pub struct CancelArgs {
     arguments: Vec<String>,
 }
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(command: DowngradeCommand, globals: &Globals) -> Result<(), Failure> {
     let (did, action, version) = match command {
         DowngradeCommand::Validate(args) => ("validate", DowngradeAction::Validate, target(args)?),
@@ -63,7 +63,7 @@ async fn status(globals: &Globals) -> Result<(), Failure> {
         (shown(&member.member), status)
     });
     let statuses: Vec<_> = statuses.collect();
-    // The member that has applied most knows best.
+    // The member that has applied most has the newest state.
     let newest = statuses.iter().filter_map(|(_, status)| *status);
     let newest = newest.max_by_key(|status| status.raft_applied_index);
     let downgrade = newest.and_then(|status| status.downgrade_info.as_ref());

@@ -52,9 +52,9 @@ struct FeaturegateArgs {
     is_server_feature: bool,
 }
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(args: EndpointArgs, globals: &Globals) -> Result<(), Failure> {
-    // One answer speaks for the whole cluster, unless each member's is asked for.
+    // One answer is valid for the whole cluster; `--cluster` asks every member.
     if let EndpointCommand::Featuregate(FeaturegateArgs {
         arguments,
         is_server_feature: false,
@@ -170,7 +170,7 @@ async fn cluster_feature(arguments: &[String], globals: &Globals) -> Result<(), 
     let ask = async |client: Client| client.feature_gate_status(request.clone()).await;
     let mut response = ask(globals.connect()?).await;
     for endpoint in &globals.client.endpoints {
-        // A member of etcd does not know; the next one may.
+        // Go's etcd does not know the request; the next endpoint may.
         if response.as_ref().is_err_and(ClientError::is_unimplemented) {
             response = ask(globals.connect_to(endpoint)?).await;
         }

@@ -64,7 +64,7 @@ pub struct GetArgs {
     pub stream: bool,
 }
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(args: GetArgs, globals: &Globals) -> Result<(), Failure> {
     let request = request(&args)?;
     let client = globals.connect_for_data().await?;

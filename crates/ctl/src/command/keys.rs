@@ -1,4 +1,4 @@
-//! Keys and ranges as arguments say them.
+//! Keys and ranges from arguments.
 
 use std::ffi::OsString;
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::outcome::{ExitWith, Failure};
 
-/// "All keys from here on" as a range end, and the smallest key there is.
+/// The range end for "all keys from here on", and the smallest key.
 pub const ZERO: &[u8] = &[0];
 
 /// The bytes of an argument, valid UTF-8 or not.

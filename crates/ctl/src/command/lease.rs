@@ -57,7 +57,7 @@ pub struct KeepAliveArgs {
     once: bool,
 }
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(command: LeaseCommand, globals: &Globals) -> Result<(), Failure> {
     match command {
         LeaseCommand::Grant(args) => grant(args, globals).await,

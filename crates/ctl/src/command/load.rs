@@ -1,4 +1,4 @@
-//! A steady load of writes and what became of them, for `check perf`.
+//! A steady load of writes and its results, for `check perf`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ const KEY_BYTES: usize = 256;
 const VALUE_BYTES: usize = 1024;
 /// The clock that releases writes ticks this often; more than one may be due at a tick.
 const TICK: Duration = Duration::from_millis(1);
-/// Writes that were not released in time are not made up for beyond this: a tick may be late, but
-/// a cluster that was slow must not be hit by all it missed at once.
+/// The longest delay whose writes are made up for: a tick may be late, but after a slow phase
+/// the cluster must not receive all missed writes at once.
 const CATCH_UP_MAX: Duration = Duration::from_millis(100);
 
-/// How much to write.
+/// The load: rate of writes and number of clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Load {
     /// Released evenly over time.
@@ -47,20 +47,20 @@ impl Load {
     }
 }
 
-/// What became of the writes.
+/// The results of the writes.
 #[derive(Debug)]
 pub struct Summary {
-    /// Successful ones.
+    /// The rate of successful writes.
     pub writes_per_second: f64,
     /// Of the successful ones.
     pub slowest_seconds: f64,
     /// Of the successful ones.
     pub stddev_seconds: f64,
-    /// Text and how often.
+    /// The error texts, each with its count.
     pub errors: BTreeMap<String, u64>,
 }
 
-/// Runs the load; `progress` hears of every second.
+/// Runs the load; calls `progress` every second.
 pub async fn run(
     load: Load,
     options: &Options,
@@ -136,7 +136,7 @@ async fn release(
     }
 }
 
-/// Distinct keys in no order, so that writes fall all over the range.
+/// Returns the key of a write: distinct, and spread over the whole range.
 fn key(prefix: &str, number: u64) -> Bytes {
     // An odd multiplier permutes the numbers.
     let scattered = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();

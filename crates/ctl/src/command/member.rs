@@ -1,4 +1,4 @@
-//! `member`: who is in the cluster, and changing that.
+//! `member`: lists and changes the members of the cluster.
 
 use clap::{Args, Subcommand};
 use portunus_proto::etcdserverpb::{
@@ -69,7 +69,7 @@ pub struct ListArgs {
     arguments: Vec<String>,
 }
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(command: MemberCommand, globals: &Globals) -> Result<(), Failure> {
     match command {
         MemberCommand::Add(args) => add(args, globals).await,

@@ -1,5 +1,5 @@
-//! Which endpoints a command about single members goes to: the ones given, or with `--cluster`
-//! every client URL the members advertise.
+//! The endpoints of a command about single members: the ones given, or with `--cluster` every
+//! client URL the members advertise.
 
 use portunus_proto::etcdserverpb::MemberListRequest;
 
@@ -10,7 +10,7 @@ pub async fn endpoints(cluster: bool, globals: &Globals) -> Result<Vec<String>, 
     endpoints_by(cluster, true, globals).await
 }
 
-/// The same, told by whichever member is asked if the list need not be `linearizable`.
+/// Returns the endpoints; unless `linearizable`, any member answers from its local member list.
 pub async fn endpoints_by(
     cluster: bool,
     linearizable: bool,

@@ -29,12 +29,12 @@ pub struct MigrateArgs {
     force: bool,
 }
 
-/// Runs it.
+/// Runs the command.
 pub fn run(args: MigrateArgs, globals: &Globals) -> Result<(), Failure> {
     let target =
         target(&args.target_version).map_err(|message| Failure::new(ExitWith::BadArgs, message))?;
     if !matches!(globals.printer.format, Format::Simple | Format::Json) {
-        // Said before anything is done, not after.
+        // Checked before anything is changed.
         let message = "only simple and json are supported as output format";
         return Err(Failure::new(ExitWith::BadFeature, message));
     }
@@ -49,7 +49,7 @@ pub fn run(args: MigrateArgs, globals: &Globals) -> Result<(), Failure> {
     globals.printer.print(&Answer::Migrated(&done))
 }
 
-/// Reads the version with etcdutl's checks, in its words.
+/// Reads the version with etcdutl's checks and error texts.
 fn target(text: &str) -> Result<MajorMinor, String> {
     if text.matches('.').count() != 1 {
         return Err(format!(

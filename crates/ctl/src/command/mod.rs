@@ -1,4 +1,4 @@
-//! One module per command: its flags, its checks in etcdctl's order and words, its calls.
+//! One module per command: its flags, its checks in etcdctl's order and with its texts, its calls.
 //!
 //! A command reads arguments, asks the client and hands the answer to the printer. It keeps no
 //! state and knows nothing of other commands, except that `txn` reads its requests as `get`,

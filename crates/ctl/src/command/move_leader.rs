@@ -1,5 +1,5 @@
-//! `move-leader`: makes another member lead. Only the leader can hand that over, so it must be
-//! among the endpoints.
+//! `move-leader`: transfers leadership to another member. Only the leader can do that, so it must
+//! be among the endpoints.
 
 use clap::Args;
 use portunus_client::Client;
@@ -17,7 +17,7 @@ pub struct MoveLeaderArgs {
     arguments: Vec<String>,
 }
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(args: MoveLeaderArgs, globals: &Globals) -> Result<(), Failure> {
     let bad = |message: &str| Failure::new(ExitWith::BadArgs, message);
     let [target] = args.arguments.as_slice() else {
@@ -35,8 +35,8 @@ pub async fn run(args: MoveLeaderArgs, globals: &Globals) -> Result<(), Failure>
         .print(&Answer::MoveLeader { from, to, response })
 }
 
-/// The first endpoint that says it leads, and its member's id. Endpoints after it are not asked;
-/// one before it that does not answer ends the search, as with etcdctl.
+/// The first endpoint whose member is the leader, and that member's id. Endpoints after it are
+/// not asked; one before it that does not answer ends the search, as with etcdctl.
 async fn find_leader(globals: &Globals) -> Result<Option<(Client, u64)>, Failure> {
     for endpoint in &globals.client.endpoints {
         let client = globals.connect_to(endpoint)?;

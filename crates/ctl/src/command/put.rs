@@ -38,7 +38,7 @@ pub struct PutArgs {
     pub ignore_lease: bool,
 }
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(args: PutArgs, globals: &Globals) -> Result<(), Failure> {
     let request = request(&args, value_from_stdin)?;
     let response = globals.connect_for_data().await?.put(request).await?;

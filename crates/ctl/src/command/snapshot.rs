@@ -78,7 +78,7 @@ pub struct RestoreArgs {
     mark_compacted: bool,
 }
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(command: SnapshotCommand, globals: &Globals) -> Result<(), Failure> {
     match command {
         SnapshotCommand::Save(args) => save(&args, globals).await,
@@ -104,7 +104,7 @@ async fn save(args: &SaveArgs, globals: &Globals) -> Result<(), Failure> {
     let client = globals.connect()?;
     let part = PartFile::beside(path);
     let fetching = fetch(&client, &part);
-    // A snapshot takes as long as it takes, unless somebody said how long.
+    // A snapshot has no timeout unless the user set one.
     let fetched = if globals.command_timeout_given {
         match tokio::time::timeout(globals.command_timeout, fetching).await {
             Ok(fetched) => fetched,
@@ -171,7 +171,7 @@ async fn fetch(client: &Client, part: &PartFile) -> Result<String, Failure> {
     Ok(version)
 }
 
-/// On a terminal, one line that says how far it is, at most once per percent.
+/// Shows the progress on a terminal, in one line, at most once per percent.
 fn show_progress(last_shown: &mut Option<u64>, received_bytes: u64, remaining_bytes: u64) {
     let whole_bytes = received_bytes + remaining_bytes;
     let percent = received_bytes.saturating_mul(100).checked_div(whole_bytes);
@@ -184,7 +184,7 @@ fn show_progress(last_shown: &mut Option<u64>, received_bytes: u64, remaining_by
     write_err(format!("\rreceived {received} of {whole} ({percent}%) ").as_bytes());
 }
 
-/// A file that disappears unless it becomes the real one.
+/// A temporary file that is removed unless it is renamed to its final name.
 struct PartFile {
     path: PathBuf,
 }
@@ -219,7 +219,7 @@ impl PartFile {
 
 impl Drop for PartFile {
     fn drop(&mut self) {
-        // Gone already if it became the real one.
+        // It does not exist any more if it was renamed.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -248,7 +248,7 @@ fn restore_to_directory(args: RestoreArgs) -> Result<(), Failure> {
     if (args.bump_revision > 0) != args.mark_compacted {
         return bad("--mark-compacted required if --revision-bump > 0");
     }
-    // An empty path is how scripts say "none".
+    // Scripts pass an empty path for none.
     let given = |path: Option<OsString>| path.filter(|path| !path.is_empty()).map(PathBuf::from);
     let cluster = InitialCluster::new(
         &args.initial_cluster,

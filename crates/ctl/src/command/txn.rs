@@ -24,7 +24,7 @@ pub struct TxnArgs {
     interactive: bool,
 }
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(args: TxnArgs, globals: &Globals) -> Result<(), Failure> {
     if !args.arguments.is_empty() {
         return Err(Failure::new(
@@ -56,7 +56,7 @@ pub async fn run(args: TxnArgs, globals: &Globals) -> Result<(), Failure> {
     globals.printer.print(&Answer::Txn(&response))
 }
 
-/// Lines up to an empty one. A block that just ends is a block somebody cut off.
+/// Reads lines up to an empty one. A block without one was cut off, which is an error.
 fn block<T>(
     input: &mut impl BufRead,
     parse: impl Fn(&str) -> Result<T, Failure>,

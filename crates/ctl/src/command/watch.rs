@@ -74,14 +74,14 @@ struct WatchLine {
     what: WatchWords,
 }
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(
     args: WatchArgs,
     globals: &Globals,
     arguments: &[OsString],
 ) -> Result<(), Failure> {
     let environment = WatchEnvironment::read()?;
-    // The first answer may take as long as it takes.
+    // There is no timeout for the first answer.
     let mut options = globals.client.clone();
     options.command_timeout = None;
     if args.interactive {
@@ -162,7 +162,7 @@ fn parse_line(words: &[Vec<u8>]) -> Result<WatchWords, Failure> {
     }
 }
 
-/// A thread of its own, because reading a terminal cannot be cancelled.
+/// Reads lines in a separate thread, because reading a terminal cannot be cancelled.
 fn lines_of_stdin() -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel(1);
     std::thread::spawn(move || {

@@ -1,5 +1,5 @@
-//! What `watch` is asked to watch: arguments, or a variable instead of them, and a command to
-//! run after `--`.
+//! The key range of `watch`, from arguments or from environment variables, and the command
+//! after `--`.
 
 use std::env;
 use std::ffi::OsString;
@@ -20,7 +20,7 @@ pub struct WatchEnvironment {
 }
 
 impl WatchEnvironment {
-    /// Reads it.
+    /// Reads the environment variables.
     pub fn read() -> Result<Self, Failure> {
         let variable = |name: &str| {
             ["PORTCTL_", "ETCDCTL_"]
@@ -88,7 +88,7 @@ impl WatchEnvironment {
     }
 }
 
-/// A separator with nothing after it is a command somebody forgot.
+/// Refuses a separator without a command after it.
 pub fn refuse_lone_separator<T: AsRef<[u8]>>(
     words: impl Iterator<Item = T>,
 ) -> Result<(), Failure> {

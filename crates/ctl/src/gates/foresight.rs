@@ -1,8 +1,8 @@
-//! What a change would do, asked before it is made.
+//! The plan of a change: its effect on features, before it is made.
 //!
-//! The rules are `portunus_gates::plan`'s. Here is what they cannot know: that a member takes
-//! part in deciding only with one particular server gate, and up to which version this program
-//! can speak.
+//! The rules are `portunus_gates::plan`'s. This module adds what they do not know: that a member
+//! takes part in deciding only with one particular server gate, and the last version whose
+//! features this program knows.
 
 use std::collections::BTreeSet;
 
@@ -15,33 +15,33 @@ use portunus_gates::{Assignments, EMULATION_FLAG, Level, MIN_COMPAT_FLAG, MajorM
 use super::picture::{MECHANISM, Picture, has_mechanism};
 use super::votes::flag_text;
 
-/// A plan with what it rests on.
+/// A plan with its assumptions.
 #[derive(Debug)]
 pub struct Foresight {
-    /// The change in words.
+    /// A description of the change.
     pub change: String,
     /// The cluster version now.
     pub cluster_version_before: Option<MajorMinor>,
-    /// What would happen.
+    /// The effect of the change.
     pub plan: Plan,
-    /// Names for the ids in it.
+    /// The names of the members in the plan.
     pub names: Vec<(MemberId, String)>,
-    /// Who is new.
+    /// The member that the change adds.
     pub added: Option<MemberId>,
-    /// What was taken for granted.
+    /// The assumptions, one sentence each.
     pub assumptions: Vec<String>,
 }
 
 impl Foresight {
-    /// The rows whose value changes or that block. Everything about a new member would be a
-    /// change; of its own features only those that block are worth a line.
+    /// The rows whose value changes or that block. Every server feature of a new member would be a
+    /// change; only those that block are included.
     pub fn notable(&self) -> impl Iterator<Item = &PlanRow> {
         let is_new = |row: &PlanRow| row.level == Level::Server && row.member == self.added;
         let rows = self.plan.notable();
         rows.filter(move |row| row.block.is_some() || !is_new(row))
     }
 
-    /// The rows about what members write that tell something new.
+    /// The notable rows about what members write.
     pub fn writes(&self) -> impl Iterator<Item = &WriteRow> {
         self.plan.notable_writes()
     }
@@ -53,7 +53,7 @@ impl Foresight {
     }
 }
 
-/// Says what a change would do.
+/// Plans a change.
 pub fn foresee(mut picture: Picture, own: &OwnFeatures, change: &Change) -> Foresight {
     let specs = own.cluster_specs();
     let before = picture.fleet.cluster_version;
@@ -80,7 +80,8 @@ pub fn foresee(mut picture: Picture, own: &OwnFeatures, change: &Change) -> Fore
     }
 }
 
-/// Lets every member publish, or not, as the flags it will have make it. Returns who starts anew.
+/// Sets whether each started member publishes a proposal, from the flags it will have. Returns
+/// the members that start.
 fn let_publish(
     picture: &mut Picture,
     own: &OwnFeatures,
@@ -93,7 +94,7 @@ fn let_publish(
             continue;
         };
         starts.insert(id);
-        // Nobody gives this flag to a program that does not know it.
+        // A member that is started with this flag knows feature gates.
         let says_so = then.server_flags.get(MECHANISM).is_some();
         if says_so {
             picture.gateless.remove(&id);
@@ -214,7 +215,7 @@ fn in_words(change: &Change, picture: &Picture) -> String {
     }
 }
 
-/// The versions this program can speak about end with its own.
+/// Whether this program knows the features of a version: those up to its own.
 pub fn is_known(version: MajorMinor) -> bool {
     version <= ETCD_VERSION
 }

@@ -1,8 +1,8 @@
-//! The next command to type for somebody who wants a feature to be the other way.
+//! The next command for an operator who wants a feature to have the other value.
 //!
 //! Commands that change a cluster are run on other machines with settings portctl does not know.
-//! So what it says to type is the plan of that change, with the flags spelled out; the plan says
-//! what would happen, and the flags go into the member's settings.
+//! So the next command is the plan of that change, with the flags spelled out; the operator reads
+//! the effect in the plan and puts the flags into the member's settings.
 
 use portunus_gates::cluster::{Decision, FeatureDecision, Hold, MemberId, Outcome, Reason};
 use portunus_gates::plan::FleetMember;
@@ -78,8 +78,7 @@ pub fn for_server(member: &FleetMember, feature: &Registered, enabled: bool) -> 
     )
 }
 
-/// Restarts a member so that it wants the feature to have this value. What it wants otherwise
-/// stays.
+/// The plan of a restart in which the member proposes this value. Its other flags stay.
 fn propose(member: &FleetMember, name: &str, value: bool) -> String {
     let mut flags = member.cluster_flags.clone();
     flags.set(Origin::Flag, name, value);
@@ -90,7 +89,8 @@ fn propose(member: &FleetMember, name: &str, value: bool) -> String {
     )
 }
 
-/// Makes the first of these members one that takes part in deciding.
+/// The plan that turns the mechanism on at the first of these members that knows gates, or else
+/// removes the first one.
 fn take_part(picture: &Picture, ids: &[MemberId], name: &str) -> Option<String> {
     let switched_off = ids.iter().find(|id| !picture.gateless.contains(id));
     let Some(id) = switched_off else {
@@ -112,7 +112,7 @@ fn take_part(picture: &Picture, ids: &[MemberId], name: &str) -> Option<String> 
     ))
 }
 
-/// Moves the cluster to where the feature can have the value.
+/// The plan of a move to a version at which the feature can have the value.
 fn other_version(feature: &Registered, current: MajorMinor, wanted: bool) -> Option<String> {
     let allows = |version: MajorMinor| {
         let spec = feature.at(Versions::exactly(version)).spec;

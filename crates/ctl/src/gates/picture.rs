@@ -1,7 +1,7 @@
-//! The fleet as the rules see it, made from what the members said.
+//! The fleet that the rules work on, made from the replies of the members.
 //!
-//! What nobody said has to be assumed. Every assumption becomes a sentence that is printed with
-//! the answer, so that a plan is never surer than what it is made from.
+//! What no reply contains is assumed. Every assumption becomes a sentence that is printed with
+//! the answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,16 +18,16 @@ use super::votes::{Published, proposed, published, server_flags};
 /// The server gate without which a member publishes nothing about the cluster's features.
 pub const MECHANISM: &str = "ClusterFeatureGate";
 
-/// A fleet and how sure it is.
+/// A fleet and what was assumed about it.
 #[derive(Debug, Clone)]
 pub struct Picture {
-    /// What the rules need.
+    /// The input of the rules.
     pub fleet: Fleet,
     /// Members whose server knows no feature gates: another program, or an earlier version.
     pub gateless: BTreeSet<MemberId>,
     /// Members whose flags for cluster features are known whole, not from votes.
     pub proposals_known: BTreeSet<MemberId>,
-    /// What was taken for granted, one sentence each.
+    /// The assumptions, one sentence each.
     pub assumptions: Vec<String>,
 }
 
@@ -45,7 +45,7 @@ impl Picture {
     }
 }
 
-/// Makes it.
+/// Makes the fleet from the replies.
 pub fn picture(survey: &Survey, own: &OwnFeatures) -> Picture {
     let cluster_version = cluster_version(survey);
     let mut picture = Picture {
@@ -86,7 +86,7 @@ impl Picture {
         let proposed = proposed(own_answer.into_iter().chain(cluster), id.0);
         let published = match &proposed {
             Some(flags) => Some(Published::Flags(flags.clone())),
-            // A server that does not tell proposals; its votes are all there is.
+            // The reply has no proposals, only votes.
             None => cluster.and_then(|cluster| published(cluster, id.0)),
         };
         if proposed.is_some() {
@@ -229,8 +229,8 @@ impl Picture {
     }
 }
 
-/// Whether there are cluster features that a member of the newer version could have a flag for,
-/// but no votes are counted on at the current one.
+/// Whether a member of the newer version could have a flag for a cluster feature that does not
+/// exist at the current version, so that no votes on it are counted.
 fn hides_flags(registry: &Registry, current: MajorMinor, newest: MajorMinor) -> bool {
     let exists = |version: MajorMinor, name: &str| {
         let feature = registry.get(name);
@@ -241,7 +241,7 @@ fn hides_flags(registry: &Registry, current: MajorMinor, newest: MajorMinor) -> 
 }
 
 /// Whether a member takes part in deciding cluster features, as it was started. Flags it could
-/// not start with count as what they say, because that is what they were meant to be.
+/// not start with count with the values they set.
 pub fn has_mechanism(member: &FleetMember, own: &OwnFeatures) -> bool {
     match own.server.gates(member.versions(), &member.server_flags) {
         Ok(gates) => gates.enabled(ClusterFeatureGate),
@@ -259,7 +259,7 @@ fn usual_min_compat(server_version: MajorMinor) -> MajorMinor {
     usual.min_compat()
 }
 
-/// Whether a member of this version takes part if its flags do not say.
+/// Whether a member of this version takes part if its flags do not set it.
 fn mechanism_default(version: MajorMinor, own: &OwnFeatures) -> bool {
     let gates = own
         .server
@@ -267,7 +267,7 @@ fn mechanism_default(version: MajorMinor, own: &OwnFeatures) -> bool {
     gates.is_ok_and(|gates| gates.enabled(ClusterFeatureGate))
 }
 
-/// Features that cannot be turned off once data of them exists. No member tells whether it
+/// Features that cannot be turned off once data of them exists. No member reports whether it
 /// does, so all of them are taken as used.
 fn taken_as_used(own: &OwnFeatures) -> BTreeSet<String> {
     let registries = [own.server.registry(), own.cluster.registry()];

@@ -1,7 +1,7 @@
-//! Why a feature is as it is, who wants what, and what to type next.
+//! The explanation of a feature: why it has its value, each member's vote, and the next command.
 //!
-//! What holds is told in the servers' own words. What they do not send, such as what the feature
-//! does and what it needs, comes from this program's declarations.
+//! The state and its reason are those that the servers report. What they do not send, such as what
+//! the feature does and what it needs, comes from this program's declarations.
 
 use portunus_features::OwnFeatures;
 use portunus_gates::cluster::{InForce, Member, MemberId, decide};
@@ -17,7 +17,7 @@ use super::survey::Survey;
 /// A feature, explained.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Story {
-    /// What is in force. Of a server feature, as the first member has it.
+    /// The value in force. Of a server feature, that of the first member.
     pub detail: FeatureGateDetail,
     /// Whether it is on: everywhere, nowhere, or `None` where members differ.
     pub enabled: Option<bool>,
@@ -27,7 +27,7 @@ pub struct Story {
     pub spec: String,
     /// Why it has no effect, if so.
     pub inert: Option<String>,
-    /// What each member wants of a cluster feature, or has of a server feature.
+    /// Each member's vote on a cluster feature, or its value of a server feature.
     pub members: Vec<Word>,
     /// What it needs, and whether that is on.
     pub needs: Vec<(String, bool)>,
@@ -35,24 +35,24 @@ pub struct Story {
     pub readable_since: Option<MajorMinor>,
     /// Voting members that write nothing with it while it is on.
     pub not_written_by: Vec<NotWriting>,
-    /// The same in words; `None` if every voting member that answers writes with it.
+    /// A sentence about these members; `None` if every voting member that answers writes with it.
     pub not_written: Option<String>,
-    /// What a person could do to change it, the likeliest first.
+    /// What an operator could do to change it, the likeliest first.
     pub to_change: Vec<String>,
-    /// What was taken for granted.
+    /// The assumptions, one sentence each.
     pub assumptions: Vec<String>,
     /// The next command to type.
     pub next: String,
 }
 
-/// One member's word.
+/// One member's vote on a cluster feature, or its value of a server feature.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Word {
-    /// Who.
+    /// The id of the member.
     pub member_id: u64,
     /// Its name.
     pub name: String,
-    /// What.
+    /// The vote, or the value with its reason.
     pub word: String,
 }
 
@@ -178,7 +178,7 @@ fn written_by(story: &mut Story, survey: &Survey, picture: &Picture, feature: &R
     }
 }
 
-/// The servers know it, this program does not: it is older than they are.
+/// Explains a feature that the servers know and this program, which is older, does not.
 fn unknown_here(
     picture: &Picture,
     detail: Option<&FeatureGateDetail>,
@@ -258,7 +258,8 @@ fn word_of(picture: &Picture, id: MemberId, story: &Story) -> Word {
     }
 }
 
-/// No member tells of it. If we know it, that is because none could be asked.
+/// The error for a feature that no member reports. If this program knows it, no member that
+/// knows it answered.
 fn either_unknown(own: &OwnFeatures, name: &str, feature: Option<&Registered>) -> UnknownFeature {
     let mut unknown = own.server.registry().unknown(name);
     if feature.is_some() {
@@ -273,7 +274,7 @@ fn either_unknown(own: &OwnFeatures, name: &str, feature: Option<&Registered>) -
     unknown
 }
 
-/// The servers' words where they sent some, ours where they did not.
+/// Uses the server's detail if there is one, else that of this program's declarations.
 fn known(explained: Explanation, detail: Option<&FeatureGateDetail>) -> Story {
     let status = explained.status;
     let detail = detail.cloned().unwrap_or_else(|| FeatureGateDetail {

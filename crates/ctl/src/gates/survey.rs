@@ -1,7 +1,7 @@
-//! Asks every member what it is and what it was started with.
+//! Asks every member for its status and its features.
 //!
-//! A member is reached by whatever endpoint leads to it, one the user gave or one it advertises,
-//! because often only one kind works from where the user sits. All are asked at once, until every
+//! A member is reached through any endpoint, given by the user or advertised by the member,
+//! because often only one kind works from the user's machine. All are asked at once, until every
 //! member has answered; one that is down costs one dial timeout and no answer.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,10 +16,10 @@ use tokio::task::JoinSet;
 use crate::globals::Globals;
 use crate::outcome::Failure;
 
-/// Everything that was said.
+/// The replies of all members.
 #[derive(Debug, Clone, Default)]
 pub struct Survey {
-    /// Who is in the cluster, with each one's own words.
+    /// The members of the cluster, each with its reply.
     pub members: Vec<Surveyed>,
     /// What the cluster decided, with every vote; absent if no member that answers knows cluster
     /// features.
@@ -31,31 +31,31 @@ pub struct Survey {
 pub struct Surveyed {
     /// As the cluster lists it.
     pub member: Member,
-    /// What it said, or why it said nothing.
+    /// Its replies, or why it did not answer.
     pub said: Result<Words, String>,
 }
 
 impl Surveyed {
     /// The version that must be able to read what the member writes; `None` if the member did
-    /// not answer, or does not tell.
+    /// not answer, or does not report it.
     pub fn min_compat(&self) -> Option<MajorMinor> {
         let server = self.said.as_ref().ok()?.server.as_ref()?;
         server.min_compatibility_version.parse().ok()
     }
 }
 
-/// What one member says about itself.
+/// The replies of one member.
 #[derive(Debug, Clone, Default)]
 pub struct Words {
-    /// Its state.
+    /// Its status.
     pub status: StatusResponse,
-    /// Its server features; absent if it does not know the question.
+    /// Its server features; absent if the server does not know the request.
     pub server: Option<FeatureGateStatusResponse>,
-    /// The cluster's features; absent likewise.
+    /// The cluster features; absent if the server does not know the request.
     pub cluster: Option<FeatureGateStatusResponse>,
 }
 
-/// Asks them all. With `serializable` the answers need no quorum and may be old.
+/// Asks all members. With `serializable` the answers need no quorum and may be old.
 pub async fn survey(globals: &Globals, serializable: bool) -> Result<Survey, Failure> {
     let request = MemberListRequest {
         linearizable: !serializable,
@@ -134,7 +134,7 @@ fn why_silent(member: &Member, silence_at: &BTreeMap<String, String>) -> String 
     }
 }
 
-/// What the last attempt died of says more than that time was up.
+/// Returns the error of the last attempt, if there is one, instead of the timeout.
 fn why(error: ClientError) -> String {
     let failure = Failure::from(error);
     failure.note.or(failure.message).unwrap_or_default()
@@ -155,7 +155,7 @@ async fn ask(client: &Client, serializable: bool) -> Result<Words, ClientError> 
     })
 }
 
-/// A server that does not know the question has no gates to tell of.
+/// Returns `None` for a server that does not know the request.
 fn known<T>(answer: Result<T, ClientError>) -> Result<Option<T>, ClientError> {
     match answer {
         Ok(answer) => Ok(Some(answer)),

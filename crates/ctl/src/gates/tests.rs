@@ -1,4 +1,4 @@
-//! What follows from what members say. The replies are made by the rules a server makes them by.
+//! Explanations and plans from replies that are made by the rules of the server.
 
 use portunus_features::{ClusterFeatureGate, OwnFeatures};
 use portunus_gates::cluster::{
@@ -86,7 +86,7 @@ fn word(ballot: Ballot) -> String {
     }
 }
 
-/// What a cluster of these members answers, once it has decided.
+/// The replies of a cluster of these members, once it has decided.
 fn survey(cluster_version: &str, nodes: &[Node]) -> Survey {
     let own = own();
     let specs = own.cluster_specs();
@@ -538,7 +538,7 @@ fn a_story_ends_with_the_command_to_type() {
         story.to_change,
         ["restart m3 with --cluster-feature-gates=LeaseCheckpoint=true"]
     );
-    // What the member wants otherwise stays in the command.
+    // The other flags of the member stay in the command.
     assert_eq!(
         story.next,
         "portctl gate plan restart m3 \

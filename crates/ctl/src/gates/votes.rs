@@ -1,4 +1,4 @@
-//! Flags: from what a member is known to have said back to what it was started with, and as
+//! The flags a member was started with, derived from its proposal or its votes, and flags as
 //! text.
 
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ pub fn proposed<'a>(
     Some(flags.map(|it| (it.name.clone(), it.enabled)).collect())
 }
 
-/// What one member published, from its votes; `None` where nobody counted votes.
+/// What one member published, from its votes; `None` if the reply has no vote of it.
 pub fn published(cluster: &FeatureGateStatusResponse, member_id: u64) -> Option<Published> {
     let mut flags = BTreeMap::new();
     let mut voted = false;
@@ -59,7 +59,7 @@ fn flag(feature: &str, word: &str) -> Option<(String, bool)> {
     Some((name.to_owned(), value.parse().ok()?))
 }
 
-/// The flags that made a member's server features what they are.
+/// The flags that set a member's server features.
 pub fn server_flags(server: &FeatureGateStatusResponse) -> BTreeMap<String, bool> {
     let details = server.details.iter();
     details.filter_map(server_flag).collect()
@@ -74,7 +74,7 @@ fn server_flag(detail: &FeatureGateDetail) -> Option<(String, bool)> {
     Some(((*name).to_owned(), detail.enabled))
 }
 
-/// Flags as one writes them.
+/// Flags as text for the command line.
 pub fn flag_text(flags: &Assignments) -> String {
     let pairs = flags
         .iter()

@@ -22,7 +22,7 @@ pub enum DurationError {
         /// The whole text.
         text: String,
     },
-    /// Go would take it; there is nothing to wait for before now.
+    /// A negative duration, which Go would accept.
     #[error("duration {0:?} is negative; give a positive one")]
     Negative(String),
 }

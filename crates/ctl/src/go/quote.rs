@@ -54,8 +54,8 @@ fn push_hex(quoted: &mut String, byte: u8) {
     let _ = write!(quoted, "\\x{byte:02x}");
 }
 
-/// Rust and Go agree on which characters are printable; Rust only tells through its own escapes,
-/// and treats the first character of a text specially, so it is asked about the second.
+/// Whether Go prints a character unescaped. Rust agrees, but shows it only through its own
+/// escapes; these treat the first character of a text specially, so `c` is the second.
 fn is_printable(c: char) -> bool {
     if c == '\'' {
         return true;

@@ -36,7 +36,7 @@ pub enum Answer<'a> {
     KeepAlive(&'a LeaseKeepAliveResponse),
     /// `lease timetolive`
     TimeToLive {
-        /// What the server said.
+        /// The server's response.
         response: &'a LeaseTimeToLiveResponse,
         /// Whether the keys were asked for.
         keys: bool,
@@ -47,11 +47,11 @@ pub enum Answer<'a> {
     Members(&'a MemberListResponse),
     /// `member add`
     MemberAdd {
-        /// What the server said.
+        /// The server's response.
         response: &'a MemberAddResponse,
-        /// What the user wants to call it.
+        /// The name that the user gave.
         name: &'a str,
-        /// As the user wrote them.
+        /// The peer URLs as the user gave them.
         peer_urls: &'a str,
     },
     /// `member remove`
@@ -62,18 +62,18 @@ pub enum Answer<'a> {
     MemberPromote(u64, &'a MemberPromoteResponse),
     /// `move-leader`
     MoveLeader {
-        /// Who led.
+        /// The former leader.
         from: u64,
-        /// Who leads.
+        /// The new leader.
         to: u64,
-        /// What the former said.
+        /// The response of the former leader.
         response: &'a MoveLeaderResponse,
     },
     /// `downgrade`
     Downgrade {
-        /// What was done, as the subcommand is called.
+        /// The name of the subcommand.
         did: &'static str,
-        /// What the server said.
+        /// The server's response.
         response: &'a DowngradeResponse,
     },
     /// `downgrade status`
@@ -94,12 +94,12 @@ pub enum Answer<'a> {
     Migrated(&'a Migrated),
 }
 
-/// Whether an endpoint commits.
+/// The health of an endpoint: whether its member commits.
 #[derive(Debug)]
 pub struct EndpointHealth {
     /// As given by the user or the member.
     pub endpoint: String,
-    /// How long the answer took.
+    /// The duration of the check.
     pub took: Duration,
     /// Why it is not healthy.
     pub error: Option<String>,
@@ -110,7 +110,7 @@ pub struct EndpointHealth {
 pub struct EndpointStatus {
     /// As given by the user or the member.
     pub endpoint: String,
-    /// What it said.
+    /// The response of its member.
     pub response: StatusResponse,
 }
 
@@ -119,6 +119,6 @@ pub struct EndpointStatus {
 pub struct EndpointHashKv {
     /// As given by the user or the member.
     pub endpoint: String,
-    /// What it said.
+    /// The response of its member.
     pub response: HashKvResponse,
 }

@@ -474,7 +474,7 @@ fn a_watched_decision_is_a_row_of_the_history_with_the_servers_own_changes() {
         hex: false,
         value_only: false,
     };
-    // A frame has an end, a watch has none.
+    // A watch does not end, so it cannot be drawn as a table.
     let failure = printer.render(&Answer::Gate(answer)).unwrap_err();
     assert_eq!(failure.exit as u8, 4);
     for decision in [None, Some(ClusterParamsDecision::default())] {

@@ -1,4 +1,4 @@
-//! What the server said, in the format the user asked for.
+//! Prints responses in the format that the user chose.
 //!
 //! Commands hand an [`Answer`] to a [`Printer`]. Rendering is pure, so that tests compare whole
 //! texts with what etcdctl prints; only [`Printer::print`] writes.
@@ -58,7 +58,7 @@ impl Format {
 /// Renders answers.
 #[derive(Debug, Clone, Copy)]
 pub struct Printer {
-    /// How.
+    /// The output format.
     pub format: Format,
     /// Keys, values and ids in hexadecimal where the format allows.
     pub hex: bool,
@@ -66,7 +66,7 @@ pub struct Printer {
     pub value_only: bool,
 }
 
-/// What goes where.
+/// Rendered text.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Printed {
     /// For standard output.
@@ -85,14 +85,14 @@ impl From<String> for Printed {
 }
 
 impl Printer {
-    /// Renders and writes.
+    /// Renders an answer and writes it.
     pub fn print(&self, answer: &Answer<'_>) -> Result<(), Failure> {
         let printed = self.render(answer)?;
         write_err(&printed.err);
         write_out(&printed.out)
     }
 
-    /// The texts.
+    /// Renders an answer.
     pub fn render(&self, answer: &Answer<'_>) -> Result<Printed, Failure> {
         match self.format {
             Format::Simple => Ok(simple::render(answer, self)),

@@ -1,4 +1,4 @@
-//! The `simple` format, for people. Keys and values go out as the bytes they are.
+//! The `simple` format, for people. Keys and values are printed as raw bytes.
 
 use std::io::Write;
 
@@ -192,7 +192,7 @@ fn member_add(out: &mut Vec<u8>, response: &MemberAddResponse, name: &str, peer_
     );
     let mut initial_cluster = Vec::new();
     for member in &response.members {
-        // It has not told its name yet.
+        // The new member has not published its name yet.
         let name = if member.id == id { name } else { &member.name };
         let urls = member.peer_urls.iter();
         initial_cluster.extend(urls.map(|url| format!("{name}={url}")));

@@ -1,6 +1,6 @@
-//! Who is in the new cluster, and which ids that gives them.
+//! The members of the new cluster and their ids.
 //!
-//! Every member computes the same ids from the same flags, without talking to the others.
+//! Every member computes the same ids from the same flags, without a connection to the others.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub struct RestoredMember {
     pub id: u64,
     /// Human-readable name.
     pub name: String,
-    /// Where its peers find it, sorted.
+    /// The peer URLs, sorted.
     pub peer_urls: Vec<String>,
 }
 
@@ -41,7 +41,7 @@ pub enum ClusterError {
     /// The member to be restored is not in the list.
     #[error("couldn't find local name {0:?} in the initial cluster configuration")]
     NoLocalMember(String),
-    /// Two places say different things about this member.
+    /// The two flags have different peer URLs for this member.
     #[error(
         "--initial-cluster has {listed} for {name} but --initial-advertise-peer-urls is {advertised}; \
          give both the same URLs"
@@ -49,21 +49,21 @@ pub enum ClusterError {
     AdvertisedDiffers {
         /// This member's name.
         name: String,
-        /// What the list says.
+        /// Its URLs in `--initial-cluster`.
         listed: String,
-        /// What the other flag says.
+        /// Its URLs in `--initial-advertise-peer-urls`.
         advertised: String,
     },
-    /// Two members would answer at the same place.
+    /// Two members have the same peer URL.
     #[error("initial cluster {0} has duplicate url")]
     DuplicateUrl(String),
-    /// Two members would be the same one.
+    /// Two members have the same id.
     #[error("member exists with identical ID {0:x}")]
     DuplicateId(u64),
 }
 
 impl InitialCluster {
-    /// Judges etcdutl's flags.
+    /// Checks etcdutl's flags and computes the ids.
     pub fn new(
         initial_cluster: &str,
         token: &str,

@@ -17,9 +17,9 @@ const KEY_BUCKET: &[u8] = b"key";
 const MEMBERS_BUCKET: &[u8] = b"members";
 const MEMBERS_REMOVED_BUCKET: &[u8] = b"members_removed";
 const META_BUCKET: &[u8] = b"meta";
-/// What the old cluster had agreed on. The new one decides again, except that it starts at the
-/// old one's version: a cluster without any begins at 3.0 and stays there until every member is
-/// up, below what its data may need.
+/// The decisions of the old cluster. The new one decides again, except that it starts at the
+/// old one's version: a cluster without a version begins at 3.0 and stays there until every
+/// member is up, below what its data may need.
 const CLUSTER_BUCKET: &[u8] = b"cluster";
 const CLUSTER_VERSION_KEY: &[u8] = b"clusterVersion";
 
@@ -31,7 +31,7 @@ const OWN_BUCKETS: [&[u8]; 4] = [
     META_BUCKET,
 ];
 
-/// How far to move the revision, so that no client sees it go back.
+/// The increase of the revision, so that no client sees it go back.
 #[derive(Debug, Clone, Copy)]
 pub struct RevisionBump(pub u64);
 
@@ -48,12 +48,12 @@ pub enum DatabaseError {
     /// A key of the history is no revision.
     #[error("the snapshot has a key in its history that is no revision; take another one")]
     Revision,
-    /// The new revision would be too large to count on from.
+    /// The new revision would be too large to increment.
     #[error("--bump-revision {bump} on top of revision {latest} leaves no room; choose less")]
     BumpTooLarge {
         /// The revision before.
         latest: i64,
-        /// How much was asked for.
+        /// The requested increase.
         bump: u64,
     },
     /// The new file could not be written.
@@ -62,9 +62,9 @@ pub enum DatabaseError {
     /// The new file could not be made durable or renamed.
     #[error("cannot write {path:?}")]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -142,7 +142,7 @@ fn copy(
     Ok(out)
 }
 
-/// Whether an entry of one of our own buckets is true for the new cluster, too.
+/// Whether an entry of one of these buckets also holds for the new cluster.
 fn survives(bucket: &[u8], key: &[u8]) -> bool {
     bucket == META_BUCKET || (bucket == CLUSTER_BUCKET && key == CLUSTER_VERSION_KEY)
 }

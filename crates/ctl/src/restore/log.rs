@@ -33,22 +33,22 @@ pub enum LogError {
     /// The snapshot file for older versions could not be written.
     #[error("cannot write {path:?}")]
     Snapshot {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
 }
 
-/// Where the log ends; the store must say the same.
+/// The position of the last log entry; the store must hold the same.
 #[derive(Debug, Clone, Copy)]
 pub struct LogPosition {
     pub index: u64,
     pub term: u64,
 }
 
-/// Writes the log and the `.snap` file that etcd before 3.7 wants beside it.
+/// Writes the log and the `.snap` file that etcd before 3.7 requires beside it.
 pub fn write(
     wal_dir: &Path,
     snap_dir: &Path,

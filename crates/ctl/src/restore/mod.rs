@@ -4,15 +4,15 @@
 //! Portunus imports it:
 //!
 //! ```text
-//!  <data-dir>/member/wal/…wal                  who this member is, one AddNode per member, a mark
+//!  <data-dir>/member/wal/…wal                  identity, one AddNode per member, a mark
 //!  <data-dir>/member/snap/…-….snap             the same for etcd before 3.7
 //!  <data-dir>/member/snap/db                   the keys; membership replaced; written last
 //! ```
 //!
-//! The old cluster is gone for good: its members, removed members, downgrade job and parameters
-//! are dropped, so that a member of it and a member of the new one never mistake each other. Only
-//! its version stays, as etcdutl leaves it. It never writes into a directory that holds anything, and a run that was cut off leaves
-//! a directory without `db`, which no server takes for a store.
+//! The old cluster's members, removed members, downgrade job and parameters are dropped, so that
+//! its members and those of the new cluster never take each other for their own. Only its version
+//! stays, as with etcdutl. A restore never writes into a directory that is not empty, and one that
+//! was interrupted leaves a directory without `db`, which no server takes for a store.
 
 mod cluster;
 mod database;
@@ -32,16 +32,16 @@ pub use database::RevisionBump;
 use database::DatabaseError;
 use log::LogError;
 
-/// What to restore where.
+/// The options of a restore.
 #[derive(Debug)]
 pub struct RestoreOptions {
     /// The snapshot.
     pub snapshot: PathBuf,
-    /// Where the directory is made.
+    /// The data directory to create.
     pub data_dir: PathBuf,
-    /// Where the log goes, if not into the data directory.
+    /// The directory of the log, if not in the data directory.
     pub wal_dir: Option<PathBuf>,
-    /// Which member this is, and who the others are.
+    /// The members of the new cluster, and which of them is restored.
     pub cluster: InitialCluster,
     /// Take a file without digest, or with a wrong one.
     pub skip_hash_check: bool,
@@ -74,15 +74,15 @@ pub enum RestoreError {
     /// A directory could not be made or synced.
     #[error("cannot prepare {path:?}")]
     Directory {
-        /// Which.
+        /// The directory.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
 }
 
-/// Restores.
+/// Restores a snapshot.
 pub fn restore(options: &RestoreOptions) -> Result<(), RestoreError> {
     refuse_occupied(&options.data_dir)?;
     if let Some(wal_dir) = options.wal_dir.as_ref().filter(|dir| dir.exists()) {
@@ -127,7 +127,7 @@ fn refuse_occupied(data_dir: &Path) -> Result<(), RestoreError> {
 fn check_digest(snapshot: &Path, skip: bool) -> Result<(), RestoreError> {
     match verify_file(snapshot) {
         Ok(_) => Ok(()),
-        // Not being readable is no matter of trust.
+        // Skipping the hash check does not help with a file that cannot be read.
         Err(error @ VerifyError::Io(_)) => Err(RestoreError::Snapshot(error)),
         Err(_) if skip => Ok(()),
         Err(VerifyError::NoDigest { .. }) => Err(RestoreError::NoDigest),

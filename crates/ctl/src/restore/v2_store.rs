@@ -1,16 +1,16 @@
 //! The membership as etcd's version 2 store would hold it.
 //!
-//! etcd up to 3.6 refuses a `.snap` file without it. Nobody reads more of it than the members.
+//! etcd up to 3.6 refuses a `.snap` file without it. Only the members in it are read.
 
 use super::cluster::{InitialCluster, RestoredMember};
 use crate::go::json::{Object, array, string};
 
 /// Length of the event history etcd writes out, mostly empty.
 const EVENTS_KEPT: usize = 1000;
-/// How version 2 says "never".
+/// The expiry of a v2 node that never expires.
 const NEVER: &str = "0001-01-01T00:00:00Z";
 
-/// The store, as JSON.
+/// Encodes the store as JSON.
 pub fn json(cluster: &InitialCluster) -> String {
     let members =
         cluster

@@ -63,7 +63,7 @@ fn invalid(message: String) -> Failure {
     Failure::new(ExitWith::InvalidInput, message)
 }
 
-/// What was read before it stopped making sense.
+/// The parts of a condition up to the first syntax error.
 #[derive(Default)]
 struct Parts<'l> {
     key: Option<Vec<u8>>,

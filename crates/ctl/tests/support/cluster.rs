@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::{Ran, START_WITHIN, clean, free_port, portctl, run, server_program};
 
-/// How a new member of a cluster is told that there is one.
+/// The initial cluster state of a new member.
 #[derive(Clone, Copy)]
 enum State {
     New,
@@ -50,8 +50,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts three members and waits until they let themselves be changed: a cluster refuses
-    /// that until its members have been connected for some seconds.
+    /// Starts three members and waits until the cluster accepts changes of membership: it refuses
+    /// them until its members have been connected for some seconds.
     pub fn start(test: &str) -> Option<Self> {
         let program = server_program(test)?;
         let directory = tempfile::tempdir().unwrap();
@@ -130,7 +130,7 @@ impl Cluster {
         }
     }
 
-    /// Who is in it, as rows of `member list`.
+    /// The members, as rows of `member list`.
     pub fn members(&self) -> Vec<Vec<String>> {
         let list = self.portctl(["member", "list"]).ok();
         let cells = |line: &str| line.split(", ").map(str::to_owned).collect();
@@ -174,7 +174,7 @@ impl Cluster {
     }
 }
 
-/// A peer URL nobody listens at.
+/// A peer URL with an unused port.
 pub fn free_peer_url() -> String {
     format!("http://127.0.0.1:{}", free_port())
 }

@@ -1,8 +1,8 @@
 //! Members of Portunus with flags of their own, restarted with others.
 //!
 //! The server is the one built beside `portctl`. A run of all the workspace's tests builds it
-//! first; where it is missing it is built now. A run of this crate's tests alone takes whatever
-//! was built last, so build the server after changing it.
+//! first; where it is missing it is built now. A run of this crate's tests alone takes the last
+//! build, so build the server after changing it.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -19,10 +19,10 @@ use super::{Ran, START_WITHIN, free_port, portctl, run};
 
 /// Without it a member takes no part in deciding the cluster's features.
 pub const MECHANISM: &str = "--feature-gates=ClusterFeatureGate=true";
-/// Wants the feature these tests switch.
+/// Proposes the feature that these tests switch.
 pub const WANTS_IT: &str = "--cluster-feature-gates=LeaseCheckpoint=true";
 
-/// Of each member, when something did not happen.
+/// The log lines of each member that are shown when a wait fails.
 const LOG_LINES_SHOWN: usize = 40;
 
 /// One member, running or not.
@@ -38,7 +38,7 @@ impl Node {
         format!("127.0.0.1:{}", self.client_port)
     }
 
-    /// Ends the process without a word.
+    /// Kills the process.
     pub fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             process.kill().unwrap();
@@ -46,7 +46,7 @@ impl Node {
         }
     }
 
-    /// Ends the process in good order.
+    /// Stops the process gracefully.
     pub fn stop(&mut self) {
         use nix::sys::signal::{Signal, kill};
         if let Some(mut process) = self.process.take() {
@@ -71,7 +71,7 @@ pub struct Gated {
 }
 
 impl Gated {
-    /// As `--initial-cluster` says it.
+    /// The value of `--initial-cluster`.
     pub fn initial_cluster(&self) -> &str {
         &self.initial_cluster
     }
@@ -83,7 +83,7 @@ impl Gated {
         cluster
     }
 
-    /// Places for members that do not run yet.
+    /// Prepares members that do not run yet.
     pub fn places(count: usize) -> Self {
         let nodes: Vec<Node> = (1..=count)
             .map(|number| new_node(format!("m{number}")))
@@ -109,7 +109,7 @@ impl Gated {
     pub fn add_learner(&mut self, name: &str, flags: &[&str]) {
         let node = new_node(name.to_owned());
         let peer_urls = format!("--peer-urls={}", node.peer_url);
-        // A cluster lets itself be changed only some seconds after it began.
+        // A cluster accepts changes of membership only some seconds after its start.
         self.until(&["member", "add", name, &peer_urls, "--learner"], |ran| {
             ran.success
         });
@@ -130,12 +130,12 @@ impl Gated {
         self.nodes[at].process = Some(process.unwrap());
     }
 
-    /// What a member says goes here.
+    /// The log file of a member.
     fn log(&self, at: usize) -> PathBuf {
         self.path(&format!("{}.log", self.nodes[at].name))
     }
 
-    /// The last lines of every member.
+    /// The last log lines of every member.
     fn last_words(&self) -> String {
         let mut text = String::new();
         for at in 0..self.nodes.len() {
@@ -165,17 +165,17 @@ impl Gated {
         command
     }
 
-    /// Where a member's data is.
+    /// The data directory of a member.
     pub fn data_dir(&self, at: usize) -> PathBuf {
         self.path(&self.nodes[at].name)
     }
 
-    /// A place for files of the test, beside the members' data.
+    /// A path for files of the test, beside the members' data.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    /// Stops every running member in good order.
+    /// Stops every running member gracefully.
     pub fn stop_all(&mut self) {
         for node in &mut self.nodes {
             node.stop();
@@ -221,7 +221,7 @@ impl Gated {
         endpoints.join(",")
     }
 
-    /// A `portctl` that knows every running member.
+    /// A `portctl` with the endpoints of all running members.
     pub fn command(&self) -> Command {
         let mut command = portctl();
         command.env("PORTCTL_ENDPOINTS", self.endpoints());
@@ -233,7 +233,7 @@ impl Gated {
         run(self.command().args(arguments), b"")
     }
 
-    /// Runs a command line as somebody would type it.
+    /// Runs a command line as a user would type it.
     pub fn typed(&self, line: &str) -> Ran {
         let arguments = line.strip_prefix("portctl ").unwrap();
         self.portctl(arguments.split(' '))

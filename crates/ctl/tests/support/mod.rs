@@ -1,9 +1,9 @@
 //! A real server and the real `portctl`.
 //!
 //! The server is `PORTCTL_TEST_SERVER` (any program that takes etcd's flags), else Go's etcd;
-//! `portunus_peers` says where that one and etcdctl come from. Without them the tests say
-//! SKIPPED on standard error, past the test harness's capture, and prove nothing;
-//! `PORTUNUS_REQUIRE_GO=1` makes that a failure instead.
+//! `portunus_peers` finds that one and etcdctl. Without them the tests print SKIPPED on standard
+//! error, past the test harness's capture, and prove nothing; `PORTUNUS_REQUIRE_GO=1` makes that
+//! a failure instead.
 #![allow(dead_code)]
 
 pub mod cluster;
@@ -43,14 +43,14 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one, if there is a server to start.
+    /// Starts a server, if there is a program for it.
     pub fn start(test: &str) -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
         let data_dir = directory.path().join("data");
         Self::start_on(test, directory, data_dir, free_port())
     }
 
-    /// Starts one on a directory that may hold data for this peer port.
+    /// Starts a server on a directory that may hold data for this peer port.
     pub fn start_on(
         test: &str,
         directory: TempDir,
@@ -83,7 +83,7 @@ impl Server {
         }
     }
 
-    /// Stops it the hard way and starts it again on the same data and ports.
+    /// Kills the server and starts it again on the same data and ports.
     pub fn restart(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
@@ -100,7 +100,7 @@ impl Server {
         format!("127.0.0.1:{}", self.client_port)
     }
 
-    /// A place for files of the test.
+    /// A path for files of the test.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
@@ -147,7 +147,7 @@ fn spawn(program: &Path, data_dir: &Path, client_port: u16, peer_port: u16) -> C
         .unwrap()
 }
 
-/// A port nobody uses at the moment.
+/// A port that is not in use at the moment.
 pub fn free_port() -> u16 {
     portunus_peers::free_port().unwrap()
 }
@@ -168,7 +168,7 @@ pub fn clean(mut command: Command) -> Command {
     command
 }
 
-/// What a program said.
+/// The outcome of a command: exit code and output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ran {
     pub success: bool,
@@ -205,7 +205,7 @@ pub fn run(command: &mut Command, input: &[u8]) -> Ran {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // A program that does not want it may have closed it.
+    // A program that does not read its input may have closed it.
     let _ = child.stdin.take().unwrap().write_all(input);
     child.wait_with_output().unwrap().into()
 }

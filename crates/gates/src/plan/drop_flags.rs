@@ -26,8 +26,8 @@ pub struct FlagToDrop {
     pub why: String,
 }
 
-/// Says what a change would do once the flags are dropped that members could not be started
-/// with. Flags that the change sets are kept.
+/// Plans a change with the flags dropped that members could not be started with. Flags that
+/// the change sets are kept.
 pub fn plan_dropping_flags(
     server: &Registry,
     cluster: &ClusterSpecs,

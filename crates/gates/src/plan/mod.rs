@@ -55,8 +55,8 @@ impl Plan {
             .filter(|row| row.before != row.after || row.block.is_some())
     }
 
-    /// Returns the rows about writing that tell something new: a member begins or ceases to
-    /// write, or does not write with a feature that comes on or that its new flags ask for.
+    /// Returns the notable rows about writing: a member begins or ceases to write, or does not
+    /// write with a feature that comes on or that its new flags ask for.
     pub fn notable_writes(&self) -> impl Iterator<Item = &WriteRow> {
         self.writes.iter().filter(|row| row.is_notable())
     }

@@ -40,7 +40,7 @@ pub struct Settings {
     pub member_id: u64,
     /// The version that this member behaves as. A higher cluster version stops the member.
     pub version: MajorMinor,
-    /// How many learners there may be.
+    /// The largest number of learners.
     pub max_learners: usize,
     /// The minimum TTL of a lease.
     pub lease_ttl_s_min: i64,
@@ -83,7 +83,7 @@ pub struct StateMachine {
     conf_state: ConfState,
     /// The cluster features for the entry being applied: what entries before it decided.
     view: Arc<View>,
-    /// Whether one of them is on.
+    /// Whether a cluster feature is on.
     has_feature: bool,
     gated: GatedEntries,
     /// Where the last snapshot of the log was requested.

@@ -38,20 +38,20 @@ pub type ParamsDecision = membershippb::ClusterParamsDecision;
 pub struct Membership {
     members: BTreeMap<u64, MemberRecord>,
     removed: BTreeSet<u64>,
-    /// Once decided.
+    /// The cluster version, once decided.
     pub cluster_version: Option<MajorMinor>,
     /// A downgrade, if one was ever enabled.
     pub downgrade: DowngradeRecord,
-    /// What the cluster decided about its features; absent where there are none.
+    /// The cluster params in force, if any.
     pub params: Option<ClusterParams>,
     /// Earlier decisions and the one in force, oldest first.
     pub history: Arc<Vec<ParamsDecision>>,
-    /// What the last decision found, or what was stored when the member started.
+    /// The inputs of the last decision, or those that were stored when the member started.
     pub decided_from: Arc<DecisionInputs>,
 }
 
 impl Membership {
-    /// Reads the buckets.
+    /// Reads the membership from the store's buckets.
     pub fn load(store: &Store) -> Result<Membership, MembershipError> {
         let mut membership = Membership::default();
         for (key, value) in store.iter_raw(Bucket::Members) {
@@ -112,7 +112,7 @@ impl Membership {
         self.members.values()
     }
 
-    /// As messages, by id.
+    /// The members as messages, by id.
     pub fn to_messages(&self) -> Vec<etcdserverpb::Member> {
         self.iter()
             .map(|record| etcdserverpb::Member {
@@ -125,23 +125,23 @@ impl Membership {
             .collect()
     }
 
-    /// Whether an id was used and may never come back.
+    /// Whether a member with this id was removed; the id is never used again.
     pub fn is_removed(&self, id: u64) -> bool {
         self.removed.contains(&id)
     }
 
-    /// Ids that may never come back.
+    /// The ids of removed members.
     pub fn removed(&self) -> impl Iterator<Item = u64> {
         self.removed.iter().copied()
     }
 
-    /// Learners among the members.
+    /// The number of learners.
     pub fn learners(&self) -> usize {
         self.iter().filter(|member| member.is_learner).count()
     }
 
-    /// Applies what a member published about itself. Attributes without a proposal take an
-    /// earlier one back.
+    /// Applies the attributes that a member published. Attributes without a proposal withdraw an
+    /// earlier one.
     pub fn set_attributes(
         &mut self,
         store: &mut Store,
@@ -160,7 +160,7 @@ impl Membership {
         Ok(self.members.get(&id))
     }
 
-    /// The entry that decided what is in force.
+    /// The index of the last decision about cluster params.
     pub fn params_since(&self) -> Option<u64> {
         self.history.last().map(|decision| decision.index)
     }
@@ -179,8 +179,8 @@ impl Membership {
         self.iter().all(|member| member.proposal.is_some())
     }
 
-    /// Applies what was decided about cluster features, with the version it came with.
-    /// `decision` says when and by whom, and gets the rest.
+    /// Applies cluster params and appends `decision`, with the new params filled in, to the
+    /// history.
     pub fn set_params(
         &mut self,
         store: &mut Store,
@@ -195,7 +195,7 @@ impl Membership {
                 self.params = None;
             }
             AppliedParams::Replace(params) if self.params.as_ref() == Some(&params) => {
-                // A leader that had not seen the decision before it.
+                // The leader had not applied the decision before it.
                 return Ok(());
             }
             AppliedParams::Replace(params) => {
@@ -283,18 +283,18 @@ pub enum MembershipError {
         "bucket members_removed holds {key:?}, which is no member id: restore this member from a snapshot"
     )]
     RemovedKey { key: String },
-    /// Params that are none.
+    /// Params that cannot be decoded.
     #[error("the stored cluster params cannot be read: restore this member from a snapshot")]
     Params,
-    /// A version that is none.
+    /// A version that cannot be parsed.
     #[error(
         "the stored cluster version {text:?} is no version: restore this member from a snapshot"
     )]
     ClusterVersion { text: String },
-    /// The store refused.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] portunus_mvcc::ApplyError),
-    /// The backend.
+    /// The backend failed.
     #[error("the membership records cannot be read")]
     Backend(#[from] BackendError),
 }

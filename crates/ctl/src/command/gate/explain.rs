@@ -17,7 +17,7 @@ pub struct ExplainArgs {
     consistency: ConsistencyArgs,
 }
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(args: ExplainArgs, globals: &Globals) -> Result<(), Failure> {
     let [name] = args.arguments.as_slice() else {
         return Err(bad(

@@ -1,5 +1,5 @@
-//! `gate list` and `gate status`: what is on. The cluster's features are asked for once, those of
-//! servers at every endpoint, since each decides its own.
+//! `gate list` and `gate status`: which features are on. Cluster features are requested once,
+//! server features from every endpoint, because each server decides its own.
 
 use clap::Args;
 use portunus_proto::etcdserverpb::FeatureGateStatusRequest;

@@ -32,7 +32,7 @@ pub enum GateCommand {
     Watch(record::WatchArgs),
 }
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(command: GateCommand, globals: &Globals) -> Result<(), Failure> {
     match command {
         GateCommand::List(args) => list::list(args, globals).await,
@@ -58,7 +58,7 @@ impl ConsistencyArgs {
     }
 }
 
-/// A failure that tells servers that do not know the question from those that refuse it.
+/// A failure that distinguishes servers that do not know the request from those that refuse it.
 pub fn refused(error: ClientError) -> Failure {
     let is_unimplemented = error.is_unimplemented();
     let mut failure = Failure::from(error);

@@ -16,7 +16,7 @@ use crate::globals::Globals;
 use crate::outcome::{ExitWith, Failure};
 use crate::print::{Answer, GateAnswer};
 
-/// What a member is called in a plan before it has a name.
+/// The name of a new member without a name in a plan.
 const NEW_MEMBER: &str = "new";
 
 /// Changes to ask about.
@@ -93,7 +93,7 @@ struct MemberFlags {
     min_compatibility_version: Option<String>,
 }
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(command: PlanCommand, globals: &Globals) -> Result<(), Failure> {
     let asked = Asked::read(command)?;
     let own = own_features()?;
@@ -109,7 +109,7 @@ pub async fn run(command: PlanCommand, globals: &Globals) -> Result<(), Failure>
     }
 }
 
-/// A change as it was asked about, before it is known who is in the cluster.
+/// A change as given, before the members of the cluster are known.
 #[derive(Debug)]
 enum Asked {
     Upgrade(MajorMinor),
@@ -176,7 +176,7 @@ impl Asked {
                 started,
             } => Change::Add(FleetMember {
                 member: Member {
-                    // Nobody has this id: real ones are hashes that are never zero.
+                    // No member has this id: member ids are hashes that are never zero.
                     id: MemberId(0),
                     name,
                     voter: !learner,

@@ -41,7 +41,7 @@ pub async fn history(args: HistoryArgs, globals: &Globals) -> Result<(), Failure
     }
     let response = &response.map_err(refused)?;
     let mut names = member_names(&client).await;
-    // Another endpoint may have answered, one that does not belong to that cluster.
+    // The member list may be that of another endpoint, which is not of this cluster.
     let is_named = |id: u64| id == 0 || names.0.contains_key(&id);
     let all_named = response.decisions.iter().all(|it| is_named(it.decided_by));
     if !all_named && globals.client.endpoints.len() > 1 {
@@ -54,7 +54,7 @@ pub async fn history(args: HistoryArgs, globals: &Globals) -> Result<(), Failure
 
 /// Runs `gate watch`.
 pub async fn watch(args: WatchArgs, globals: &Globals) -> Result<(), Failure> {
-    // From the beginning, or losing a connection could lead to one that does not know.
+    // From the start: after a lost connection the client may use any of its endpoints.
     let client = client_of_those_that_know(globals).await?;
     let names = &member_names(&client).await;
     let mut watcher = client.gate_watch(WatchRequest {
@@ -67,8 +67,8 @@ pub async fn watch(args: WatchArgs, globals: &Globals) -> Result<(), Failure> {
     }
 }
 
-/// A client that leaves out endpoints that know no decisions, as Go's etcd does not; of all of
-/// them if none knows, so that one of them says so.
+/// A client without the endpoints whose server does not know decisions, such as Go's etcd; with
+/// all endpoints if none does, so that the server's error is shown.
 async fn client_of_those_that_know(globals: &Globals) -> Result<Client, Failure> {
     let mut asked = Vec::new();
     for endpoint in &globals.client.endpoints {
@@ -92,7 +92,7 @@ async fn client_of_those_that_know(globals: &Globals) -> Result<Client, Failure>
     globals.connect_to_any(endpoints)
 }
 
-/// Names for people. Without them ids are shown, so that no answer is no failure.
+/// The names of members. Without an answer there are none, and ids are shown.
 async fn member_names(client: &Client) -> MemberNames {
     let request = MemberListRequest {
         linearizable: false,

@@ -1,5 +1,5 @@
 //! Answers about feature gates, in every format. etcdctl has none of these commands, so the
-//! shapes are ours: lists are rows as everywhere, what tells a story is lines.
+//! shapes are ours: lists are rows as everywhere, explanations are lines.
 
 pub mod fields;
 pub mod json;
@@ -33,16 +33,16 @@ pub enum GateAnswer<'a> {
     Plan(&'a Foresight),
     /// `gate history`
     History {
-        /// What the server said.
+        /// The server's response.
         response: &'a HistoryResponse,
-        /// Who is meant.
+        /// The names of the members in it.
         names: &'a MemberNames,
     },
     /// `gate watch`
     Event {
-        /// What the server said.
+        /// The server's response.
         response: &'a WatchResponse,
-        /// Who is meant.
+        /// The names of the members in it.
         names: &'a MemberNames,
     },
 }
@@ -52,7 +52,7 @@ pub enum GateAnswer<'a> {
 pub struct EndpointGates {
     /// As given by the user or the member.
     pub endpoint: String,
-    /// What it said.
+    /// The response of its member.
     pub response: FeatureGateStatusResponse,
 }
 
@@ -61,15 +61,15 @@ pub struct EndpointGates {
 pub struct GateReport {
     /// Names the user asked for; none means all.
     pub asked: Vec<String>,
-    /// The cluster's.
+    /// The cluster features.
     pub cluster: FeatureGateStatusResponse,
-    /// Those of single servers.
+    /// The server features of each endpoint.
     pub servers: Vec<EndpointGates>,
     /// Endpoints of servers that know no gates: another program, or an earlier version.
     pub gateless: Vec<String>,
 }
 
-/// What members are called.
+/// The names of members by id.
 #[derive(Debug, Default)]
 pub struct MemberNames(pub BTreeMap<u64, String>);
 

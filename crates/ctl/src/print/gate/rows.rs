@@ -1,4 +1,4 @@
-//! What is in the rows of lists, whatever they are drawn as.
+//! The contents of rows, for every format.
 
 use portunus_features::version::CLUSTER_PARAMS_SINCE;
 use portunus_gates::plan::{Block, FlagToDrop, PlanRow, WriteRow};
@@ -10,17 +10,17 @@ use super::{EndpointGates, GateReport, MemberNames};
 use crate::gates::foresight::Foresight;
 use crate::go::time;
 
-/// A feature and where it was seen.
+/// A feature and the endpoint that reported it.
 pub struct Seen<'a> {
     pub name: &'a str,
     pub enabled: bool,
-    /// Absent if nobody knows the feature.
+    /// Absent if no server that was asked knows the feature.
     pub detail: Option<&'a FeatureGateDetail>,
     /// The endpoint, for a server feature.
     pub endpoint: &'a str,
 }
 
-/// Everything known, the cluster's first; of one name, the endpoints in their order.
+/// All known features, those of the cluster first; of one name, in the order of the endpoints.
 pub fn all(report: &GateReport) -> Vec<Seen<'_>> {
     let cluster = known(&report.cluster).map(|detail| seen(detail, ""));
     let servers = report.servers.iter();
@@ -31,7 +31,7 @@ pub fn all(report: &GateReport) -> Vec<Seen<'_>> {
     cluster.chain(servers).collect()
 }
 
-/// What was asked for, in that order; without names, all that is on.
+/// The requested features, in that order; without names, all that are on.
 pub fn asked(report: &GateReport) -> Vec<Seen<'_>> {
     let everything = || all(report).into_iter();
     if report.asked.is_empty() {
@@ -63,7 +63,7 @@ pub fn gateless(report: &GateReport) -> impl Iterator<Item = String> {
     })
 }
 
-/// Names a server does not know are marked in its reply, so as not to be an error.
+/// The features that the server knows. A reply marks unknown names instead of failing.
 fn known(response: &FeatureGateStatusResponse) -> impl Iterator<Item = &FeatureGateDetail> {
     let details = response.details.iter();
     details.filter(|detail| detail.source != "unknown")
@@ -88,7 +88,7 @@ impl Seen<'_> {
         self.detail.map_or(unknown, |detail| &detail.reason)
     }
 
-    /// Where it was seen; the cluster is not a place.
+    /// The endpoint that reported it; `-` for a cluster feature.
     pub fn place(&self) -> &str {
         if self.endpoint.is_empty() {
             "-"
@@ -149,7 +149,7 @@ fn values(decision: Option<&ClusterParamsDecision>) -> &[membershippb::Feature] 
 }
 
 impl Decided<'_> {
-    /// Index, time, cluster version, who decided, what changed, why.
+    /// Index, time, cluster version, deciding member, changes, cause.
     pub fn cells(&self, names: &MemberNames) -> Vec<String> {
         let decision = self.decision;
         vec![
@@ -166,7 +166,7 @@ impl Decided<'_> {
     }
 }
 
-/// `Name=value` for each; a word if there is none.
+/// `Name=value` for each; `nothing` or `all removed` if there is none.
 fn changes(changed: &[(String, bool)], has_params: bool) -> String {
     if changed.is_empty() {
         let nothing = if has_params { "nothing" } else { "all removed" };
@@ -178,7 +178,7 @@ fn changes(changed: &[(String, bool)], has_params: bool) -> String {
     pairs.collect::<Vec<_>>().join(" ")
 }
 
-/// A value that may not be there.
+/// The text of a value that may be absent.
 pub fn value(value: Option<bool>) -> &'static str {
     match value {
         Some(true) => "on",
@@ -227,7 +227,7 @@ pub fn flag_to_drop(foresight: &Foresight, it: &FlagToDrop) -> String {
     }
 }
 
-/// The word for how something stands in the way.
+/// The name of a block.
 pub fn block(block: Block) -> &'static str {
     match block {
         Block::Unknown => "unknown",

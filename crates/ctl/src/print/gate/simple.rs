@@ -1,4 +1,4 @@
-//! For people: rows without frame, stories as lines.
+//! For people: rows without frame, explanations as lines.
 
 use std::io::Write;
 
@@ -67,7 +67,7 @@ pub fn render(out: &mut Vec<u8>, answer: GateAnswer<'_>) {
     }
 }
 
-/// The lines of a story; the one without a name is its heading.
+/// The lines of an explanation; the one without a name is its heading.
 pub fn story(story: &Story) -> Vec<(&'static str, String)> {
     let detail = &story.detail;
     let (name, level) = (&detail.name, &detail.level);
@@ -136,7 +136,7 @@ fn in_one_line(cells: &[String]) -> String {
     }
 }
 
-/// What a plan says besides its rows, the verdict last.
+/// The lines of a plan besides its rows, the verdict last.
 pub fn around(foresight: &Foresight) -> Vec<String> {
     let plan = &foresight.plan;
     let version = |version: Option<_>| {

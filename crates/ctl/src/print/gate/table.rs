@@ -106,7 +106,7 @@ pub fn contents(answer: GateAnswer<'_>) -> Option<Contents> {
                 .map(|decided| decided.cells(names))
                 .collect(),
         },
-        // A frame has an end, a watch has none.
+        // A watch does not end, so it cannot be drawn as a table.
         GateAnswer::Event { .. } => return None,
     };
     Some(contents)
