@@ -10,7 +10,7 @@ use crate::config::{LogConfig, LogLevel};
 
 /// Whether the process has printed why it ends. Threads that still run log nothing after that
 /// line, so that it is the last one. Read and set under the lock of standard error.
-static HAS_SAID_WHY: AtomicBool = AtomicBool::new(false);
+static FATAL_PRINTED: AtomicBool = AtomicBool::new(false);
 
 /// Writes to standard error until the process has printed why it ends, then discards.
 struct UntilTheEnd;
@@ -18,7 +18,7 @@ struct UntilTheEnd;
 impl Write for UntilTheEnd {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut stderr = io::stderr().lock();
-        match HAS_SAID_WHY.load(Ordering::Relaxed) {
+        match FATAL_PRINTED.load(Ordering::Relaxed) {
             true => Ok(bytes.len()),
             false => stderr.write(bytes),
         }
@@ -65,6 +65,6 @@ pub fn init(config: &LogConfig) {
 /// Prints why the process ends to stderr, if there is one.
 pub fn print_fatal(message: &str) {
     let mut stderr = io::stderr().lock();
-    HAS_SAID_WHY.store(true, Ordering::Relaxed);
+    FATAL_PRINTED.store(true, Ordering::Relaxed);
     let _ = writeln!(stderr, "{message}");
 }

@@ -72,7 +72,7 @@ fn serve(config: Config) -> ExitCode {
     let member = std::sync::Arc::clone(&running.member);
     // A member that was removed while it was down applies the removal before it is ready.
     if !member.stop.is_stopping() {
-        running.say_ready();
+        running.log_ready();
     }
     runtime.block_on(async {
         tokio::select! {

@@ -8,8 +8,6 @@ use portunus_proto::membershippb::{
     ClusterMemberAttrSetRequest, ClusterVersionSetRequest, DowngradeInfoSetRequest,
 };
 
-use crate::operation::Operation;
-
 /// What a request asks the state machine to do.
 #[derive(Debug)]
 pub(crate) enum Command {
@@ -56,18 +54,6 @@ impl Command {
         }
         DataCommand::of(request).map(Command::Data)
     }
-
-    /// The kind of the command.
-    pub(crate) fn operation(&self) -> Operation {
-        match self {
-            Command::Cluster(ClusterCommand::Version(_)) => Operation::ClusterVersionSet,
-            Command::Cluster(ClusterCommand::MemberAttributes(_)) => {
-                Operation::ClusterMemberAttrSet
-            }
-            Command::Cluster(ClusterCommand::Downgrade(_)) => Operation::DowngradeInfoSet,
-            Command::Data(command) => command.operation(),
-        }
-    }
 }
 
 impl DataCommand {
@@ -86,19 +72,5 @@ impl DataCommand {
         key.or_else(lease)
             .or_else(|| request.alarm.map(DataCommand::Alarm))
             .or_else(|| request.range.map(|_| DataCommand::Range))
-    }
-
-    fn operation(&self) -> Operation {
-        match self {
-            DataCommand::Put(_) => Operation::Put,
-            DataCommand::DeleteRange(_) => Operation::DeleteRange,
-            DataCommand::Txn(_) => Operation::Txn,
-            DataCommand::Compaction(_) => Operation::Compaction,
-            DataCommand::LeaseGrant(_) => Operation::LeaseGrant,
-            DataCommand::LeaseRevoke(_) => Operation::LeaseRevoke,
-            DataCommand::LeaseCheckpoint(_) => Operation::LeaseCheckpoint,
-            DataCommand::Alarm(_) => Operation::Alarm,
-            DataCommand::Range => Operation::Range,
-        }
     }
 }

@@ -30,7 +30,7 @@ impl SharedLessor {
 ///
 /// # Errors
 /// If a stored lease cannot be decoded.
-pub fn lessor_of(store: &Store, lease_ttl_s_min: i64) -> Result<Lessor, RecordError> {
+pub(crate) fn lessor_of(store: &Store, lease_ttl_s_min: i64) -> Result<Lessor, RecordError> {
     let mut lessor = Lessor::new(LessorConfig {
         min_ttl_s: lease_ttl_s_min,
         checkpoint_interval_s: Some(CHECKPOINT_INTERVAL_S),

@@ -44,6 +44,6 @@ pub mod wrap;
 pub use apply::{LEASE_COST_BYTES, Local, Settings, SnapshotRequest, StateMachine};
 pub use effect::{Answer, Applied, Effect, Response};
 pub use entry_error::EntryError;
-pub use lessor::{SharedLessor, lessor_of};
+pub use lessor::SharedLessor;
 pub use operation::Operation;
 pub use state::{LoadError, State};

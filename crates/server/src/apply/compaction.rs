@@ -50,11 +50,11 @@ impl Compactions {
         }
     }
 
-    /// Whether a client waits for a compaction up to `revision`; true once for each.
-    fn take_awaited(&mut self, revision: i64) -> bool {
-        let count = self.awaited.len();
-        self.awaited.retain(|awaited| *awaited > revision);
-        self.awaited.len() < count
+    /// Whether a client waits for a compaction up to `revision`, where `finished` is the revision
+    /// that clients were notified of.
+    fn is_awaited(&mut self, revision: i64, finished: i64) -> bool {
+        self.awaited.retain(|awaited| *awaited > finished);
+        self.awaited.iter().any(|awaited| *awaited <= revision)
     }
 }
 
@@ -144,7 +144,8 @@ impl ApplyThread {
     /// Reports the end of a compaction once it is durable, if a client waits for it. Flushing
     /// waits for the disk, so another thread does it.
     fn report_finished(&mut self, revision: i64) {
-        if !self.compactions.take_awaited(revision) {
+        let finished = *self.member.compactions.finished.borrow();
+        if !self.compactions.is_awaited(revision, finished) {
             return;
         }
         let member = Arc::clone(&self.member);
@@ -175,10 +176,15 @@ mod tests {
         compactions.began(5, true);
         compactions.began(7, false);
         compactions.began(9, true);
-        assert!(!compactions.take_awaited(4));
-        assert!(compactions.take_awaited(7));
-        assert!(!compactions.take_awaited(7), "5 is reported once");
-        assert!(compactions.take_awaited(12));
+        assert!(!compactions.is_awaited(4, 0));
+        assert!(compactions.is_awaited(7, 0));
+        // A snapshot of the leader replaced the store before it was flushed.
+        assert!(
+            compactions.is_awaited(7, 0),
+            "clients of 5 were not notified"
+        );
+        assert!(!compactions.is_awaited(7, 7), "clients of 5 were notified");
+        assert!(compactions.is_awaited(12, 7));
     }
 
     /// The handler begins to wait after the compaction is applied, perhaps after its end.

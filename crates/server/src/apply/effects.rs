@@ -14,7 +14,7 @@ impl ApplyThread {
         let member = &self.member;
         match effect {
             Effect::TermBegan { term } => member.start_lease_clocks(term),
-            Effect::MembershipChanged => self.show_membership(),
+            Effect::MembershipChanged => self.publish_membership(),
             Effect::ConfigureRaft { change, expected } => {
                 self.configure_raft(index, &change, expected)?;
             }
@@ -26,7 +26,7 @@ impl ApplyThread {
             }
             Effect::MemberStarted { id } => member.peers.replication_hold().started_anew(id),
             Effect::RepublishProposal => member.cluster_gates.republish_proposal(),
-            Effect::ParamsDecided => self.show_params(),
+            Effect::ParamsDecided => self.publish_params(),
             Effect::AlarmsChanged => member.alarms.store(Arc::new(self.machine.alarms().clone())),
             Effect::QuotaExceeded => member.raise_no_space_alarm(),
             Effect::CompactionBegan {
@@ -42,7 +42,7 @@ impl ApplyThread {
     }
 
     /// Publishes the members, versions and params, and wakes the task that decides about them.
-    pub(super) fn show_membership(&self) {
+    pub(super) fn publish_membership(&self) {
         let (member, membership) = (&self.member, self.machine.membership());
         // Before any message is sent because of the change.
         member.peers.replication_hold().review(membership);
@@ -51,7 +51,7 @@ impl ApplyThread {
     }
 
     /// Publishes the values of cluster features.
-    pub(super) fn show_params(&self) {
+    pub(super) fn publish_params(&self) {
         let since = self.machine.membership().params_since();
         let gates = &self.member.cluster_gates;
         gates.publish_view(Arc::clone(self.machine.view()), since);

@@ -42,10 +42,10 @@ impl ApplyThread {
         let replaced = self.machine.install(store, state, position);
         member.alarms.store(Arc::new(self.machine.alarms().clone()));
         member.auth_revision.store(auth_revision, Ordering::Relaxed);
-        self.show_membership();
-        self.show_params();
+        self.publish_membership();
+        self.publish_params();
         member.watches.lock().restore(restored.revision);
-        member.watches.ring();
+        member.watches.wake();
         drop(replaced);
         self.compactions.restart();
         member.peers.set_members(self.machine.membership());

@@ -263,7 +263,7 @@ impl ApplyThread {
         let bytes = |event: &Event| event.kv().key.len() + event.kv().value.len();
         metrics.put_bytes.add(puts.map(bytes).sum::<usize>() as i64);
         if lagging {
-            self.member.watches.ring();
+            self.member.watches.wake();
         }
         Ok(())
     }

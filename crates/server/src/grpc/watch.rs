@@ -84,7 +84,7 @@ impl Wake for StreamWaker {
 
     fn drained(&self) {
         self.drained.notify_one();
-        self.watches.ring();
+        self.watches.wake();
     }
 }
 
@@ -120,7 +120,7 @@ async fn read_requests(
                 Err(_) => return Ok(()),
             }
         }
-        member.watches.ring();
+        member.watches.wake();
     }
     Ok(())
 }

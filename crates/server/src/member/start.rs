@@ -349,7 +349,7 @@ fn warn_about_cluster_gates(config: &Config, specs: &ClusterSpecs, proposes: boo
 
 impl Running {
     /// Logs that the member serves clients. The caller must be ready to stop the member.
-    pub fn say_ready(&self) {
+    pub fn log_ready(&self) {
         let member = &self.member;
         tracing::info!(
             name = member.config.name,

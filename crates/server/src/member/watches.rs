@@ -78,8 +78,8 @@ impl History for StoreHistory<'_> {
 pub struct Watches {
     hub: Mutex<Hub>,
     /// Whether the catch-up thread has work.
-    bell: Mutex<bool>,
-    rung: Condvar,
+    has_work: Mutex<bool>,
+    woken: Condvar,
     started: Instant,
 }
 
@@ -88,8 +88,8 @@ impl Watches {
     pub fn new(revision: i64, limits: Limits) -> Watches {
         Watches {
             hub: Mutex::new(Hub::new(revision, limits)),
-            bell: Mutex::new(false),
-            rung: Condvar::new(),
+            has_work: Mutex::new(false),
+            woken: Condvar::new(),
             started: Instant::now(),
         }
     }
@@ -105,21 +105,21 @@ impl Watches {
     }
 
     /// Wakes the catch-up thread.
-    pub fn ring(&self) {
-        *self.bell.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.rung.notify_one();
+    pub fn wake(&self) {
+        *self.has_work.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.woken.notify_one();
     }
 
-    fn wait_for_bell(&self, longest: Duration) {
-        let mut bell = self.bell.lock().unwrap_or_else(PoisonError::into_inner);
-        if !*bell {
-            bell = self
-                .rung
-                .wait_timeout(bell, longest)
+    fn wait_for_work(&self, longest: Duration) {
+        let mut has_work = self.has_work.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*has_work {
+            has_work = self
+                .woken
+                .wait_timeout(has_work, longest)
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
         }
-        *bell = false;
+        *has_work = false;
     }
 
     /// Syncs lagging watches and sends progress notices, until the member stops.
@@ -142,7 +142,7 @@ impl Watches {
             }
             let until_tick =
                 next_tick.map_or(SYNC_INTERVAL_MAX, |at| at.saturating_sub(self.now()));
-            self.wait_for_bell(until_tick.clamp(Duration::from_millis(1), SYNC_INTERVAL_MAX));
+            self.wait_for_work(until_tick.clamp(Duration::from_millis(1), SYNC_INTERVAL_MAX));
         }
     }
 }

@@ -25,6 +25,7 @@ use crate::entry_error::EntryError;
 use crate::gated::GatedEntries;
 use crate::lessor::SharedLessor;
 use crate::membership::Membership;
+use crate::operation::Operation;
 use crate::params::View;
 use crate::state::State;
 use crate::v2_request;
@@ -176,13 +177,13 @@ impl StateMachine {
         request: InternalRaftRequest,
         local: &Local<'_>,
     ) -> Result<Applied, EntryError> {
+        let operation = Some(Operation::of(&request));
         let Some(command) = Command::of(request) else {
             return Err(EntryError::Unsupported {
                 index,
                 what: "authentication, or something newer",
             });
         };
-        let operation = Some(command.operation());
         let applied = match command {
             Command::Cluster(command) => self.apply_cluster(index, command)?,
             Command::Data(command) => {
