@@ -30,7 +30,7 @@ mod store;
 mod version;
 pub mod watch;
 
-pub use config::Config;
+pub use config::{Commits, Config};
 pub use error::{ApplyError, OpenError, ReadError, StoreFault};
 pub use reader::{CompactionHashJob, KvHash, RangeStream, Reader};
 pub use revision::Revision;

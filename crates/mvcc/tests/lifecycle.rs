@@ -8,8 +8,8 @@ use std::{
 
 use bytes::Bytes;
 use portunus_mvcc::{
-    ApplyError, CompactionStep, Config, EntryId, Hooks, OpenError, ReadError, Restored, Store,
-    StoreFault,
+    ApplyError, Commits, CompactionStep, Config, EntryId, Hooks, OpenError, ReadError, Restored,
+    Store, StoreFault,
     backend::{Backend, Bucket, Change, MemoryBackend, meta},
     revision::{RecordKey, Revision, encode_mark},
 };
@@ -458,4 +458,36 @@ fn progress_is_reported_while_opening() {
     let _ = Store::open(Arc::new(backend), Config::default(), hooks).unwrap();
     let last = receiver.iter().last().unwrap();
     assert_eq!((last.records, last.revision), (1, 2));
+}
+
+/// What the caller has not committed is lost in a crash, as with the thread.
+#[test]
+fn store_that_commits_on_call_keeps_what_was_committed() {
+    let backend = MemoryBackend::new();
+    let config = Config {
+        commits: Commits::OnCall,
+        pending_records_max: 4,
+        ..Config::default()
+    };
+    let open = || {
+        let backend = Arc::new(backend.clone());
+        Store::open(backend, config.clone(), Hooks::default()).unwrap()
+    };
+    let (mut store, _) = open();
+    put(&mut store, 1, "a", 0);
+    store.commit().unwrap();
+    put(&mut store, 2, "b", 0);
+    drop(store);
+
+    let (mut store, restored) = open();
+    assert_eq!((restored.applied.unwrap().index, restored.revision), (1, 2));
+    put(&mut store, 2, "b", 0);
+    store.reader().flush().unwrap();
+    // At the limit of pending records applying commits by itself.
+    for index in 3..=8 {
+        put(&mut store, index, "c", 0);
+    }
+    drop(store);
+    let (_, restored) = open();
+    assert_eq!(restored.applied.unwrap().index, 6);
 }

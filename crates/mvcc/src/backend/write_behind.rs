@@ -27,7 +27,11 @@ use std::{
 use bytes::Bytes;
 
 use super::{Backend, Bucket, Change, meta};
-use crate::{config::Config, error::StoreFault, store::EntryId};
+use crate::{
+    config::{Commits, Config},
+    error::StoreFault,
+    store::EntryId,
+};
 
 /// Called once, on the write-behind thread, when the store is poisoned.
 pub(crate) type OnFault = Box<dyn FnOnce(&StoreFault) + Send>;
@@ -45,6 +49,8 @@ pub(crate) struct Queue {
     /// Main revision up to which the backend holds everything.
     committed_revision: AtomicI64,
     limits: Limits,
+    /// The backend if callers commit instead of a thread; see [`Commits::OnCall`].
+    on_call: Option<Arc<dyn Backend>>,
 }
 
 struct Limits {
@@ -105,7 +111,14 @@ impl WriteBehind {
                 pending_records_max: config.pending_records_max.max(1),
                 pending_bytes_max: config.pending_bytes_max.max(1),
             },
+            on_call: (config.commits == Commits::OnCall).then(|| Arc::clone(&backend)),
         });
+        if queue.on_call.is_some() {
+            return Ok(Self {
+                queue,
+                thread: None,
+            });
+        }
         let commit_queue = Arc::clone(&queue);
         let thread = thread::Builder::new()
             .name("write-behind".into())
@@ -147,8 +160,7 @@ impl Queue {
             || state.queued_bytes >= self.limits.pending_bytes_max
         {
             state.check_open()?;
-            self.work.notify_one();
-            state = wait(&self.progress, state);
+            state = self.wait_for_commit(state)?;
         }
         state.check_open()?;
         let was_empty = state.submitted == state.committed;
@@ -176,12 +188,40 @@ impl Queue {
         let mut state = self.lock();
         let target = state.submitted;
         state.flush_to = state.flush_to.max(target);
-        self.work.notify_one();
         while state.committed < target {
             state.check_open()?;
-            state = wait(&self.progress, state);
+            state = self.wait_for_commit(state)?;
         }
         Ok(())
+    }
+
+    /// Waits until the thread has made progress, or commits on this thread.
+    fn wait_for_commit<'a>(
+        &'a self,
+        state: MutexGuard<'a, State>,
+    ) -> Result<MutexGuard<'a, State>, StoreFault> {
+        if self.on_call.is_some() {
+            drop(state);
+            self.commit()?;
+            return Ok(self.lock());
+        }
+        self.work.notify_one();
+        Ok(wait(&self.progress, state))
+    }
+
+    /// Commits everything that is queued, on this thread. Does nothing if a thread commits.
+    pub(crate) fn commit(&self) -> Result<(), StoreFault> {
+        let Some(backend) = &self.on_call else {
+            return Ok(());
+        };
+        let mut state = self.lock();
+        state.check_open()?;
+        let Some(newest) = state.newest.take() else {
+            return Ok(());
+        };
+        let (changes, newest, position) = state.take_batch(newest);
+        drop(state);
+        self.commit_batch(&**backend, changes, newest, position)
     }
 
     /// Requests a commit without waiting for it.
@@ -205,22 +245,37 @@ impl Queue {
     }
 
     fn run(&self, backend: &dyn Backend, on_fault: OnFault) {
-        while let Some((mut changes, newest, position)) = self.take() {
-            changes.extend(newest.entry.into_iter().flat_map(applied_marks));
-            match backend.commit(&changes) {
-                Ok(()) => {
-                    self.committed_revision
-                        .store(newest.revision, Ordering::Release);
-                    self.lock().committed = position;
-                    self.progress.notify_all();
-                }
-                Err(error) => {
-                    let fault = StoreFault::CommitFailed(Arc::new(error));
-                    self.lock().fault = Some(fault.clone());
-                    self.progress.notify_all();
-                    on_fault(&fault);
-                    return;
-                }
+        while let Some((changes, newest, position)) = self.take() {
+            if let Err(fault) = self.commit_batch(backend, changes, newest, position) {
+                on_fault(&fault);
+                return;
+            }
+        }
+    }
+
+    fn commit_batch(
+        &self,
+        backend: &dyn Backend,
+        mut changes: Vec<Change>,
+        newest: Newest,
+        position: Position,
+    ) -> Result<(), StoreFault> {
+        changes.extend(newest.entry.into_iter().flat_map(applied_marks));
+        let result = backend.commit(&changes);
+        let mut state = self.lock();
+        match result {
+            Ok(()) => {
+                self.committed_revision
+                    .store(newest.revision, Ordering::Release);
+                state.committed = position;
+                self.progress.notify_all();
+                Ok(())
+            }
+            Err(error) => {
+                let fault = StoreFault::CommitFailed(Arc::new(error));
+                state.fault = Some(fault.clone());
+                self.progress.notify_all();
+                Err(fault)
             }
         }
     }
@@ -243,14 +298,11 @@ impl Queue {
                 || waited >= self.limits.commit_interval;
             match state.newest.take_if(|_| due) {
                 Some(newest) => {
-                    state.oldest_since = None;
-                    state.queued_bytes = 0;
-                    let changes = std::mem::take(&mut state.changes);
-                    let position = state.submitted;
+                    let batch = state.take_batch(newest);
                     drop(state);
                     // The batch no longer counts as queued, so submitters may continue.
                     self.progress.notify_all();
-                    return Some((changes, newest, position));
+                    return Some(batch);
                 }
                 None => {
                     let rest = self.limits.commit_interval.saturating_sub(waited);
@@ -271,6 +323,13 @@ impl Queue {
 }
 
 impl State {
+    /// Takes all queued changes, up to the newest submission.
+    fn take_batch(&mut self, newest: Newest) -> (Vec<Change>, Newest, Position) {
+        self.oldest_since = None;
+        self.queued_bytes = 0;
+        (std::mem::take(&mut self.changes), newest, self.submitted)
+    }
+
     fn check_open(&self) -> Result<(), StoreFault> {
         match &self.fault {
             Some(fault) => Err(fault.clone()),

@@ -246,6 +246,15 @@ impl Store {
         self.shared.backend.sizes()
     }
 
+    /// Commits everything applied on this thread, in a store with
+    /// [`Commits::OnCall`](crate::Commits::OnCall). Otherwise it does nothing.
+    ///
+    /// # Errors
+    /// If the backend failed.
+    pub fn commit(&self) -> Result<(), StoreFault> {
+        self.shared.queue.commit()
+    }
+
     /// Waits until the backend holds everything applied.
     pub fn flush(&self) -> Result<(), StoreFault> {
         self.shared.queue.flush()
