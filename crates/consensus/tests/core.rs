@@ -383,6 +383,71 @@ fn a_snapshot_waits_until_what_was_committed_before_it_is_applied() {
     assert_eq!(core.conf_state(), members);
 }
 
+/// Raft does not campaign with such a change, so it must not count on its leader for ever either.
+#[test]
+fn member_with_an_unapplied_change_votes_once_its_leader_is_silent() {
+    let change = conf_change(ConfChangeType::ConfChangeAddNode, 4);
+    let initial = InitialState {
+        member_id: 1,
+        conf_state: ConfState {
+            voters: vec![1, 2, 3],
+            ..Default::default()
+        },
+        hard_state: HardState {
+            term: 2,
+            vote: 0,
+            commit: 1,
+        },
+        entries: vec![Entry {
+            r#type: EntryType::EntryConfChange.into(),
+            term: 2,
+            index: 1,
+            data: change.encode_to_vec().into(),
+        }],
+        ..Default::default()
+    };
+    // Timeouts are drawn from the seed.
+    for seed in 0..20 {
+        let config = CoreConfig {
+            seed,
+            ..CoreConfig::new(1)
+        };
+        let mut core = Core::new(&config, initial.clone()).unwrap();
+        core.step(Message {
+            r#type: MessageType::MsgHeartbeat.into(),
+            from: 2,
+            to: 1,
+            term: 2,
+            commit: 1,
+            ..Default::default()
+        })
+        .unwrap();
+        assert_eq!(core.current_leadership().leader, 2);
+        for _ in 0..40 {
+            core.tick();
+        }
+        assert_eq!(core.current_leadership().leader, 0, "seed {seed}");
+        core.step(Message {
+            r#type: MessageType::MsgPreVote.into(),
+            from: 3,
+            to: 1,
+            term: 3,
+            log_term: 2,
+            index: 1,
+            ..Default::default()
+        })
+        .unwrap();
+        let mut sent = Vec::new();
+        while let Some(ready) = core.ready() {
+            sent.extend(ready.messages);
+            sent.extend(ready.messages_after_persist);
+            core.persisted(ready.number);
+        }
+        let is_vote = |it: &Message| it.r#type() == MessageType::MsgPreVoteResp && !it.reject;
+        assert!(sent.iter().any(is_vote), "seed {seed}: {sent:?}");
+    }
+}
+
 /// Any order of events: reordering, loss, repetition, crashes, partitions, reads, slow disks.
 /// The bus checks the safety of every step; afterwards the cluster must converge.
 #[test]

@@ -13,7 +13,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use portunus_sim::cluster::{Class, Failure, Report, Scenario, run, run_with_trace, shrink};
+use portunus_sim::cluster::{
+    Class, Failure, PlantedBug, Report, Scenario, run, run_with_trace, shrink,
+};
 
 /// Events printed of a failed run.
 const LAST_EVENTS: usize = 60;
@@ -26,8 +28,9 @@ thread_local! {
 
 /// Runs simulated clusters and checks every step.
 ///
-/// The classes of faults are: loss, repetition, delay, partition, crash, crash-in-write,
-/// crash-of-all, skew, slow-disk, slow-apply, membership, transfer, compaction, reads, features.
+/// The classes of faults are: loss, repetition, delay, partition, crash, disk-loss,
+/// crash-in-write, crash-of-all, skew, slow-disk, slow-apply, membership, transfer, compaction,
+/// slow-install, watches, features.
 #[derive(Debug, Parser)]
 #[command(name = "simulate", version)]
 struct Arguments {
@@ -49,9 +52,23 @@ struct Arguments {
     /// Ticks with faults, instead of the number drawn from the seed.
     #[arg(long)]
     ticks: Option<u64>,
+    /// Plants a bug, to see how a run detects it.
+    #[arg(long, value_parser = planted_bug)]
+    bug: Option<PlantedBug>,
     /// Initial members, instead of the number drawn from the seed.
     #[arg(long)]
     members: Option<u64>,
+}
+
+fn planted_bug(name: &str) -> Result<PlantedBug, String> {
+    let mut all = PlantedBug::ALL.iter().copied();
+    let names = || PlantedBug::ALL.iter().map(|it| format!("{it:?}"));
+    all.find(|it| format!("{it:?}") == name).ok_or_else(|| {
+        format!(
+            "the planted bugs are {}",
+            names().collect::<Vec<_>>().join(", ")
+        )
+    })
 }
 
 impl Arguments {
@@ -88,7 +105,7 @@ fn main() -> ExitCode {
 fn run_one(arguments: &Arguments, seed: u64) -> bool {
     SEED.set(seed);
     let scenario = arguments.scenario(seed);
-    match run_with_trace(&scenario, None, &mut |line| println!("{line}")) {
+    match run_with_trace(&scenario, arguments.bug, &mut |line| println!("{line}")) {
         Ok(report) => {
             println!("no rule was broken: {report}");
             false
@@ -120,7 +137,7 @@ fn run_many(arguments: &Arguments) -> bool {
                         return;
                     }
                     SEED.set(seed);
-                    match run(&arguments.scenario(seed), None) {
+                    match run(&arguments.scenario(seed), arguments.bug) {
                         Ok(report) => {
                             let (sum, count) = &mut *lock(&total);
                             *sum += report;
@@ -157,7 +174,7 @@ fn explain(arguments: &Arguments, seed: u64) {
     let scenario = arguments.scenario(seed);
     let mut last = VecDeque::new();
     // Fails as before: the same scenario produces the same events.
-    let _ = run_with_trace(&scenario, None, &mut |line| {
+    let _ = run_with_trace(&scenario, arguments.bug, &mut |line| {
         if last.len() == LAST_EVENTS {
             last.pop_front();
         }
@@ -166,13 +183,16 @@ fn explain(arguments: &Arguments, seed: u64) {
     for line in last {
         eprintln!("{line}");
     }
-    let (smallest, removed) = shrink(&scenario, None);
+    let (smallest, removed) = shrink(&scenario, arguments.bug);
     let mut without: Vec<String> = arguments.without.iter().map(Class::to_string).collect();
     without.extend(removed.iter().map(Class::to_string));
     let mut command = format!("simulate --seed {seed} --ticks {}", smallest.fault_ticks);
     if !without.is_empty() {
         command.push_str(" --without ");
         command.push_str(&without.join(","));
+    }
+    if let Some(bug) = arguments.bug {
+        command.push_str(&format!(" --bug {bug:?}"));
     }
     if let Some(members) = arguments.members {
         command.push_str(&format!(" --members {members}"));

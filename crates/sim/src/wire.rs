@@ -162,6 +162,21 @@ pub fn logged(request: &InternalRaftRequest) -> Result<Option<Request>, &'static
     }))
 }
 
+/// Formats the part of a request that is set.
+#[must_use]
+pub fn show(request: &InternalRaftRequest) -> String {
+    let all = format!("{request:?}");
+    let fields = all
+        .trim_start_matches("InternalRaftRequest { ")
+        .trim_end_matches(" }");
+    let is_set = |field: &&str| !field.ends_with(": None") && *field != "id: 0";
+    fields
+        .split(", ")
+        .filter(is_set)
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
 fn put_of(put: &PutRequest) -> Op {
     let value = String::from_utf8_lossy(&put.value);
     Op::Put(key(&put.key), value.into(), put.lease)

@@ -71,7 +71,7 @@ impl Applied {
 /// the list is exhaustive.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// The entry is the first of a term. If this member leads the term, it starts the clocks of
+    /// The entry is the first of its term. If this member leads the term, it starts the clocks of
     /// all leases.
     TermBegan {
         /// The term.

@@ -27,6 +27,7 @@ mod apply;
 pub mod auth;
 mod command;
 pub mod conf_state;
+pub mod decision;
 pub mod decision_cause;
 mod effect;
 mod entry_error;

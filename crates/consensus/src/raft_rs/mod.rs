@@ -119,7 +119,9 @@ impl Core {
     /// Advances the clock by one tick.
     pub fn tick(&mut self) {
         if self.may_campaign() || self.is_leader() {
+            let elapsed = self.node.raft.election_elapsed;
             self.node.tick();
+            self.forget_silent_leader(elapsed);
         } else {
             // Only the campaign waits. If the clock stopped as well, this member would refuse
             // its vote to others for as long, because its leader would still count as active.
@@ -532,6 +534,18 @@ impl Core {
     /// The engine would make a sole voter leader at once, and it must not lead with entries
     /// that are not on disk yet. Nor may any member campaign with a snapshot that is not on
     /// disk yet; see `persisted`.
+    /// Forgets the leader if the election timeout has passed and raft did not campaign. It refuses
+    /// to while a committed change of membership is not applied, and restarts the timeout. A
+    /// leader that it still knew would count as active, and this member would refuse its vote to
+    /// others for as long as it takes to apply the change, perhaps after a large snapshot.
+    fn forget_silent_leader(&mut self, elapsed_before: usize) {
+        let raft = &mut self.node.raft;
+        let has_timed_out = elapsed_before > 0 && raft.election_elapsed == 0;
+        if has_timed_out && raft.state == raft::StateRole::Follower {
+            raft.leader_id = raft::INVALID_ID;
+        }
+    }
+
     fn may_campaign(&self) -> bool {
         let log = &self.node.raft.raft_log;
         let is_snapshot_unwritten = log.applied() < self.node.store().base_index();

@@ -37,6 +37,18 @@ impl MemoryBackend {
         Self::default()
     }
 
+    /// Returns another backend with the content of the newest commit, as a snapshot file has it.
+    #[must_use]
+    pub fn copy(&self) -> Self {
+        let state = State {
+            buckets: self.lock().buckets.clone(),
+            ..State::default()
+        };
+        Self {
+            state: Arc::new(Mutex::new(state)),
+        }
+    }
+
     /// Makes the next commit fail, as on a broken disk.
     pub fn fail_next_commit(&self) {
         self.lock().fail_next_commit = true;

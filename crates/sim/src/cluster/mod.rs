@@ -1,13 +1,16 @@
-//! Whole clusters in one thread: the real core and the real log; everything else is simulated
-//! from one seed.
+//! Whole clusters in one thread: the shipped engine, log, state machine, store, watch hub and
+//! lessor; time, disk, network and clients are simulated from one seed.
 //!
 //! ```text
 //!  scenario (from the seed) ──▶ world: one queue of events in virtual time
 //!                                 │ ticks, messages, writes, applies, clients, faults
 //!                                 ▼
-//!     member: Core ──▶ jobs ──▶ Wal ──▶ disk (in memory, loses power)
-//!        │                                │
-//!        └── messages, commits, state ──▶ invariants, shadow
+//!     member: Engine ──▶ batches ──▶ Wal ──▶ disk (in memory, loses power)
+//!        │ committed
+//!        └──▶ StateMachine ──▶ Store ──▶ backend (in memory, commits when it is told to)
+//!                  │   └─────▶ Hub (watches), Lessor (leases)
+//!                  ▼
+//!        invariants (members among each other), oracle (clients against a sequential model)
 //! ```
 //!
 //! [`run`] runs one scenario: first with faults, then without, and then the cluster must
@@ -18,17 +21,18 @@
 // A violation ends the run, so its size does not matter.
 #![allow(clippy::result_large_err)]
 
+mod client;
 mod disk;
-mod gates;
 mod invariants;
 mod member;
+mod oracle;
 mod planted;
 mod report;
 mod scenario;
 mod shadow;
 mod shrink;
-mod state;
 mod violation;
+mod watcher;
 mod world;
 
 pub use planted::PlantedBug;

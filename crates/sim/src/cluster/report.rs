@@ -40,6 +40,32 @@ pub struct Report {
     pub members_gone: u64,
     /// Entries that changed a feature value.
     pub switches: u64,
+    /// Requests of clients.
+    pub requests: u64,
+    /// Requests that timed out.
+    pub timeouts: u64,
+    /// Installs of snapshots that began.
+    pub installs_begun: u64,
+    /// Installed snapshots.
+    pub installs: u64,
+    /// Leaders lost while another member installed a snapshot.
+    pub leaders_lost_during_install: u64,
+    /// Members that lost their disks.
+    pub disks_lost: u64,
+    /// Events that watchers received.
+    pub watch_events: u64,
+    /// Watches cancelled by a compaction.
+    pub watches_compacted: u64,
+    /// Progress notices.
+    pub progress_notices: u64,
+    /// Renewed leases.
+    pub leases_renewed: u64,
+    /// Expired leases.
+    pub leases_expired: u64,
+    /// Requests refused because a required feature was off.
+    pub refused_by_feature: u64,
+    /// Compared hashes.
+    pub hashes_compared: u64,
 }
 
 impl AddAssign for Report {
@@ -59,31 +85,74 @@ impl AddAssign for Report {
         self.members_added += other.members_added;
         self.members_gone += other.members_gone;
         self.switches += other.switches;
+        self.requests += other.requests;
+        self.timeouts += other.timeouts;
+        self.installs_begun += other.installs_begun;
+        self.installs += other.installs;
+        self.leaders_lost_during_install += other.leaders_lost_during_install;
+        self.disks_lost += other.disks_lost;
+        self.watch_events += other.watch_events;
+        self.watches_compacted += other.watches_compacted;
+        self.progress_notices += other.progress_notices;
+        self.leases_renewed += other.leases_renewed;
+        self.leases_expired += other.leases_expired;
+        self.refused_by_feature += other.refused_by_feature;
+        self.hashes_compared += other.hashes_compared;
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
+        let Report {
+            events,
+            requests,
+            committed,
+            acknowledged,
+            timeouts,
+            ..
+        } = self;
+        writeln!(
             f,
-            "{} events, {} entries committed, {} acknowledged, {} reads, {} elections, \
-             {} crashes ({} while writing, {} while starting), {} partitions, {} messages lost, \
-             {} snapshots sent, {} compactions, {} members added, {} gone, {} switches of features",
-            self.events,
-            self.committed,
-            self.acknowledged,
-            self.reads,
-            self.elections,
+            "{events} events, {requests} requests ({acknowledged} acknowledged, {timeouts} timed \
+             out), {committed} entries committed"
+        )?;
+        writeln!(
+            f,
+            "  faults: {} crashes ({} while writing, {} while starting), {} disks lost, \
+             {} partitions, {} messages lost",
             self.crashes,
             self.crashes_in_write,
             self.crashes_in_start,
+            self.disks_lost,
             self.partitions,
             self.lost_messages,
-            self.snapshots_sent,
+        )?;
+        writeln!(
+            f,
+            "  raft: {} elections, {} read indexes, {} log compactions, {} snapshots sent, \
+             {} installed ({} with the loss of the leader), {} members added, {} gone",
+            self.elections,
+            self.reads,
             self.compactions,
+            self.snapshots_sent,
+            self.installs,
+            self.leaders_lost_during_install,
             self.members_added,
             self.members_gone,
+        )?;
+        write!(
+            f,
+            "  state: {} watch events, {} progress notices, {} watches compacted, {} leases \
+             renewed, {} expired, {} feature decisions, {} requests refused by features, \
+             {} hashes compared",
+            self.watch_events,
+            self.progress_notices,
+            self.watches_compacted,
+            self.leases_renewed,
+            self.leases_expired,
             self.switches,
+            self.refused_by_feature,
+            self.hashes_compared,
         )
     }
 }

@@ -27,6 +27,8 @@ pub enum Class {
     Partition,
     /// Members lose power between two steps.
     Crash,
+    /// Members lose their disks and are replaced.
+    DiskLoss,
     /// Members lose power during a write.
     CrashInWrite,
     /// All members lose power at once.
@@ -43,20 +45,23 @@ pub enum Class {
     Transfer,
     /// Logs are compacted, so members that lag need snapshots.
     Compaction,
-    /// Linearizable reads.
-    Reads,
+    /// Snapshots take long to install.
+    SlowInstall,
+    /// Watchers.
+    Watches,
     /// Members are restarted with other cluster features or another version.
     Features,
 }
 
 impl Class {
     /// All classes, with their names on the command line.
-    pub const ALL: [(Class, &'static str); 15] = [
+    pub const ALL: [(Class, &'static str); 17] = [
         (Class::Loss, "loss"),
         (Class::Repetition, "repetition"),
         (Class::Delay, "delay"),
         (Class::Partition, "partition"),
         (Class::Crash, "crash"),
+        (Class::DiskLoss, "disk-loss"),
         (Class::CrashInWrite, "crash-in-write"),
         (Class::CrashOfAll, "crash-of-all"),
         (Class::Skew, "skew"),
@@ -65,7 +70,8 @@ impl Class {
         (Class::Membership, "membership"),
         (Class::Transfer, "transfer"),
         (Class::Compaction, "compaction"),
-        (Class::Reads, "reads"),
+        (Class::SlowInstall, "slow-install"),
+        (Class::Watches, "watches"),
         (Class::Features, "features"),
     ];
 }
@@ -112,15 +118,22 @@ pub struct Scenario {
     pub(super) crash: u64,
     pub(super) crash_in_write: u64,
     pub(super) crash_of_all: u64,
+    pub(super) disk_loss: u64,
     pub(super) skew: u64,
     pub(super) disk_delay_max: u64,
     pub(super) apply_delay_max: u64,
     pub(super) backend_commit: u64,
-    pub(super) proposals: u64,
+    pub(super) clients: u64,
+    pub(super) think_time_max: u64,
+    pub(super) watchers: u64,
+    pub(super) watch_delay_max: u64,
+    pub(super) watch_responses_max: usize,
+    pub(super) install_delay_max: u64,
+    pub(super) snapshot_count: u64,
+    pub(super) awaits_expiry: bool,
     pub(super) membership: u64,
     pub(super) transfer: u64,
     pub(super) compaction: u64,
-    pub(super) reads: u64,
     pub(super) features: u64,
     pub(super) payload_bytes_max: u64,
     pub(super) segment_bytes: u64,
@@ -145,12 +158,13 @@ impl Scenario {
         let (loss, repetition, long_delay) = (rate(200), rate(200), rate(150));
         let (partition, crash, crash_in_write, crash_of_all) =
             (rate(60), rate(60), rate(80), rate(12));
-        let (skew, membership, transfer, compaction) = (rate(40), rate(120), rate(40), rate(500));
+        let disk_loss = rate(8);
+        let (skew, membership, transfer, compaction) = (rate(40), rate(200), rate(40), rate(600));
         Self {
             seed,
-            members: *random.choose(&[1, 1, 2, 3, 3, 3, 3, 4, 5]).unwrap_or(&3),
+            members: *random.choose(&[1, 2, 3, 3, 3, 3, 3, 4, 5]).unwrap_or(&3),
             members_ever_max: 8,
-            fault_ticks: random.between(60, 250),
+            fault_ticks: random.between(80, 300),
             loss,
             repetition,
             delay_max: *random.choose(&[2, 20, 60, 150]).unwrap_or(&20),
@@ -159,15 +173,22 @@ impl Scenario {
             crash,
             crash_in_write,
             crash_of_all,
+            disk_loss,
             skew,
             disk_delay_max: *random.choose(&[1, 10, 60, 400]).unwrap_or(&10),
-            apply_delay_max: *random.choose(&[1, 1, 30, 300, 2000]).unwrap_or(&1),
+            apply_delay_max: *random.choose(&[1, 1, 30, 100, 1000]).unwrap_or(&1),
             backend_commit: *random.choose(&[20, 100, 400]).unwrap_or(&100),
-            proposals: *random.choose(&[300, 1000, 3000]).unwrap_or(&600),
+            clients: random.between(8, 20),
+            think_time_max: *random.choose(&[10, 60, 150]).unwrap_or(&60),
+            watchers: random.between(1, 4),
+            watch_delay_max: *random.choose(&[20, 200, 1500]).unwrap_or(&200),
+            watch_responses_max: *random.choose(&[1, 4, 64]).unwrap_or(&4),
+            install_delay_max: *random.choose(&[1, 300, 3000]).unwrap_or(&300),
+            snapshot_count: *random.choose(&[20, 100, 10_000]).unwrap_or(&100),
+            awaits_expiry: random.below(4) == 0,
             membership,
             transfer,
             compaction,
-            reads: *random.choose(&[0, 200, 800]).unwrap_or(&100),
             payload_bytes_max: *random.choose(&[8, 40, 700, 2500]).unwrap_or(&40),
             segment_bytes: *random.choose(&[2048, 4096, 16_384]).unwrap_or(&4096),
             catch_up_entries: *random.choose(&[0, 0, 2, 10]).unwrap_or(&2),
@@ -189,6 +210,7 @@ impl Scenario {
                 Class::Delay => (self.delay_max, self.long_delay) = (1, 0),
                 Class::Partition => self.partition = 0,
                 Class::Crash => self.crash = 0,
+                Class::DiskLoss => self.disk_loss = 0,
                 Class::CrashInWrite => self.crash_in_write = 0,
                 Class::CrashOfAll => self.crash_of_all = 0,
                 Class::Skew => self.skew = 0,
@@ -197,7 +219,8 @@ impl Scenario {
                 Class::Membership => self.membership = 0,
                 Class::Transfer => self.transfer = 0,
                 Class::Compaction => self.compaction = 0,
-                Class::Reads => self.reads = 0,
+                Class::SlowInstall => self.install_delay_max = 1,
+                Class::Watches => self.watchers = 0,
                 Class::Features => self.features = 0,
             }
         }

@@ -42,8 +42,14 @@ pub enum ViolationError {
     /// Two state machines differ at one index.
     #[error("{id:x} has another state at {index}")]
     StatesDiffer { id: u64, index: u64 },
-    /// Two members have different feature values or publications at one index.
-    #[error("{id:x} has different features at {index}: {other}, not {one}")]
+    /// Two members have different keys or records at one index.
+    #[error("{id:x} and {of:x} have different contents at {index}")]
+    ContentsDiffer { id: u64, of: u64, index: u64 },
+    /// Two members have different hashes of a compaction.
+    #[error("{id:x} has another hash of revision {revision}")]
+    HashesDiffer { id: u64, revision: i64 },
+    /// Two members have different members, versions or features at one index.
+    #[error("{id:x} has different members or features at {index}: {other}, not {one}")]
     FeaturesDiffer {
         id: u64,
         index: u64,
@@ -89,6 +95,33 @@ pub enum ViolationError {
     /// Raft accepted a snapshot that the member does not have.
     #[error("{id:x} has no snapshot {index} to install, although raft accepted it")]
     NoSnapshotToInstall { id: u64, index: u64 },
+    /// A snapshot has the content of another index.
+    #[error("{id:x} installed a snapshot of {index}, which has the content of {found}")]
+    WrongSnapshot { id: u64, index: u64, found: u64 },
+    /// The store cannot be opened or written.
+    #[error("the store of {id:x} failed: {why}")]
+    Open { id: u64, why: String },
+    /// The state machine refuses an entry.
+    #[error("{id:x} cannot apply an entry")]
+    Apply {
+        id: u64,
+        source: Box<portunus_statemachine::EntryError>,
+    },
+    /// A revision was not published to watches.
+    #[error("{id:x} published revision {revision} after a gap")]
+    WatchGap { id: u64, revision: i64 },
+    /// A client got an answer that the order of the log does not explain.
+    #[error("request {request}: {what}")]
+    WrongAnswer { request: u64, what: String },
+    /// A request took effect although its client was told that it failed.
+    #[error("request {request} took effect at {index} after its client was told that it failed")]
+    LateProposal { request: u64, index: u64 },
+    /// A watcher got a wrong event, or none.
+    #[error("watcher {watcher}: {what}")]
+    WrongWatch { watcher: u64, what: String },
+    /// A lease ended too early or too late, or was not found.
+    #[error("lease {lease}: {what}")]
+    WrongLease { lease: i64, what: String },
     /// A member does not restart.
     #[error("{id:x} does not start")]
     Restart { id: u64, source: RestartError },

@@ -154,7 +154,11 @@ impl StateMachine {
             Err(error) if error.new_cluster => {
                 tracing::debug!(%error, index, "member of a new cluster had another version");
             }
-            Err(source) if id == self.settings.member_id => {
+            // Published by this process, or by an earlier one with the same version. A process
+            // with another version applies it: otherwise the member could never start again.
+            Err(source)
+                if id == self.settings.member_id && source.theirs == self.settings.version =>
+            {
                 return Err(EntryError::MixedVersions { index, source });
             }
             // A member that was left behind, and may have published long ago. The others go on.

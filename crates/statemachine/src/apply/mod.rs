@@ -138,10 +138,16 @@ impl StateMachine {
         };
         self.store.begin(id).map_err(store_fault)?;
         let applied = match entry.r#type() {
-            EntryType::EntryNormal if entry.data.is_empty() => Applied {
-                effects: vec![Effect::TermBegan { term: entry.term }],
-                ..Applied::without_request()
-            },
+            EntryType::EntryNormal if entry.data.is_empty() => {
+                // Raft also commits an empty entry in place of a change of membership that it
+                // refuses. Only the first entry of a term begins it.
+                let begins_term = position.is_none_or(|applied| applied.term < entry.term);
+                let term = entry.term;
+                Applied {
+                    effects: Vec::from_iter(begins_term.then_some(Effect::TermBegan { term })),
+                    ..Applied::without_request()
+                }
+            }
             EntryType::EntryNormal => self.apply_normal(index, entry.data, local)?,
             EntryType::EntryConfChange => self.apply_conf_change(index, entry.data)?,
             EntryType::EntryConfChangeV2 => {
@@ -257,6 +263,16 @@ impl StateMachine {
     /// The position of the last applied entry.
     pub fn applied(&self) -> Option<EntryId> {
         self.store.applied()
+    }
+
+    /// The store, to read it.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Raft's configuration after the last applied entry.
+    pub fn conf_state(&self) -> &ConfState {
+        &self.conf_state
     }
 
     /// A reader of the store.
