@@ -3,6 +3,9 @@
 //! `REWRITE=1 cargo test -p portunus-server --test documents` writes the generated ones anew.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod api;
+#[path = "../common/mod.rs"]
+mod common;
 mod flags;
 
 use std::path::PathBuf;
