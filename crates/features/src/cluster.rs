@@ -3,9 +3,9 @@
 use portunus_gates::{feature, registry};
 
 feature! {
-    /// Tells the other members how long each lease still lives, every few minutes.
+    /// Replicates the remaining time of long leases to all members, once per checkpoint interval.
     ///
-    /// Without it a change of leader starts every lease anew.
+    /// Without it a new leader restarts every lease with its full time.
     pub LeaseCheckpoint {
         level: Cluster,
         owner: "lease",
@@ -15,13 +15,13 @@ feature! {
     }
 }
 feature! {
-    /// Stores the remaining life of leases with them, so that it survives restarts.
+    /// Stores the remaining time of leases in the backend, so that it survives restarts.
     pub LeaseCheckpointPersist {
         level: Cluster,
         owner: "lease",
         touches: Backend,
         reversible: Free,
-        inert: "from cluster version 3.6 on the remaining life is always stored, as in etcd",
+        inert: "from cluster version 3.6 on the remaining time is always stored, as in etcd",
         specs: [Spec::alpha("3.7")],
         depends_on: [LeaseCheckpoint],
     }

@@ -1,8 +1,8 @@
 //! Every flag of etcd, and what this program does with it.
 //!
-//! One table serves the command line, the environment (`ETCD_…`), the config file and the help. A
-//! flag is never read and then ignored: an unsupported flag is refused when it is set to another
-//! value than its default.
+//! One table serves the command line, the environment (`ETCD_…`), the config file, the help and
+//! `docs/flags.md`. A flag is never read and then ignored: an unsupported flag is refused when it
+//! is set to another value than its default.
 
 /// How a flag is supported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +57,15 @@ pub struct Flag {
     pub help: &'static str,
     /// How it is supported.
     pub support: Support,
+    /// Whether etcd has no such flag.
+    pub is_own: bool,
+}
+
+impl Flag {
+    /// Its environment variable.
+    pub fn variable(&self) -> String {
+        format!("ETCD_{}", self.name.to_uppercase().replace('-', "_"))
+    }
 }
 
 const fn works(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Flag {
@@ -66,6 +75,14 @@ const fn works(name: &'static str, kind: Kind, default: &'static str, help: &'st
         default,
         help,
         support: Support::Works,
+        is_own: false,
+    }
+}
+
+const fn own(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Flag {
+    Flag {
+        is_own: true,
+        ..works(name, kind, default, help)
     }
 }
 
@@ -76,6 +93,7 @@ const fn later(name: &'static str, kind: Kind, default: &'static str, part: &'st
         default,
         help: "",
         support: Support::Later(part),
+        is_own: false,
     }
 }
 
@@ -86,6 +104,7 @@ const fn ignored(name: &'static str) -> Flag {
         default: "",
         help: "",
         support: Support::Ignored,
+        is_own: false,
     }
 }
 
@@ -96,6 +115,7 @@ const fn removed(name: &'static str, instead: &'static str) -> Flag {
         default: "",
         help: "",
         support: Support::Removed(instead),
+        is_own: false,
     }
 }
 
@@ -123,12 +143,14 @@ const fn old(
             gate,
             instead,
         }),
+        is_own: false,
     }
 }
 
 const TLS: &str = "TLS";
 const AUTH: &str = "authentication";
 const DISCOVERY: &str = "discovery";
+const SOCKET_OPTIONS: &str = "socket options";
 const TRACING: &str = "distributed tracing";
 
 use Kind::{Bool, Duration, Number, Text};
@@ -235,11 +257,11 @@ pub const FLAGS: &[Flag] = &[
         "4294967295",
         "streams a client may open at a time",
     ),
-    works(
+    later(
         "grpc-keepalive-min-time",
         Duration,
         "5s",
-        "shortest time a client should wait between pings",
+        "closing connections of clients that ping too often",
     ),
     works(
         "grpc-keepalive-interval",
@@ -253,8 +275,8 @@ pub const FLAGS: &[Flag] = &[
         "20s",
         "wait for the answer to a ping",
     ),
-    later("socket-reuse-port", Bool, "false", "socket options"),
-    later("socket-reuse-address", Bool, "false", "socket options"),
+    later("socket-reuse-port", Bool, "false", SOCKET_OPTIONS),
+    later("socket-reuse-address", Bool, "false", SOCKET_OPTIONS),
     later("enable-grpc-gateway", Bool, "false", "the JSON gateway"),
     works(
         "raft-read-timeout",
@@ -298,6 +320,23 @@ pub const FLAGS: &[Flag] = &[
     later("discovery-srv-name", Text, "", DISCOVERY),
     later("discovery-token", Text, "", DISCOVERY),
     later("discovery-endpoints", Text, "", DISCOVERY),
+    later("discovery-dial-timeout", Duration, "2s", DISCOVERY),
+    later("discovery-request-timeout", Duration, "5s", DISCOVERY),
+    later("discovery-keepalive-time", Duration, "2s", DISCOVERY),
+    later("discovery-keepalive-timeout", Duration, "6s", DISCOVERY),
+    later("discovery-insecure-transport", Bool, "true", DISCOVERY),
+    later(
+        "discovery-insecure-skip-tls-verify",
+        Bool,
+        "false",
+        DISCOVERY,
+    ),
+    later("discovery-cert", Text, "", DISCOVERY),
+    later("discovery-key", Text, "", DISCOVERY),
+    later("discovery-cacert", Text, "", DISCOVERY),
+    later("discovery-user", Text, "", DISCOVERY),
+    later("discovery-password", Text, "", DISCOVERY),
+    later("discovery-fallback", Text, "exit", DISCOVERY),
     works(
         "strict-reconfig-check",
         Bool,
@@ -401,26 +440,26 @@ pub const FLAGS: &[Flag] = &[
         "",
         "server features to set, such as A=true,B=false",
     ),
-    works(
+    own(
         "cluster-feature-gates",
         Text,
         "",
         "cluster features this member wants on or off (NAME=true,...); all members decide",
     ),
-    works("emulated-version", Text, "", "behave as this version"),
-    works(
+    own("emulated-version", Text, "", "behave as this version"),
+    own(
         "min-compatibility-version",
         Text,
         "",
         "write only what this version can read",
     ),
-    works(
+    own(
         "strict-emulation",
         Bool,
         "false",
         "refuse alpha features under emulation",
     ),
-    works(
+    own(
         "resident-value-bytes",
         Number,
         "134217728",
@@ -516,6 +555,7 @@ pub const FLAGS: &[Flag] = &[
     removed("v2-deprecation", "drop it: the v2 store is gone"),
     removed("enable-v2", "drop it: the v2 store is gone"),
     removed("discovery", "use discovery-token and discovery-endpoints"),
+    removed("discovery-proxy", "drop it: the v2 discovery is gone"),
     old_gate(
         "experimental-initial-corrupt-check",
         "InitialCorruptCheck",
@@ -546,6 +586,15 @@ pub const FLAGS: &[Flag] = &[
         "LeaseCheckpointPersist",
         "use --cluster-feature-gates=LeaseCheckpointPersist=true",
     ),
+];
+
+/// Groups of the config file that are not supported yet, with the feature they belong to. An empty
+/// group is accepted.
+pub const GROUPS_LATER: &[(&str, &str)] = &[
+    ("client-transport-security", TLS),
+    ("peer-transport-security", TLS),
+    ("discovery-config", DISCOVERY),
+    ("socket-options", SOCKET_OPTIONS),
 ];
 
 /// Finds a flag by name; both spellings of the emulation flag are one.

@@ -7,7 +7,7 @@ use portunus_gates::{Assignments, FlagError, Origin};
 use serde_json::Value;
 use thiserror::Error;
 
-use super::flags::{FLAGS, Flag, Kind, Support, find};
+use super::flags::{FLAGS, Flag, GROUPS_LATER, Kind, Support, find};
 
 /// The flag that has two names.
 const EMULATION_FLAG: &str = "emulated-version";
@@ -130,7 +130,7 @@ impl Values {
             };
             let name = name.to_lowercase().replace('_', "-");
             let Some(flag) = find(&name) else {
-                let similar = similar(&name).map(variable_of);
+                let similar = similar(&name).and_then(find).map(Flag::variable);
                 self.unrecognized.push(UnrecognizedVariable {
                     name: variable.to_owned(),
                     similar,
@@ -168,13 +168,8 @@ impl Values {
     }
 
     fn add_key(&mut self, key: &str, value: &Value) -> Result<(), ValuesError> {
-        let nested = match key {
-            "client-transport-security" | "peer-transport-security" => Some("TLS"),
-            "discovery-config" => Some("discovery"),
-            "socket-options" => Some("socket options"),
-            _ => None,
-        };
-        if let Some(part) = nested {
+        let group = GROUPS_LATER.iter().find(|(group, _)| *group == key);
+        if let Some((_, part)) = group {
             return match is_empty(value) {
                 true => Ok(()),
                 false => Err(ValuesError::KeyLater {
@@ -297,11 +292,6 @@ fn similar(name: &str) -> Option<&'static str> {
         .filter(|(distance, known)| *distance <= MISSPELT_MAX.min(known.len() / 3))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, known)| known)
-}
-
-/// The environment variable of a flag.
-fn variable_of(flag: &str) -> String {
-    format!("ETCD_{}", flag.to_uppercase().replace('-', "_"))
 }
 
 /// Converts a config value to the flag's syntax. Durations are nanoseconds in a file.

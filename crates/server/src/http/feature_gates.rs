@@ -5,12 +5,10 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
 use portunus_features::version::CLUSTER_PARAMS_SINCE;
 use portunus_proto::etcdserverpb::{
     Feature, FeatureGateDetail, FeatureGateStatusRequest, FeatureGateStatusResponse,
@@ -24,11 +22,11 @@ use super::{Shared, parameters};
 use crate::grpc::Api;
 use crate::member::Member;
 
-/// The router of these paths.
-pub fn router() -> Router<Arc<Member>> {
-    Router::new()
-        .route("/featuregate", get(read_one_or_all))
-        .route("/v3/maintenance/featuregate", post(status))
+super::endpoints! {
+    /// Feature gates, on the client port.
+    pub const GATES, pub(super) fn router;
+    get "/featuregate" => read_one_or_all, "whether one feature is on (`?feature=NAME`), or all of them; `?isServerFeature=true`";
+    post "/v3/maintenance/featuregate" => status, "`Maintenance.FeatureGateStatus` as JSON";
 }
 
 /// The RPC's request as JSON. Both spellings of a name are accepted, as in protobuf's JSON

@@ -1,5 +1,6 @@
 //! Plain HTTP on the client port: health, version, metrics, feature gates.
 
+mod endpoint;
 mod feature_gates;
 
 use std::collections::BTreeSet;
@@ -9,7 +10,6 @@ use axum::Router;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 use portunus_features::version::version_text;
 use portunus_gates::VersionInfo;
 use portunus_gates::cluster::FoundingPhase;
@@ -17,11 +17,31 @@ use portunus_proto::etcdserverpb::{AlarmType, RangeRequest};
 use serde::Serialize;
 
 use crate::member::Member;
+pub use endpoint::Endpoint;
+pub(crate) use endpoint::endpoints;
+pub use feature_gates::GATES;
+
+endpoints! {
+    /// Metrics and probes: on the client port and at `--listen-metrics-urls`.
+    pub const WATCHING, fn watching;
+    get "/health" => health, "`{\"health\":\"true\"}`, or 503 with the reason: an alarm, no leader, a failed read; `?exclude=ALARM`, `?serializable=true`";
+    get "/livez" => livez, "liveness: all its checks; `?verbose`, `?exclude=CHECK`";
+    get "/livez/{check}" => livez_one, "one check: `serializable_read`";
+    get "/readyz" => readyz, "readiness: all its checks; `?verbose`, `?exclude=CHECK`";
+    get "/readyz/{check}" => readyz_one, "one check: `data_corruption`, `serializable_read`, `linearizable_read`, `non_learner`";
+    get "/metrics" => metrics, "metrics in Prometheus' text format";
+}
+
+endpoints! {
+    /// On the client port besides those.
+    pub const VERSION, fn with_version;
+    get "/version" => version, "versions of the member, of the cluster and of the data";
+}
 
 /// The router of all paths besides gRPC.
 pub fn router(member: &Arc<Member>) -> Router {
     watching()
-        .route("/version", get(version))
+        .merge(with_version())
         .merge(feature_gates::router())
         .with_state(Arc::clone(member))
 }
@@ -29,16 +49,6 @@ pub fn router(member: &Arc<Member>) -> Router {
 /// The router of `--listen-metrics-urls`: metrics and probes, no data and no settings.
 pub fn watching_router(member: &Arc<Member>) -> Router {
     watching().fallback(unknown).with_state(Arc::clone(member))
-}
-
-fn watching() -> Router<Arc<Member>> {
-    Router::new()
-        .route("/health", get(health))
-        .route("/livez", get(livez))
-        .route("/livez/{check}", get(livez_one))
-        .route("/readyz", get(readyz))
-        .route("/readyz/{check}", get(readyz_one))
-        .route("/metrics", get(metrics))
 }
 
 /// Answers a path that no service has: gRPC callers get a gRPC status, all others a plain 404,

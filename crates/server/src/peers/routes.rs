@@ -9,7 +9,6 @@ use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use portunus_proto::EtcdError;
@@ -36,19 +35,30 @@ const HEADER_WAIT_MAX: Duration = Duration::from_secs(60);
 
 type Shared = State<Arc<Member>>;
 
+http::endpoints! {
+    /// Refused with 412 for a member of another cluster.
+    pub const OF_CLUSTER, fn of_cluster;
+    post "/members/promote/{id}" => promote, "promotes a learner; for the leader";
+    get "/members/hashkv" => hash_kv, "hash of the data at a revision, for corruption checks";
+    post "/leases" => keep_alive, "renews a lease; for the leader";
+    post "/leases/internal" => time_to_live, "remaining time of a lease; for the leader";
+}
+
+http::endpoints! {
+    /// Answered for every caller.
+    pub const OPEN, fn open;
+    get "/members" => members, "the members of the cluster";
+    get "/version" => http::version, "versions of the member, of the cluster and of the data";
+    get SETTINGS_PATH => settings, "the flags that all members must have alike; etcd does not have it";
+    get "/downgrade/enabled" => downgrade_enabled, "whether a downgrade is in progress";
+}
+
 /// The router of all paths.
 pub fn router(member: &Arc<Member>) -> Router {
     let for_own_cluster = from_fn_with_state(Arc::clone(member), refuse_other_clusters);
-    Router::new()
-        .route("/members/promote/{id}", post(promote))
-        .route("/members/hashkv", get(hash_kv))
-        .route("/leases", post(keep_alive))
-        .route("/leases/internal", post(time_to_live))
+    of_cluster()
         .route_layer(for_own_cluster)
-        .route("/members", get(members))
-        .route("/version", get(http::version))
-        .route(SETTINGS_PATH, get(settings))
-        .route("/downgrade/enabled", get(downgrade_enabled))
+        .merge(open())
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(Arc::clone(member))
 }

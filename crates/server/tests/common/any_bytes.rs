@@ -16,6 +16,17 @@ pub async fn call(channel: &Channel, path: &'static str, message: Bytes) -> Resu
     Ok(response.into_inner())
 }
 
+/// Calls a method of any kind with one message; returns when the call is accepted or refused.
+pub async fn call_for_head(channel: &Channel, path: &str, message: Bytes) -> Result<(), Status> {
+    let mut grpc = tonic::client::Grpc::new(channel.clone());
+    let ready = grpc.ready().await;
+    ready.map_err(|error| Status::unavailable(error.to_string()))?;
+    let path = PathAndQuery::try_from(path).unwrap();
+    let request = Request::new(message);
+    grpc.server_streaming(request, path, AnyBytes).await?;
+    Ok(())
+}
+
 #[derive(Clone, Copy)]
 struct AnyBytes;
 
