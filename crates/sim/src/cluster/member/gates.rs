@@ -36,8 +36,8 @@ pub(in super::super) struct Features {
 
 impl Features {
     pub(in super::super) fn declared() -> Self {
-        // The declarations are tested.
         #[allow(clippy::expect_used)]
+        // Tests check the declarations, so this never fails.
         let own = OwnFeatures::declared().expect("the declarations are consistent");
         let specs = own.cluster_specs();
         Self { own, specs }
