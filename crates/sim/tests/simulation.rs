@@ -114,6 +114,15 @@ fn every_planted_bug_is_detected() {
     assert!(undetected.is_empty(), "{undetected:?}");
 }
 
+#[test]
+fn document_lists_every_planted_bug() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/simulation.md");
+    let document = std::fs::read_to_string(path).unwrap();
+    for bug in PlantedBug::ALL {
+        assert!(document.contains(&format!("| `{bug:?}` |")), "{bug:?}");
+    }
+}
+
 /// Reading the newest feature values in apply is the most likely implementation mistake.
 #[test]
 fn reading_the_newest_features_is_detected_within_100_seeds() {

@@ -56,6 +56,8 @@ planted_bugs! {
     /// A crash after a compaction loses the newest tombstone, so that the revision goes back (etcd
     /// issue 17780).
     LosesNewestTombstone,
+    /// A transaction fails where a compaction is not finished (etcd issue 18667).
+    ReadsDependOnCompaction,
     /// The promotion of a learner is not stored (etcd issue 19557).
     ForgetsPromotion,
     /// A restart skips the first entry after the durable applied index.
@@ -97,16 +99,18 @@ planted_bugs! {
     ProgressOvertakesEvents,
     /// Watches are not informed of an installed snapshot.
     WatchesMissInstalls,
-    /// The delete at the compact revision is missing in the history (etcd issue 19179).
+    /// The delete at the compact revision is missing in the history (etcd issues 18089, 19179).
     LosesDeleteAtCompactRevision,
-    /// Events are delivered a second time.
+    /// Events are delivered a second time (etcd issue 17247).
     RepeatsEvents,
+    /// An installed snapshot sends watches back to an earlier revision (etcd issue 15271).
+    InstallsTurnWatchesBack,
     /// A transaction's events are split over two revisions.
     SplitsRevision,
-    /// A watch of a future revision gets events before it (etcd issue 19675).
+    /// A watch of a future revision gets events before it (etcd issue 20221).
     FutureWatchStartsEarly,
-    /// A watch that catches up skips a revision.
+    /// A watch that catches up skips a revision (etcd issue 17529).
     CatchUpSkipsRevision,
-    /// A watch of a compacted revision goes on at the compact revision (etcd issue 18667).
+    /// A watch of a compacted revision goes on at the compact revision.
     CompactedWatchGoesOn,
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use portunus_consensus::Role;
 use portunus_mvcc::{EntryId, Event, RevisionEvents};
+use portunus_proto::etcdserverpb::InternalRaftRequest;
 use portunus_proto::raftpb::{ConfChange, ConfState, Entry, EntryType};
 use portunus_statemachine::membership::PlannedChange;
 use portunus_statemachine::{Applied, Effect, EntryError};
@@ -108,6 +109,9 @@ impl Member {
                 let informs = !around.has(PlantedBug::WatchesMissInstalls);
                 let conf_state = snapshot.conf_state.as_ref();
                 running.replica.install(opened, conf_state, at, informs);
+                if around.has(PlantedBug::InstallsTurnWatchesBack) {
+                    running.turn_watches_back(around.now);
+                }
                 running.backend = file.backend.clone();
                 self.backend = file.backend;
                 self.durable = running.replica.position();
@@ -210,6 +214,10 @@ impl Running {
         };
         match bug? {
             PlantedBug::ReadsNewestFeatures => gates::judged_by(entry, &self.newest_features),
+            PlantedBug::ReadsDependOnCompaction if self.replica.compaction_work => {
+                let request = InternalRaftRequest::decode(entry.data.clone()).ok()?;
+                request.txn.is_some().then(empty)
+            }
             PlantedBug::SkipsEntryAtRestart if entry.index <= self.skip_to => Some(empty()),
             PlantedBug::ForgetsPromotion if entry.r#type() == EntryType::EntryConfChange => {
                 let change = ConfChange::decode(entry.data.clone()).ok()?;

@@ -502,6 +502,21 @@ impl Running {
         self.streams.open.insert(watcher, (id, outlet, flag));
     }
 
+    /// For a planted bug: watches start again some revisions before the newest one.
+    pub(super) fn turn_watches_back(&mut self, now: u64) {
+        let start_revision = (self.replica.hub.revision() - 20).max(1);
+        let watchers: Vec<u64> = self.streams.open.keys().copied().collect();
+        for watcher in watchers {
+            let request = WatchCreateRequest {
+                key: Bytes::from_static(&[0]),
+                range_end: Bytes::from_static(&[0]),
+                start_revision,
+                ..WatchCreateRequest::default()
+            };
+            self.watch(watcher, request, now);
+        }
+    }
+
     /// Closes the stream of a watcher.
     pub(in super::super) fn stop_watching(&mut self, watcher: u64) {
         if let Some((id, ..)) = self.streams.open.remove(&watcher) {
