@@ -72,6 +72,22 @@ fn planted_bug(name: &str) -> Result<PlantedBug, String> {
 }
 
 impl Arguments {
+    /// Returns the command that runs one seed, with further classes of faults disabled.
+    fn command(&self, seed: u64, ticks: Option<u64>, removed: &[Class]) -> String {
+        let mut command = format!("simulate --seed {seed}");
+        let mut option = |name: &str, value: Option<String>| {
+            let value = value.filter(|value| !value.is_empty());
+            command.extend(value.map(|value| format!(" --{name} {value}")));
+        };
+        let without = self.without.iter().chain(removed);
+        let without: Vec<String> = without.map(Class::to_string).collect();
+        option("ticks", ticks.map(|ticks| ticks.to_string()));
+        option("members", self.members.map(|members| members.to_string()));
+        option("without", Some(without.join(",")));
+        option("bug", self.bug.map(|bug| format!("{bug:?}")));
+        command
+    }
+
     fn scenario(&self, seed: u64) -> Scenario {
         let mut scenario = Scenario::from_seed(seed).without(&self.without);
         if let Some(ticks) = self.ticks {
@@ -175,6 +191,10 @@ fn explain(arguments: &Arguments, seed: u64) {
     let mut last = VecDeque::new();
     // Fails as before: the same scenario produces the same events.
     let _ = run_with_trace(&scenario, arguments.bug, &mut |line| {
+        // Heartbeats go on all the time; `--seed` prints them, too.
+        if line.contains("MsgHeartbeat") {
+            return;
+        }
         if last.len() == LAST_EVENTS {
             last.pop_front();
         }
@@ -183,24 +203,11 @@ fn explain(arguments: &Arguments, seed: u64) {
     for line in last {
         eprintln!("{line}");
     }
+    let repeat = arguments.command(seed, arguments.ticks, &[]);
+    eprintln!("simulate: to repeat the run: `{repeat}`");
     let (smallest, removed) = shrink(&scenario, arguments.bug);
-    let mut without: Vec<String> = arguments.without.iter().map(Class::to_string).collect();
-    without.extend(removed.iter().map(Class::to_string));
-    let mut command = format!("simulate --seed {seed} --ticks {}", smallest.fault_ticks);
-    if !without.is_empty() {
-        command.push_str(" --without ");
-        command.push_str(&without.join(","));
-    }
-    if let Some(bug) = arguments.bug {
-        command.push_str(&format!(" --bug {bug:?}"));
-    }
-    if let Some(members) = arguments.members {
-        command.push_str(&format!(" --members {members}"));
-    }
-    eprintln!(
-        "simulate: to repeat the run: the same options, with --seed {seed} instead of a range"
-    );
-    eprintln!("simulate: a shrunk run that still fails: `{command}`");
+    let shrunk = arguments.command(seed, Some(smallest.fault_ticks), &removed);
+    eprintln!("simulate: a shrunk run that still fails: `{shrunk}`");
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

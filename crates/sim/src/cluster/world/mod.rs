@@ -136,6 +136,8 @@ pub(super) struct World<'a> {
     scenario: Scenario,
     bug: Option<PlantedBug>,
     trace: Option<Trace<'a>>,
+    /// The ids of members in hexadecimal digits, with the names that the trace has for them.
+    names: Vec<(String, String)>,
     random: Random,
     now: u64,
     queue: BinaryHeap<Reverse<Scheduled>>,
@@ -185,6 +187,10 @@ impl<'a> World<'a> {
             scenario: scenario.clone(),
             bug,
             trace,
+            names: founders
+                .iter()
+                .map(|it| (format!("{:x}", founder_id(it)), it.name.clone()))
+                .collect(),
             random: Random::from_seed(scenario.seed ^ 0x0d15_ea5e),
             now: 0,
             queue: BinaryHeap::new(),
@@ -286,7 +292,11 @@ impl<'a> World<'a> {
     fn note(&mut self, text: impl FnOnce() -> String) {
         if let Some(trace) = &mut self.trace {
             let (tick, rest) = (self.now / TICK, self.now % TICK);
-            trace(format!("{tick:>4}.{rest:02} {}", text()));
+            let mut text = text();
+            for (id, name) in &self.names {
+                text = text.replace(id, name);
+            }
+            trace(format!("{tick:>4}.{rest:02} {text}"));
         }
     }
 

@@ -310,6 +310,8 @@ impl World<'_> {
         let url = format!("http://m{}:2380", self.ever);
         let id = bootstrap::added_member_id(&[url], self.ever);
         self.candidates.insert(id);
+        self.names
+            .push((format!("{id:x}"), format!("m{}", self.ever)));
         id
     }
 
