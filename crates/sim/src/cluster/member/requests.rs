@@ -67,7 +67,8 @@ enum ReadState {
 }
 
 struct PendingRead {
-    range: RangeRequest,
+    /// `None`: a keep-alive waits until it is known what was committed before it.
+    range: Option<RangeRequest>,
     state: ReadState,
     /// For a planted bug: the reader of the time of the request.
     early_reader: Option<Reader>,
@@ -75,9 +76,17 @@ struct PendingRead {
 
 struct PendingRenewal {
     lease: i64,
-    /// An unknown lease is looked up again once this index is applied.
-    known_after: Option<u64>,
+    /// An unknown lease is looked up again after a read barrier: a leader that was replaced, or
+    /// has not applied everything, does not know which leases exist.
+    barrier: Barrier,
     clears_checkpoint: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Barrier {
+    NotNeeded,
+    Waiting,
+    Passed,
 }
 
 /// The requests that wait at a member.
@@ -199,7 +208,7 @@ impl Member {
         running.requests.reads.insert(
             request,
             PendingRead {
-                range,
+                range: Some(range),
                 state,
                 early_reader: around
                     .has(PlantedBug::ReaderBeforeBarrier)
@@ -222,7 +231,7 @@ impl Member {
         };
         let renewal = PendingRenewal {
             lease,
-            known_after: None,
+            barrier: Barrier::NotNeeded,
             clears_checkpoint: false,
         };
         running.requests.renewals.insert(request, renewal);
@@ -343,11 +352,17 @@ impl Running {
             let Some(read) = self.requests.reads.remove(&request) else {
                 continue;
             };
+            let Some(range) = read.range else {
+                if let Some(renewal) = self.requests.renewals.get_mut(&request) {
+                    renewal.barrier = Barrier::Passed;
+                }
+                continue;
+            };
             // After the barrier: an installed snapshot replaces the store.
             let reader = read
                 .early_reader
                 .unwrap_or_else(|| self.replica.machine.reader());
-            let answer = match reader.range(&read.range) {
+            let answer = match reader.range(&range) {
                 Ok(response) => Ok(response),
                 Err(ReadError::Refused(error)) => Err(error),
                 // A store that was replaced; the client reads again.
@@ -357,14 +372,11 @@ impl Running {
         }
     }
 
-    /// Renews leases, as the leader does: an unknown lease is not found only once everything that
-    /// was committed before is applied.
+    /// Renews leases, as the leader does.
     fn serve_renewals(&mut self, now_ms: u64, around: &Surroundings<'_>) {
         let leadership = self.engine.core().current_leadership();
-        let commit = self.engine.core().hard_state().commit;
-        let applied = self.replica.applied_index();
         let lessor = self.replica.machine.lessor().clone();
-        let mut clears = Vec::new();
+        let (mut clears, mut barriers) = (Vec::new(), Vec::new());
         for (request, renewal) in &mut self.requests.renewals {
             let lease = renewal.lease;
             if leadership.role != Role::Leader {
@@ -373,11 +385,13 @@ impl Running {
                 continue;
             }
             let mut lessor = lessor.lock();
-            if !lessor.exists(lease) && !around.has(PlantedBug::KeepAliveBeforeApply) {
-                let known_after = *renewal.known_after.get_or_insert(commit);
-                if applied < known_after {
-                    continue;
+            let is_unknown = !lessor.exists(lease) && renewal.barrier != Barrier::Passed;
+            if is_unknown && !around.has(PlantedBug::KeepAliveBeforeApply) {
+                if renewal.barrier == Barrier::NotNeeded {
+                    renewal.barrier = Barrier::Waiting;
+                    barriers.push(*request);
                 }
+                continue;
             }
             let renewed = match around.has(PlantedBug::IgnoresRenewals) {
                 true => lessor
@@ -402,6 +416,14 @@ impl Running {
         }
         for (request, _) in &self.replies {
             self.requests.renewals.remove(request);
+        }
+        for request in barriers {
+            let barrier = PendingRead {
+                range: None,
+                state: ReadState::Unasked,
+                early_reader: None,
+            };
+            self.requests.reads.insert(request, barrier);
         }
         for id in clears {
             let checkpoint = LeaseCheckpoint {
