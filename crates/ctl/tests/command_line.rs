@@ -138,7 +138,7 @@ fn questions_about_gates_are_judged_before_anybody_is_asked() {
         (
             &["gate", "plan", "upgrade", "99.9"],
             128,
-            "this portctl knows features up to version 3.8: ask the portctl of 99.9",
+            "this portctl knows features up to version 3.8: use the portctl of 99.9",
         ),
         (&["gate", "plan", "remove"], 128, "MEMBER not provided"),
         (
@@ -187,6 +187,6 @@ fn help_and_version_and_completion_need_no_server() {
     assert!(say(&["version"]).ends_with("API version: 3.8\n"));
     assert!(say(&["lease"]).contains("keep-alive"));
     assert!(say(&["get", "--help"]).contains("--print-value-only"));
-    assert!(say(&["gate", "plan", "--help"]).contains("exits with 7 if something stands"));
+    assert!(say(&["gate", "plan", "--help"]).contains("exits with 7 if something blocks it"));
     assert!(say(&["completion", "bash"]).contains("portctl"));
 }
