@@ -41,7 +41,7 @@ impl ObservedFleet {
     /// A member's name, or its id if it has none.
     pub fn name_of(&self, id: MemberId) -> String {
         let member = self.member(id);
-        member.map_or_else(|| id.to_string(), |member| member.member.shown())
+        member.map_or_else(|| id.to_string(), |member| member.member.display_name())
     }
 }
 
@@ -77,7 +77,7 @@ impl ObservedFleet {
     ) -> FleetMember {
         let id = MemberId(member_report.member.id);
         let name = &member_report.member.name;
-        let shown = match name.is_empty() {
+        let name_or_id = match name.is_empty() {
             true => id.to_string(),
             false => name.clone(),
         };
@@ -93,8 +93,8 @@ impl ObservedFleet {
             self.proposals_known.insert(id);
         }
         let (server_version, server_flags) = match &member_report.replies {
-            Ok(replies) => self.reported_start(&shown, id, replies),
-            Err(why) => self.assumed_start(&shown, why, published.as_ref(), own),
+            Ok(replies) => self.reported_start(&name_or_id, id, replies),
+            Err(why) => self.assumed_start(&name_or_id, why, published.as_ref(), own),
         };
         let cluster_flags = match &published {
             Some(Published::Flags(flags)) => flags.clone(),
@@ -118,7 +118,8 @@ impl ObservedFleet {
         let takes_part = !self.gateless.contains(&id) && has_mechanism(&member, own);
         let has_proposal = matches!(published, Some(Published::Flags(_)));
         if takes_part && member.member.started && !has_proposal {
-            let note = format!("{shown} has not published its cluster flags: assumed to have none");
+            let note =
+                format!("{name_or_id} has not published its cluster flags: assumed to have none");
             self.assumptions.push(note);
         }
         member.member.publication = match published {
@@ -137,14 +138,14 @@ impl ObservedFleet {
     /// The version and the flags of a member that answered.
     fn reported_start(
         &mut self,
-        shown: &str,
+        name_or_id: &str,
         id: MemberId,
         replies: &Replies,
     ) -> (MajorMinor, BTreeMap<String, bool>) {
         let version = major_minor(&replies.status.version).unwrap_or_else(|| {
             let assumed = self.usual_version();
             let reported = &replies.status.version;
-            let note = format!("{shown} reports version {reported:?}, which cannot be parsed: assumed to run {assumed}");
+            let note = format!("{name_or_id} reports version {reported:?}, which cannot be parsed: assumed to run {assumed}");
             self.assumptions.push(note);
             assumed
         });
@@ -153,7 +154,7 @@ impl ObservedFleet {
         }
         self.gateless.insert(id);
         let note = format!(
-            "{shown} does not know feature gates, as etcd and versions before \
+            "{name_or_id} does not know feature gates, as etcd and versions before \
              {CLUSTER_PARAMS_SINCE} do not: its flags are unknown and assumed to be empty"
         );
         self.assumptions.push(note);
@@ -163,7 +164,7 @@ impl ObservedFleet {
     /// The version and the flags of a member that did not answer.
     fn assumed_start(
         &mut self,
-        shown: &str,
+        name_or_id: &str,
         why: &str,
         published: Option<&Published>,
         own: &OwnFeatures,
@@ -184,7 +185,7 @@ impl ObservedFleet {
             None => (BTreeMap::new(), "no server flags".to_owned()),
         };
         let note = format!(
-            "{shown} does not answer ({why}): assumed to run version {version} with {assumed}"
+            "{name_or_id} does not answer ({why}): assumed to run version {version} with {assumed}"
         );
         self.assumptions.push(note);
         (version, flags)

@@ -55,7 +55,7 @@ pub fn for_server(member: &FleetMember, feature: &Registered, enabled: bool) -> 
     let name = feature.name.as_str();
     let version = member.server_version;
     let spec = feature.at(Versions::emulating(version)).spec;
-    let who = member.member.shown();
+    let who = member.member.display_name();
     if !spec.stage.exists() || spec.locked {
         let at = feature
             .specs
@@ -82,7 +82,7 @@ pub fn for_server(member: &FleetMember, feature: &Registered, enabled: bool) -> 
 fn propose(member: &FleetMember, name: &str, value: bool) -> String {
     let mut flags = member.cluster_flags.clone();
     flags.set(Origin::Flag, name, value);
-    let who = member.member.shown();
+    let who = member.member.display_name();
     format!(
         "portctl gate plan restart {who} {}",
         flag(Level::Cluster, &flags)
@@ -106,7 +106,7 @@ fn take_part(observed: &ObservedFleet, ids: &[MemberId], name: &str) -> Option<S
     let cluster = Assignments::from_map(Origin::Flag, [(name, true)]);
     Some(format!(
         "portctl gate plan restart {} {} {}",
-        member.member.shown(),
+        member.member.display_name(),
         flag(Level::Server, &server),
         flag(Level::Cluster, &cluster),
     ))

@@ -72,7 +72,7 @@ pub fn plan_change(
         _ => None,
     };
     for member in observed.fleet.members.iter().chain(added) {
-        names.push((member.member.id, member.member.shown()));
+        names.push((member.member.id, member.member.display_name()));
     }
     PlannedChange {
         change: describe_change(&change, &observed),
@@ -160,7 +160,7 @@ fn start_obstacles(
         .iter()
         .filter(|it| starts.contains(&it.member.id))
     {
-        let shown = member.member.shown();
+        let name_or_id = member.member.display_name();
         if observed.gateless.contains(&member.member.id) {
             continue;
         }
@@ -172,7 +172,7 @@ fn start_obstacles(
             version.set_min_compat(min_compat);
         }
         if let Err(error) = version.validate() {
-            obstacles.push(format!("{shown} would not start: {error}"));
+            obstacles.push(format!("{name_or_id} would not start: {error}"));
         }
     }
     obstacles
@@ -212,7 +212,7 @@ fn describe_change(change: &Change, observed: &ObservedFleet) -> String {
                 false => "learner",
             };
             let min_compat = at(MIN_COMPAT_FLAG, member.min_compat);
-            format!("add {kind} {}{min_compat}", member.member.shown())
+            format!("add {kind} {}{min_compat}", member.member.display_name())
         }
         Change::Remove(id) => format!("remove {}", observed.name_of(*id)),
         Change::Promote(id) => format!("promote {}", observed.name_of(*id)),

@@ -125,7 +125,7 @@ fn decision(lines: &mut Lines, decided: &rows::DecisionRow<'_>, names: &MemberNa
     lines.member_id("DecidedBy", it.decided_by);
     lines.field(
         "DecidedByName",
-        quote(names.shown(it.decided_by).as_bytes()),
+        quote(names.display_name(it.decided_by).as_bytes()),
     );
     for (name, value) in &decided.changed {
         let changed = format!("{name}={value}");

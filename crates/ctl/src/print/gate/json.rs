@@ -230,7 +230,7 @@ impl Ids {
             .raw("decided_unix_seconds", decision.decided_unix_seconds)
             .text("cluster_version", &decision.cluster_version);
         self.id(object, "decided_by", decision.decided_by)
-            .text("decided_by_name", &names.shown(decision.decided_by))
+            .text("decided_by_name", &names.display_name(decision.decided_by))
             .raw("features", params.unwrap_or_else(|| "null".to_owned()))
             .raw("changed", array(changed))
             .text_omit_empty("cause", &decision.cause)

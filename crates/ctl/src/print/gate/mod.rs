@@ -75,7 +75,7 @@ pub struct MemberNames(pub BTreeMap<u64, String>);
 
 impl MemberNames {
     /// The name, or the id if there is none; `-` where no member decided.
-    fn shown(&self, id: u64) -> String {
+    fn display_name(&self, id: u64) -> String {
         if id == 0 {
             return "-".to_owned();
         }

@@ -160,7 +160,7 @@ impl DecisionRow<'_> {
             decision.index.to_string(),
             time::rfc3339(decision.decided_unix_seconds),
             decision.cluster_version.clone(),
-            names.shown(decision.decided_by),
+            names.display_name(decision.decided_by),
             changes(&self.changed, decision.params.is_some()),
             match decision.cause.as_str() {
                 "" => "-".to_owned(),
