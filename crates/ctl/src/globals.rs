@@ -214,9 +214,9 @@ const COMMAND_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 
 /// Refuses settings of etcdctl that portctl does not have, unless they ask for what it does anyway.
 fn refuse_unsupported(environment: &Environment<'_>, args: &GlobalArgs) -> Result<(), Failure> {
-    const TLS: &str = "TLS comes later";
-    const AUTHENTICATION: &str = "authentication comes later";
-    const DISCOVERY: &str = "discovery by DNS comes later; list the --endpoints";
+    const TLS: &str = "portctl has no TLS";
+    const AUTHENTICATION: &str = "portctl has no authentication";
+    const DISCOVERY: &str = "portctl has no DNS discovery; list the --endpoints";
     let refuse = |source: &str, what: &str| {
         let message = format!("{source} is not supported yet: {what}");
         Err(Failure::new(ExitWith::BadFeature, message))
@@ -321,9 +321,9 @@ mod tests {
     #[test]
     fn unsupported_setting_in_the_environment_is_refused() {
         for (variable, what) in [
-            ("ETCDCTL_USER", "authentication comes later"),
-            ("PORTCTL_CACERT", "TLS comes later"),
-            ("ETCDCTL_DISCOVERY_SRV", "discovery by DNS comes later"),
+            ("ETCDCTL_USER", "no authentication"),
+            ("PORTCTL_CACERT", "no TLS"),
+            ("ETCDCTL_DISCOVERY_SRV", "no DNS discovery"),
         ] {
             let failure = resolve(&GlobalArgs::default(), &[(variable, "x")]).unwrap_err();
             let message = failure.message.unwrap();

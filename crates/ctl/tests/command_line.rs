@@ -23,16 +23,16 @@ fn what_comes_later_is_refused_not_ignored() {
         "--cacert=x",
         "--insecure-transport=false",
     ] {
-        refused(&["get", "a", flag], &[], 4, "TLS comes later");
+        refused(&["get", "a", flag], &[], 4, "portctl has no TLS");
     }
     for flag in ["--user=root:x", "--password=x", "--auth-jwt-token=x"] {
-        refused(&["get", "a", flag], &[], 4, "authentication comes later");
+        refused(&["get", "a", flag], &[], 4, "portctl has no authentication");
     }
     refused(
         &["get", "a", "-d", "example.com"],
         &[],
         4,
-        "discovery by DNS comes later",
+        "portctl has no DNS discovery",
     );
     refused(
         &["get", "a"],
@@ -41,12 +41,7 @@ fn what_comes_later_is_refused_not_ignored() {
         "ETCDCTL_USER",
     );
     let https = "https://127.0.0.1:2379";
-    refused(
-        &["get", "a", "--endpoints", https],
-        &[],
-        128,
-        "TLS comes later",
-    );
+    refused(&["get", "a", "--endpoints", https], &[], 128, "needs TLS");
 }
 
 #[test]
