@@ -58,7 +58,7 @@ pub async fn is_answering(address: &str) -> bool {
         key: key(0),
         ..RangeRequest::default()
     };
-    ask(address, Method::Range, &read).await.is_some()
+    call(address, Method::Range, &read).await.is_some()
 }
 
 /// Returns whether this member has applied the put of a key.
@@ -69,13 +69,13 @@ pub async fn holds_key(address: &str, number: usize) -> bool {
         keys_only: true,
         ..RangeRequest::default()
     };
-    let answer = ask(address, Method::Range, &read).await;
+    let answer = call(address, Method::Range, &read).await;
     answer.is_some_and(|answer| Fields::of(&answer).all(field::RANGE_KVS).count() == 1)
 }
 
 /// Returns the status of a member, if it answers.
 pub async fn status(address: &str) -> Option<StatusResponse> {
-    let answer = ask(address, Method::Status, &StatusRequest {}).await?;
+    let answer = call(address, Method::Status, &StatusRequest {}).await?;
     StatusResponse::decode(answer).ok()
 }
 
@@ -84,14 +84,14 @@ pub async fn member_count(address: &str) -> Option<usize> {
     let own_view = MemberListRequest {
         linearizable: false,
     };
-    let answer = ask(address, Method::MemberList, &own_view).await?;
+    let answer = call(address, Method::MemberList, &own_view).await?;
     let answer = MemberListResponse::decode(answer).ok()?;
     Some(answer.members.len())
 }
 
 /// Sends one request on a new connection; returns `None` if it was refused or timed out. For
 /// requests that are not measured.
-pub async fn ask(address: &str, method: Method, request: &impl Message) -> Option<Bytes> {
+pub async fn call(address: &str, method: Method, request: &impl Message) -> Option<Bytes> {
     let message = request.encode_to_vec();
     let answer = async {
         let mut connection = Connection::open(address).await?;
@@ -214,16 +214,16 @@ pub fn put_of(number: usize) -> PutRequest {
 
 /// Pseudo-random numbers, the same in every run: an xorshift generator.
 #[derive(Debug, Clone)]
-pub struct Numbers {
+pub struct RandomNumbers {
     state: u64,
 }
 
-impl Numbers {
+impl RandomNumbers {
     /// Returns a different sequence for each client.
     #[must_use]
-    pub fn of_client(client: usize) -> Numbers {
+    pub fn of_client(client: usize) -> RandomNumbers {
         // Never 0, from which xorshift does not leave: an odd factor times a non-zero number.
-        Numbers {
+        RandomNumbers {
             state: (client as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15),
         }
     }
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn numbers_cover_the_range_below_the_bound() {
-        let mut numbers = Numbers::of_client(3);
+        let mut numbers = RandomNumbers::of_client(3);
         let mut seen = [false; 16];
         for _ in 0..1000 {
             seen[numbers.below(16)] = true;
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn clients_have_different_sequences() {
-        let (mut one, mut other) = (Numbers::of_client(0), Numbers::of_client(1));
+        let (mut one, mut other) = (RandomNumbers::of_client(0), RandomNumbers::of_client(1));
         let differing = (0..100).filter(|_| one.below(10_000) != other.below(10_000));
         assert!(differing.count() > 90);
     }

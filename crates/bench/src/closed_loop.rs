@@ -11,7 +11,7 @@ use bytes::Bytes;
 use tokio::task::JoinSet;
 
 use crate::usage::UsageError;
-use crate::window::{Pace, Seen, Spent, Window, micros};
+use crate::window::{ClientResults, Window, WindowDurations, WindowUsage, micros};
 use crate::wire::{Connection, Event, Method, StreamId};
 
 /// The pause of a connection after a failure, so that a server that refuses every request is
@@ -20,11 +20,11 @@ const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(20);
 
 /// The meaning of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answered {
+pub enum Completion {
     /// The operation is complete and counts.
     Done,
     /// The operation needs one more request.
-    HalfWay,
+    NeedsAnotherRequest,
     /// The request only prepared others.
     Prepared,
 }
@@ -35,16 +35,16 @@ pub trait Requester: Send + 'static {
     fn next(&mut self, message: &mut Vec<u8>) -> Method;
 
     /// Checks the answer to the request; returns an error text if it is wrong.
-    fn answered(&mut self, answer: &[u8]) -> Result<Answered, String>;
+    fn answered(&mut self, answer: &[u8]) -> Result<Completion, String>;
 }
 
 /// Runs the clients until the window is over. Clients share the connections evenly.
 pub async fn closed_loop<R: Requester>(
     connections: Vec<Connection>,
     clients: Vec<R>,
-    pace: Pace,
+    durations: WindowDurations,
     server_process_ids: &[u32],
-) -> Result<(Seen, Spent), UsageError> {
+) -> Result<(ClientResults, WindowUsage), UsageError> {
     let window = Arc::new(Window::default());
     let mut shares: Vec<Vec<ClientSlot<R>>> = connections.iter().map(|_| Vec::new()).collect();
     for (number, client) in clients.into_iter().enumerate() {
@@ -58,21 +58,21 @@ pub async fn closed_loop<R: Requester>(
             slots,
             window: Arc::clone(&window),
             message: Vec::new(),
-            seen: Seen::default(),
+            results: ClientResults::default(),
         };
         tasks.spawn(async move {
             if let Err(error) = task.run().await {
-                task.seen.failed(error);
+                task.results.failed(error);
             }
-            task.seen
+            task.results
         });
     }
-    let spent = window.pass(pace, server_process_ids).await;
-    let mut all = Seen::default();
-    for seen in tasks.join_all().await {
-        all.merge(seen);
+    let usage_in_window = window.run(durations, server_process_ids).await;
+    let mut all = ClientResults::default();
+    for results in tasks.join_all().await {
+        all.merge(results);
     }
-    Ok((all, spent?))
+    Ok((all, usage_in_window?))
 }
 
 /// A client and its current request.
@@ -127,7 +127,7 @@ struct ConnectionTask<R> {
     slots: Vec<ClientSlot<R>>,
     window: Arc<Window>,
     message: Vec<u8>,
-    seen: Seen,
+    results: ClientResults,
 }
 
 impl<R: Requester> ConnectionTask<R> {
@@ -144,9 +144,9 @@ impl<R: Requester> ConnectionTask<R> {
                 received = self.connection.receive() => received?,
                 () = &mut over => break,
             }
-            let failures_before = self.seen.failures;
+            let failures_before = self.results.failures;
             self.take_events();
-            if self.seen.failures > failures_before {
+            if self.results.failures > failures_before {
                 tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
             }
         }
@@ -180,14 +180,14 @@ impl<R: Requester> ConnectionTask<R> {
                 None => Err("the call ended without an answer".to_owned()),
             };
             match answered {
-                Ok(Answered::Done) if slot.began_inside && is_inside => {
+                Ok(Completion::Done) if slot.began_inside && is_inside => {
                     let latency = now.saturating_duration_since(slot.started);
-                    self.seen.latencies_us.push(micros(latency));
+                    self.results.latencies_us.push(micros(latency));
                 }
                 Ok(_) => {}
-                Err(ref reason) => self.seen.failed(reason),
+                Err(ref reason) => self.results.failed(reason),
             }
-            if answered != Ok(Answered::HalfWay) {
+            if answered != Ok(Completion::NeedsAnotherRequest) {
                 slot.started = now;
                 slot.began_inside = is_inside;
             }

@@ -9,7 +9,7 @@ use portunus_proto::etcdserverpb::{MemberAddRequest, StatusResponse};
 use thiserror::Error;
 
 use crate::client;
-use crate::server::{Ending, Founding, Place, Program, Server, ServerError};
+use crate::server::{ClusterFlags, MemberLocation, Program, Server, ServerError, StopMode};
 use crate::wire::Method;
 
 /// The time limit for members to agree on a leader or a member list.
@@ -51,11 +51,13 @@ impl Cluster {
         members: usize,
         flags: &'static [&'static str],
     ) -> Result<Cluster, ClusterError> {
-        let places = (0..members).map(|number| Place::new(&name(number)));
-        let places = places.collect::<Result<Vec<Place>, ServerError>>()?;
-        let initial_cluster: Vec<String> =
-            places.iter().map(Place::initial_cluster_entry).collect();
-        let founding = Founding {
+        let locations = (0..members).map(|number| MemberLocation::new(&name(number)));
+        let locations = locations.collect::<Result<Vec<MemberLocation>, ServerError>>()?;
+        let initial_cluster: Vec<String> = locations
+            .iter()
+            .map(MemberLocation::initial_cluster_entry)
+            .collect();
+        let cluster_flags = ClusterFlags {
             initial_cluster: initial_cluster.join(","),
             is_joining: false,
             flags,
@@ -65,8 +67,8 @@ impl Cluster {
             flags,
             servers: Vec::with_capacity(members),
         };
-        for place in places {
-            let server = Server::launch(program, place, founding.clone())?;
+        for location in locations {
+            let server = Server::launch(program, location, cluster_flags.clone())?;
             cluster.servers.push(server);
         }
         for server in &mut cluster.servers {
@@ -116,29 +118,29 @@ impl Cluster {
     /// Does not wait until it answers.
     pub async fn add_learner(&mut self) -> Result<usize, ClusterError> {
         let number = self.servers.len();
-        let place = Place::new(&name(number))?;
+        let location = MemberLocation::new(&name(number))?;
         let request = MemberAddRequest {
-            peer_urls: vec![place.peer_url()],
+            peer_urls: vec![location.peer_url()],
             is_learner: true,
         };
         let (leader, _) = self.leader().await?;
         let address = self.servers[leader].address();
-        let added = client::ask(&address, Method::MemberAdd, &request).await;
+        let added = client::call(&address, Method::MemberAdd, &request).await;
         added.ok_or_else(|| ClusterError::MemberRefused {
             label: self.program.label.clone(),
         })?;
         self.wait_until_all_count(number + 1).await?;
-        let present = self.servers.iter().map(|server| server.place());
+        let present = self.servers.iter().map(|server| server.location());
         let initial_cluster: Vec<String> = present
-            .chain([&place])
-            .map(Place::initial_cluster_entry)
+            .chain([&location])
+            .map(MemberLocation::initial_cluster_entry)
             .collect();
-        let founding = Founding {
+        let cluster_flags = ClusterFlags {
             initial_cluster: initial_cluster.join(","),
             is_joining: true,
             flags: self.flags,
         };
-        let server = Server::launch(&self.program, place, founding)?;
+        let server = Server::launch(&self.program, location, cluster_flags)?;
         self.servers.push(server);
         Ok(number)
     }
@@ -164,12 +166,12 @@ impl Cluster {
     /// Stops all members: a single one with SIGTERM, several with SIGKILL, because each would
     /// try to transfer its leadership to members that are stopping, too.
     pub async fn stop(mut self) -> Result<(), ClusterError> {
-        let ending = match self.servers.len() {
-            1 => Ending::Asked,
-            _ => Ending::Killed,
+        let stop_mode = match self.servers.len() {
+            1 => StopMode::Graceful,
+            _ => StopMode::Killed,
         };
         for server in &mut self.servers {
-            server.end(ending).await?;
+            server.end(stop_mode).await?;
         }
         Ok(())
     }
@@ -187,11 +189,11 @@ fn agreed_leader(statuses: &[Option<StatusResponse>]) -> Option<(usize, u64)> {
         let status = status.as_ref();
         status.is_some_and(|status| (status.leader, status.raft_term) == view)
     });
-    let place = statuses.iter().flatten().position(|status| {
+    let position = statuses.iter().flatten().position(|status| {
         let own_id = status.header.as_ref().map(|header| header.member_id);
         own_id == Some(first.leader)
     })?;
-    (is_agreed && first.leader != 0).then_some((place, first.raft_term))
+    (is_agreed && first.leader != 0).then_some((position, first.raft_term))
 }
 
 #[cfg(test)]

@@ -78,7 +78,7 @@ pub async fn run(plan: &Plan, machine: Machine) -> Result<Report, WorkloadError>
         machine,
         members: plan.members,
         rounds: plan.rounds,
-        measured_seconds: plan.scale.pace.measured.as_secs_f64(),
+        measured_seconds: plan.scale.durations.measured.as_secs_f64(),
         is_smoke: plan.is_smoke,
         outcomes,
     })

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::machine::Machine;
 use crate::usage::Memory;
-use crate::window::{Seen, Spent};
+use crate::window::{ClientResults, WindowUsage};
 
 /// The measured quantity of a workload, which determines its table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -68,27 +68,30 @@ pub struct Sample {
 impl Sample {
     /// Computes a sample from the results and the used resources.
     #[must_use]
-    pub fn of(seen: Seen, spent: Spent, memory: Memory) -> Sample {
-        let mut latencies_us = seen.latencies_us;
+    pub fn of(results: ClientResults, usage_in_window: WindowUsage, memory: Memory) -> Sample {
+        let mut latencies_us = results.latencies_us;
         latencies_us.sort_unstable();
-        let operations = latencies_us.len() as u64 + seen.bulk_operations;
+        let operations = latencies_us.len() as u64 + results.bulk_operations;
         let per_operation = |total: f64| (operations > 0).then(|| total / operations as f64);
         let cpu_us = |cpu: std::time::Duration| cpu.as_secs_f64() * 1e6;
-        let written_bytes = spent.disk_written_bytes.filter(|bytes| *bytes > 0);
+        let written_bytes = usage_in_window
+            .disk_written_bytes
+            .filter(|bytes| *bytes > 0);
         Sample {
             operations,
-            per_second: operations as f64 / spent.elapsed.as_secs_f64().max(f64::MIN_POSITIVE),
+            per_second: operations as f64
+                / usage_in_window.elapsed.as_secs_f64().max(f64::MIN_POSITIVE),
             p50_us: percentile(&latencies_us, 50),
             p99_us: percentile(&latencies_us, 99),
             worst_us: latencies_us.last().copied(),
-            server_cpu_us_per_operation: per_operation(cpu_us(spent.server_cpu)),
-            client_cpu_us_per_operation: per_operation(cpu_us(spent.client_cpu)),
+            server_cpu_us_per_operation: per_operation(cpu_us(usage_in_window.server_cpu)),
+            client_cpu_us_per_operation: per_operation(cpu_us(usage_in_window.client_cpu)),
             resident_bytes: memory.resident_bytes,
             peak_resident_bytes: memory.peak_bytes,
             written_bytes_per_operation: written_bytes
                 .and_then(|bytes| per_operation(bytes as f64)),
-            failures: seen.failures,
-            first_failure: seen.first_failure,
+            failures: results.failures,
+            first_failure: results.first_failure,
             transfer: None,
         }
     }
@@ -393,11 +396,11 @@ mod tests {
     use super::*;
 
     fn sample(latencies_us: Vec<u32>, cpu_ms: u64) -> Sample {
-        let seen = Seen {
+        let results = ClientResults {
             latencies_us,
-            ..Seen::default()
+            ..ClientResults::default()
         };
-        let spent = Spent {
+        let usage_in_window = WindowUsage {
             elapsed: Duration::from_secs(2),
             server_cpu: Duration::from_millis(cpu_ms),
             client_cpu: Duration::ZERO,
@@ -407,7 +410,7 @@ mod tests {
             resident_bytes: 3 << 20,
             peak_bytes: 6 << 20,
         };
-        Sample::of(seen, spent, memory)
+        Sample::of(results, usage_in_window, memory)
     }
 
     #[test]

@@ -43,16 +43,16 @@ pub struct Program {
 
 /// How a process is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub enum StopMode {
     /// SIGTERM: a graceful stop.
-    Asked,
+    Graceful,
     /// SIGKILL: as in a crash.
     Killed,
 }
 
 /// The data directory and ports of a member.
 #[derive(Debug)]
-pub struct Place {
+pub struct MemberLocation {
     name: String,
     data: TempDir,
     client_port: u16,
@@ -61,7 +61,7 @@ pub struct Place {
 
 /// The cluster flags of a member.
 #[derive(Debug, Clone)]
-pub struct Founding {
+pub struct ClusterFlags {
     /// The value of `--initial-cluster`.
     pub initial_cluster: String,
     /// Whether the member joins a running cluster.
@@ -75,8 +75,8 @@ pub struct Founding {
 pub struct Server {
     process: Child,
     program: Program,
-    place: Place,
-    founding: Founding,
+    location: MemberLocation,
+    cluster_flags: ClusterFlags,
 }
 
 /// A server that failed.
@@ -99,7 +99,7 @@ pub enum ServerError {
     },
     /// The process runs but does not answer.
     #[error("{label} did not answer within {seconds} s; its last lines:\n{log}")]
-    Silent {
+    NotAnswering {
         label: String,
         seconds: u64,
         log: String,
@@ -136,10 +136,10 @@ fn version_in(text: &str) -> String {
         .to_owned()
 }
 
-impl Place {
+impl MemberLocation {
     /// Creates an empty directory and chooses two free ports.
-    pub fn new(name: &str) -> Result<Place, ServerError> {
-        Ok(Place {
+    pub fn new(name: &str) -> Result<MemberLocation, ServerError> {
+        Ok(MemberLocation {
             name: name.to_owned(),
             data: TempDir::with_prefix("compare-").map_err(ServerError::Prepare)?,
             client_port: free_port().map_err(ServerError::Prepare)?,
@@ -164,21 +164,21 @@ impl Server {
     /// Starts the process without waiting.
     pub fn launch(
         program: &Program,
-        place: Place,
-        founding: Founding,
+        location: MemberLocation,
+        cluster_flags: ClusterFlags,
     ) -> Result<Server, ServerError> {
         Ok(Server {
-            process: spawn(program, &place, &founding)?,
+            process: spawn(program, &location, &cluster_flags)?,
             program: program.clone(),
-            place,
-            founding,
+            location,
+            cluster_flags,
         })
     }
 
     /// Stops the process and starts it again with the same data. Returns the time from the
     /// start of the new process to its first answer to a linearizable read.
-    pub async fn restart(&mut self, ending: Ending) -> Result<Duration, ServerError> {
-        self.end(ending).await?;
+    pub async fn restart(&mut self, stop_mode: StopMode) -> Result<Duration, ServerError> {
+        self.end(stop_mode).await?;
         self.start_again().await
     }
 
@@ -186,7 +186,7 @@ impl Server {
     /// linearizable read; by then it has caught up with the other members.
     pub async fn start_again(&mut self) -> Result<Duration, ServerError> {
         let started = Instant::now();
-        self.process = spawn(&self.program, &self.place, &self.founding)?;
+        self.process = spawn(&self.program, &self.location, &self.cluster_flags)?;
         self.wait_until_answering().await?;
         Ok(started.elapsed())
     }
@@ -200,13 +200,13 @@ impl Server {
     /// Returns the client address as `host:port`.
     #[must_use]
     pub fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.place.client_port)
+        format!("127.0.0.1:{}", self.location.client_port)
     }
 
     /// Returns the data directory and ports.
     #[must_use]
-    pub fn place(&self) -> &Place {
-        &self.place
+    pub fn location(&self) -> &MemberLocation {
+        &self.location
     }
 
     /// Waits until the server answers a linearizable read, which requires a leader.
@@ -218,7 +218,7 @@ impl Server {
                 return Ok(());
             }
             if Instant::now() >= deadline {
-                return Err(self.silent(START_TIME_MAX));
+                return Err(self.not_answering(START_TIME_MAX));
             }
             tokio::time::sleep(POLL_INTERVAL).await;
         }
@@ -238,8 +238,8 @@ impl Server {
 
     /// Returns the error for a server that did not answer within a time limit.
     #[must_use]
-    pub fn silent(&self, waited: Duration) -> ServerError {
-        ServerError::Silent {
+    pub fn not_answering(&self, waited: Duration) -> ServerError {
+        ServerError::NotAnswering {
             label: self.program.label.clone(),
             seconds: waited.as_secs(),
             log: self.last_log_lines(),
@@ -247,12 +247,12 @@ impl Server {
     }
 
     /// Stops the process and waits for its end.
-    pub async fn end(&mut self, ending: Ending) -> Result<(), ServerError> {
+    pub async fn end(&mut self, stop_mode: StopMode) -> Result<(), ServerError> {
         let failed = |source: io::Error| ServerError::Stop {
             label: self.program.label.clone(),
             source,
         };
-        if ending == Ending::Asked {
+        if stop_mode == StopMode::Graceful {
             let process_id = i32::try_from(self.process.id()).unwrap_or(i32::MAX);
             kill(Pid::from_raw(process_id), Signal::SIGTERM).map_err(|e| failed(e.into()))?;
             let deadline = Instant::now() + STOP_TIME_MAX;
@@ -275,7 +275,7 @@ impl Server {
     }
 
     fn last_log_lines(&self) -> String {
-        let log = fs::read_to_string(log_path(self.place.data.path())).unwrap_or_default();
+        let log = fs::read_to_string(log_path(self.location.data.path())).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(LOG_LINES_SHOWN)..].join("\n")
     }
@@ -289,35 +289,39 @@ impl Drop for Server {
     }
 }
 
-fn spawn(program: &Program, place: &Place, founding: &Founding) -> Result<Child, ServerError> {
-    let data = place.data.path();
+fn spawn(
+    program: &Program,
+    location: &MemberLocation,
+    cluster_flags: &ClusterFlags,
+) -> Result<Child, ServerError> {
+    let data = location.data.path();
     let log = File::options()
         .create(true)
         .append(true)
         .open(log_path(data))
         .map_err(ServerError::Prepare)?;
-    let (client_url, peer_url) = (url(place.client_port), place.peer_url());
+    let (client_url, peer_url) = (url(location.client_port), location.peer_url());
     let data_dir = data.join("member");
-    let state = if founding.is_joining {
+    let state = if cluster_flags.is_joining {
         "existing"
     } else {
         "new"
     };
     Command::new(&program.path)
-        .args(["--name", &place.name])
+        .args(["--name", &location.name])
         .arg("--data-dir")
         .arg(&data_dir)
         .args(["--listen-client-urls", &client_url])
         .args(["--advertise-client-urls", &client_url])
         .args(["--listen-peer-urls", &peer_url])
         .args(["--initial-advertise-peer-urls", &peer_url])
-        .args(["--initial-cluster", &founding.initial_cluster])
+        .args(["--initial-cluster", &cluster_flags.initial_cluster])
         .args(["--initial-cluster-state", state])
         .args(["--heartbeat-interval", HEARTBEAT_MS])
         .args(["--election-timeout", ELECTION_MS])
         .args(["--quota-backend-bytes", QUOTA_BYTES])
         .args(["--log-level", "error"])
-        .args(founding.flags)
+        .args(cluster_flags.flags)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log)
@@ -353,20 +357,23 @@ mod tests {
             path: "/bin/false".into(),
             label: "false".to_owned(),
         };
-        let place = Place::new("m0").unwrap();
-        let founding = Founding {
-            initial_cluster: place.initial_cluster_entry(),
+        let location = MemberLocation::new("m0").unwrap();
+        let cluster_flags = ClusterFlags {
+            initial_cluster: location.initial_cluster_entry(),
             is_joining: false,
             flags: &[],
         };
-        let mut server = Server::launch(&program, place, founding).unwrap();
+        let mut server = Server::launch(&program, location, cluster_flags).unwrap();
         let error = server.wait_until_answering().await.unwrap_err();
         assert!(error.to_string().contains("exit status: 1"), "{error}");
     }
 
     #[test]
     fn places_have_distinct_ports_and_directories() {
-        let (one, other) = (Place::new("m0").unwrap(), Place::new("m1").unwrap());
+        let (one, other) = (
+            MemberLocation::new("m0").unwrap(),
+            MemberLocation::new("m1").unwrap(),
+        );
         let ports = [
             one.client_port,
             one.peer_port,

@@ -17,7 +17,7 @@ const OVER: u8 = 2;
 
 /// The durations of warm-up and measurement.
 #[derive(Debug, Clone, Copy)]
-pub struct Pace {
+pub struct WindowDurations {
     /// Time before the window, which does not count.
     pub warm_up: Duration,
     /// Length of the window.
@@ -43,7 +43,7 @@ impl Default for Window {
 
 /// The resources used during the window.
 #[derive(Debug, Clone, Copy)]
-pub struct Spent {
+pub struct WindowUsage {
     /// Wall clock time.
     pub elapsed: Duration,
     /// CPU time of the server, or of all members.
@@ -56,7 +56,7 @@ pub struct Spent {
 
 /// The results of one or all clients in the window.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct ClientResults {
     /// The latency of each successful request.
     pub latencies_us: Vec<u32>,
     /// Operations without a latency of their own, because many were one request.
@@ -67,7 +67,7 @@ pub struct Seen {
     pub first_failure: Option<String>,
 }
 
-impl Seen {
+impl ClientResults {
     /// Counts a failed request.
     pub fn failed(&mut self, reason: impl Display) {
         self.failures += 1;
@@ -75,7 +75,7 @@ impl Seen {
     }
 
     /// Adds the results of another client.
-    pub fn merge(&mut self, other: Seen) {
+    pub fn merge(&mut self, other: ClientResults) {
         self.latencies_us.extend(other.latencies_us);
         self.bulk_operations += other.bulk_operations;
         self.failures += other.failures;
@@ -115,31 +115,35 @@ impl Window {
     }
 
     /// Opens and closes the window, and reads the usage at both ends.
-    pub async fn pass(&self, pace: Pace, server_process_ids: &[u32]) -> Result<Spent, UsageError> {
-        let measured = self.pass_phases(pace, server_process_ids).await;
+    pub async fn run(
+        &self,
+        durations: WindowDurations,
+        server_process_ids: &[u32],
+    ) -> Result<WindowUsage, UsageError> {
+        let measured = self.run_phases(durations, server_process_ids).await;
         // Also after an error; clients would not stop otherwise.
         self.phase.store(OVER, Ordering::Relaxed);
         self.ended.notify_waiters();
         measured
     }
 
-    async fn pass_phases(
+    async fn run_phases(
         &self,
-        pace: Pace,
+        durations: WindowDurations,
         server_process_ids: &[u32],
-    ) -> Result<Spent, UsageError> {
+    ) -> Result<WindowUsage, UsageError> {
         let own_process_id = std::process::id();
-        tokio::time::sleep(pace.warm_up).await;
+        tokio::time::sleep(durations.warm_up).await;
         let server_before = usage::cpu_time_of_all(server_process_ids)?;
         let client_before = usage::cpu_time(own_process_id)?;
         let written_before = usage::disk_written_bytes();
         let started = Instant::now();
         self.phase.store(MEASURING, Ordering::Relaxed);
-        tokio::time::sleep(pace.measured).await;
+        tokio::time::sleep(durations.measured).await;
         self.phase.store(OVER, Ordering::Relaxed);
         let elapsed = started.elapsed();
         let written = usage::disk_written_bytes().zip(written_before);
-        Ok(Spent {
+        Ok(WindowUsage {
             elapsed,
             server_cpu: usage::cpu_time_of_all(server_process_ids)?.saturating_sub(server_before),
             client_cpu: usage::cpu_time(own_process_id)?.saturating_sub(client_before),
@@ -152,7 +156,7 @@ impl Window {
 mod tests {
     use super::*;
 
-    const PACE: Pace = Pace {
+    const DURATIONS: WindowDurations = WindowDurations {
         warm_up: Duration::from_millis(10),
         measured: Duration::from_millis(50),
     };
@@ -162,8 +166,8 @@ mod tests {
         let window = Window::default();
         assert!(!window.is_measuring() && !window.is_over());
         let own = [std::process::id()];
-        let (spent, ()) = tokio::join!(window.pass(PACE, &own), window.until_over());
-        assert!(spent.unwrap().elapsed >= PACE.measured);
+        let (usage_in_window, ()) = tokio::join!(window.run(DURATIONS, &own), window.until_over());
+        assert!(usage_in_window.unwrap().elapsed >= DURATIONS.measured);
         assert!(window.is_over());
         // A later call returns at once.
         window.until_over().await;
@@ -173,17 +177,17 @@ mod tests {
     async fn missing_server_process_ends_the_window() {
         let window = Window::default();
         // No process has this id, which is above the kernel's maximum.
-        assert!(window.pass(PACE, &[u32::MAX]).await.is_err());
+        assert!(window.run(DURATIONS, &[u32::MAX]).await.is_err());
         assert!(window.is_over());
     }
 
     #[test]
     fn failures_are_counted_and_the_first_text_is_kept() {
-        let mut seen = Seen::default();
-        seen.failed("gone");
-        seen.failed("still gone");
-        let mut all = Seen::default();
-        all.merge(seen);
+        let mut results = ClientResults::default();
+        results.failed("gone");
+        results.failed("still gone");
+        let mut all = ClientResults::default();
+        all.merge(results);
         assert_eq!(all.failures, 2);
         assert_eq!(all.first_failure.as_deref(), Some("gone"));
     }

@@ -1,6 +1,6 @@
 //! One bucket of an open file: lookup and iteration of its keys.
 
-use crate::cursor::{Cursor, DEPTH_MAX, Entries, Located, Pairs};
+use crate::cursor::{Cursor, DEPTH_MAX, Entries, LocatedElement, Pairs};
 use crate::format::{BUCKET_HEADER_BYTES, FLAG_LEAF, PageHeader, PageId, u64_at};
 use crate::page::{Page, PageKind, ReadError};
 use crate::reader::Reader;
@@ -22,7 +22,7 @@ pub struct Bucket<'r> {
 
 impl<'r> Bucket<'r> {
     /// A bucket with its own tree.
-    pub(crate) fn rooted(reader: &'r Reader, root: PageId, sequence: u64) -> Self {
+    pub(crate) fn with_root(reader: &'r Reader, root: PageId, sequence: u64) -> Self {
         Self {
             reader,
             root: Root::Page(root),
@@ -107,7 +107,7 @@ impl<'r> Bucket<'r> {
         }
     }
 
-    pub(crate) fn find(&self, key: &[u8]) -> Result<Option<Located<'r>>, ReadError> {
+    pub(crate) fn find(&self, key: &[u8]) -> Result<Option<LocatedElement<'r>>, ReadError> {
         let mut page = self.root_page()?;
         for _ in 0..DEPTH_MAX {
             match page.kind {
@@ -124,7 +124,7 @@ impl<'r> Bucket<'r> {
                         return Ok(None);
                     }
                     let element = page.leaf_element(index)?;
-                    return Ok(Some(Located {
+                    return Ok(Some(LocatedElement {
                         page: page.id,
                         index,
                         key: element.key,

@@ -101,14 +101,14 @@ pub fn check(reader: &Reader) -> Report {
         reader,
         report: Report::default(),
         used: PageSet::new(reader.meta().high_water),
-        todo: Vec::new(),
+        pending: Vec::new(),
     };
     checker.run();
     checker.report
 }
 
 /// A page to visit, with the key range that its parents allow.
-struct Todo<'r> {
+struct PendingPage<'r> {
     page: PageId,
     /// Smallest key allowed.
     from: Option<&'r [u8]>,
@@ -122,7 +122,7 @@ struct Checker<'r> {
     reader: &'r Reader,
     report: Report,
     used: PageSet,
-    todo: Vec<Todo<'r>>,
+    pending: Vec<PendingPage<'r>>,
 }
 
 impl<'r> Checker<'r> {
@@ -132,18 +132,18 @@ impl<'r> Checker<'r> {
         let mut free = PageSet::new(self.reader.meta().high_water);
         self.read_freelist(&mut free);
 
-        self.todo.push(Todo {
+        self.pending.push(PendingPage {
             page: self.reader.meta().root,
             from: None,
             to: None,
             top: true,
         });
-        while let Some(next) = self.todo.pop() {
+        while let Some(next) = self.pending.pop() {
             if let Err(error) = self.visit(&next) {
                 self.problem(error);
             }
         }
-        self.account(&mut free);
+        self.check_page_use(&mut free);
     }
 
     fn problem(&mut self, problem: impl Into<Problem>) {
@@ -166,7 +166,7 @@ impl<'r> Checker<'r> {
                         self.problem(Problem::FreeTwice { page: id });
                     }
                 }
-                if let Err(error) = self.claim(page) {
+                if let Err(error) = self.mark_used(page) {
                     self.problem(error);
                 }
             }
@@ -175,7 +175,7 @@ impl<'r> Checker<'r> {
     }
 
     /// Marks the page and its overflow as used; false if any of them was used already.
-    fn claim(&mut self, page: PageId) -> Result<bool, ReadError> {
+    fn mark_used(&mut self, page: PageId) -> Result<bool, ReadError> {
         let overflow = self.reader.overflow(page)?;
         let mut alone = true;
         for id in page.0..=page.0 + u64::from(overflow) {
@@ -187,27 +187,27 @@ impl<'r> Checker<'r> {
         Ok(alone)
     }
 
-    fn visit(&mut self, todo: &Todo<'r>) -> Result<(), ReadError> {
-        let page = self.reader.tree_page(todo.page)?;
+    fn visit(&mut self, pending: &PendingPage<'r>) -> Result<(), ReadError> {
+        let page = self.reader.tree_page(pending.page)?;
         // A page that was visited before is already checked.
-        if !self.claim(todo.page)? {
+        if !self.mark_used(pending.page)? {
             return Ok(());
         }
         match page.kind {
-            PageKind::Branch => self.visit_branch(page, todo),
+            PageKind::Branch => self.visit_branch(page, pending),
             PageKind::Leaf => {
-                self.visit_leaf(page, todo);
+                self.visit_leaf(page, pending);
                 Ok(())
             }
         }
     }
 
-    fn visit_branch(&mut self, page: Page<'r>, todo: &Todo<'r>) -> Result<(), ReadError> {
+    fn visit_branch(&mut self, page: Page<'r>, pending: &PendingPage<'r>) -> Result<(), ReadError> {
         if page.count == 0 {
             return Err(ReadError::EmptyBranch { page: page.id });
         }
-        let mut order = Order::within(todo);
-        let mut previous: Option<Todo<'r>> = None;
+        let mut order = Order::within(pending);
+        let mut previous: Option<PendingPage<'r>> = None;
         for index in 0..page.count {
             let element = match page.branch_element(index) {
                 Ok(element) => element,
@@ -222,27 +222,27 @@ impl<'r> Checker<'r> {
                     index,
                 });
             }
-            let next = Todo {
+            let next = PendingPage {
                 page: element.child,
                 from: Some(element.key),
-                to: todo.to,
-                top: todo.top,
+                to: pending.to,
+                top: pending.top,
             };
             if let Some(mut done) = previous.replace(next) {
                 done.to = Some(element.key);
-                self.todo.push(done);
+                self.pending.push(done);
             }
         }
-        self.todo.extend(previous);
+        self.pending.extend(previous);
         Ok(())
     }
 
-    fn visit_leaf(&mut self, page: Page<'r>, todo: &Todo<'r>) {
-        let mut order = Order::within(todo);
+    fn visit_leaf(&mut self, page: Page<'r>, pending: &PendingPage<'r>) {
+        let mut order = Order::within(pending);
         self.visit_elements(page, &mut order, |checker, index, is_bucket, value| {
             if is_bucket {
                 checker.visit_bucket(page.id, index, value);
-            } else if todo.top {
+            } else if pending.top {
                 checker.problem(ReadError::UnexpectedValue {
                     page: page.id,
                     index,
@@ -260,7 +260,7 @@ impl<'r> Checker<'r> {
         };
         self.report.buckets += 1;
         match (bucket.root(), bucket.root_page()) {
-            (Some(root), _) => self.todo.push(Todo {
+            (Some(root), _) => self.pending.push(PendingPage {
                 page: root,
                 from: None,
                 to: None,
@@ -322,7 +322,7 @@ impl<'r> Checker<'r> {
     }
 
     /// Checks that every page is either used or free.
-    fn account(&mut self, free: &mut PageSet) {
+    fn check_page_use(&mut self, free: &mut PageSet) {
         let list_stored = self.reader.meta().freelist.is_some();
         for page in (0..self.reader.meta().high_water).map(PageId) {
             match (self.used.contains(page), free.contains(page)) {
@@ -352,10 +352,10 @@ struct Order<'r> {
 }
 
 impl<'r> Order<'r> {
-    fn within(todo: &Todo<'r>) -> Self {
+    fn within(pending: &PendingPage<'r>) -> Self {
         Self {
-            from: todo.from,
-            to: todo.to,
+            from: pending.from,
+            to: pending.to,
             previous: None,
         }
     }

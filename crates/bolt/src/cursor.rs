@@ -103,7 +103,7 @@ impl<'r> Iterator for Pairs<'r> {
 
 /// A leaf element and its location.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Located<'r> {
+pub(crate) struct LocatedElement<'r> {
     pub page: PageId,
     pub index: usize,
     pub key: &'r [u8],
@@ -111,7 +111,7 @@ pub(crate) struct Located<'r> {
     pub is_bucket: bool,
 }
 
-impl<'r> Located<'r> {
+impl<'r> LocatedElement<'r> {
     pub fn bucket(&self, reader: &'r Reader) -> Result<Bucket<'r>, ReadError> {
         Bucket::decode(reader, self.page, self.index, self.value)
     }
@@ -119,7 +119,7 @@ impl<'r> Located<'r> {
 
 /// The lower bound of the next key.
 #[derive(Debug, Clone, Copy)]
-enum Floor<'r> {
+enum LowerBound<'r> {
     None,
     /// First key of a child in its branch: the next key is equal or greater.
     FirstOfChild(&'r [u8]),
@@ -127,12 +127,12 @@ enum Floor<'r> {
     Returned(&'r [u8]),
 }
 
-impl Floor<'_> {
+impl LowerBound<'_> {
     fn admits(&self, key: &[u8]) -> bool {
         match self {
-            Floor::None => true,
-            Floor::FirstOfChild(floor) => key >= *floor,
-            Floor::Returned(floor) => key > *floor,
+            LowerBound::None => true,
+            LowerBound::FirstOfChild(floor) => key >= *floor,
+            LowerBound::Returned(floor) => key > *floor,
         }
     }
 }
@@ -148,7 +148,7 @@ pub(crate) struct Cursor<'r> {
     pub reader: &'r Reader,
     path: Vec<Frame<'r>>,
     pages_left: u64,
-    floor: Floor<'r>,
+    floor: LowerBound<'r>,
     /// An error of positioning, which `next` returns first.
     failed: Option<ReadError>,
 }
@@ -156,7 +156,7 @@ pub(crate) struct Cursor<'r> {
 impl<'r> Cursor<'r> {
     /// A cursor at the first entry of the bucket.
     pub fn first(bucket: &Bucket<'r>) -> Self {
-        let mut cursor = Self::unplaced(bucket.reader());
+        let mut cursor = Self::new(bucket.reader());
         match bucket.root_page().and_then(|root| cursor.enter(root)) {
             Ok(()) => {}
             Err(error) => cursor.fail(error),
@@ -166,19 +166,19 @@ impl<'r> Cursor<'r> {
 
     /// A cursor at the first entry whose key is `from` or greater.
     pub fn at(bucket: &Bucket<'r>, from: &[u8]) -> Self {
-        let mut cursor = Self::unplaced(bucket.reader());
+        let mut cursor = Self::new(bucket.reader());
         if let Err(error) = cursor.descend(bucket, from) {
             cursor.fail(error);
         }
         cursor
     }
 
-    fn unplaced(reader: &'r Reader) -> Self {
+    fn new(reader: &'r Reader) -> Self {
         Self {
             reader,
             path: Vec::with_capacity(8),
             pages_left: reader.meta().high_water,
-            floor: Floor::None,
+            floor: LowerBound::None,
             failed: None,
         }
     }
@@ -213,7 +213,7 @@ impl<'r> Cursor<'r> {
         if !self.floor.admits(key) {
             return Err(ReadError::KeyOrder { page, index });
         }
-        self.floor = Floor::FirstOfChild(key);
+        self.floor = LowerBound::FirstOfChild(key);
         Ok(())
     }
 
@@ -244,7 +244,7 @@ impl<'r> Cursor<'r> {
         self.failed = Some(error);
     }
 
-    pub fn next(&mut self) -> Option<Result<Located<'r>, ReadError>> {
+    pub fn next(&mut self) -> Option<Result<LocatedElement<'r>, ReadError>> {
         if let Some(error) = self.failed.take() {
             return Some(Err(error));
         }
@@ -255,7 +255,7 @@ impl<'r> Cursor<'r> {
         step.transpose()
     }
 
-    fn step(&mut self) -> Result<Option<Located<'r>>, ReadError> {
+    fn step(&mut self) -> Result<Option<LocatedElement<'r>>, ReadError> {
         loop {
             let Some(frame) = self.path.last_mut() else {
                 return Ok(None);
@@ -281,8 +281,8 @@ impl<'r> Cursor<'r> {
                             index: next_index,
                         });
                     }
-                    self.floor = Floor::Returned(element.key);
-                    return Ok(Some(Located {
+                    self.floor = LowerBound::Returned(element.key);
+                    return Ok(Some(LocatedElement {
                         page: page.id,
                         index: next_index,
                         key: element.key,

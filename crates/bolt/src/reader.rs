@@ -39,7 +39,7 @@ pub enum OpenError {
     },
     /// The file ends before the last page in use.
     #[error(
-        "the file is cut: {file_bytes} bytes, but {pages} pages of {page_bytes} bytes are in use"
+        "the file is truncated: {file_bytes} bytes, but {pages} pages of {page_bytes} bytes are in use"
     )]
     Cut {
         /// Length of the file.
@@ -147,7 +147,7 @@ impl Reader {
 
     /// The tree of the top level as a bucket.
     pub(crate) fn top(&self) -> Bucket<'_> {
-        Bucket::rooted(self, self.meta.root, self.meta.root_sequence)
+        Bucket::with_root(self, self.meta.root, self.meta.root_sequence)
     }
 
     /// Returns a page of any type with its overflow; only position and extent are checked.

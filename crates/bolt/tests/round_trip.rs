@@ -47,7 +47,7 @@ fn database_without_buckets_round_trips() {
 }
 
 #[test]
-fn an_empty_bucket_is_one_empty_leaf() {
+fn empty_bucket_is_one_empty_leaf() {
     let file = assert_round_trip(&one_bucket([]), 4096);
     assert_eq!(file.len(), 4 * 4096);
 }

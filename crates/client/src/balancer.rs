@@ -49,7 +49,7 @@ pub(crate) struct Target {
 
 /// A ready connection. `generation` distinguishes it from its successors at the same endpoint.
 #[derive(Debug, Clone)]
-pub(crate) struct Picked {
+pub(crate) struct ReadyConnection {
     pub(crate) channel: Channel,
     pub(crate) generation: u64,
 }
@@ -77,7 +77,7 @@ enum Phase {
     Idle,
     Dialling,
     Ready {
-        picked: Picked,
+        picked: ReadyConnection,
         preface: Preface,
     },
     Waiting {
@@ -103,7 +103,7 @@ impl Balancer {
     }
 
     /// Returns the next ready connection; waits until there is one.
-    pub(crate) async fn pick(self: &Arc<Self>) -> Picked {
+    pub(crate) async fn pick(self: &Arc<Self>) -> ReadyConnection {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             // Registered before the state is read, so that no change in between is missed.
@@ -175,7 +175,7 @@ impl Balancer {
             Ok(Ok(channel)) if !preface.is_closed() => {
                 connection.failures = 0;
                 connection.phase = Phase::Ready {
-                    picked: Picked {
+                    picked: ReadyConnection {
                         channel,
                         generation,
                     },
@@ -198,7 +198,7 @@ impl Balancer {
 }
 
 impl State {
-    fn next_ready(&mut self) -> Option<Picked> {
+    fn next_ready(&mut self) -> Option<ReadyConnection> {
         let count = self.connections.len();
         let order = (0..count).map(|offset| (self.next + offset) % count);
         for number in order {

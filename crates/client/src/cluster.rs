@@ -10,7 +10,7 @@ use portunus_proto::etcdserverpb::{
     MemberUpdateRequest, MemberUpdateResponse,
 };
 
-use crate::connection::{Client, Repeat};
+use crate::connection::{Client, RetryPolicy};
 use crate::error::ClientError;
 
 impl Client {
@@ -22,7 +22,7 @@ impl Client {
         &self,
         request: MemberListRequest,
     ) -> Result<MemberListResponse, ClientError> {
-        self.call(Repeat::Safe, |channel| {
+        self.call(RetryPolicy::Repeatable, |channel| {
             let request = self.request(request);
             async move { ClusterClient::new(channel).member_list(request).await }
         })
@@ -37,7 +37,7 @@ impl Client {
         &self,
         request: MemberAddRequest,
     ) -> Result<MemberAddResponse, ClientError> {
-        self.call(Repeat::Never, |channel| {
+        self.call(RetryPolicy::NonRepeatable, |channel| {
             let request = self.request(request.clone());
             async move { ClusterClient::new(channel).member_add(request).await }
         })
@@ -52,7 +52,7 @@ impl Client {
         &self,
         request: MemberRemoveRequest,
     ) -> Result<MemberRemoveResponse, ClientError> {
-        self.call(Repeat::Never, |channel| {
+        self.call(RetryPolicy::NonRepeatable, |channel| {
             let request = self.request(request);
             async move { ClusterClient::new(channel).member_remove(request).await }
         })
@@ -67,7 +67,7 @@ impl Client {
         &self,
         request: MemberUpdateRequest,
     ) -> Result<MemberUpdateResponse, ClientError> {
-        self.call(Repeat::Never, |channel| {
+        self.call(RetryPolicy::NonRepeatable, |channel| {
             let request = self.request(request.clone());
             async move { ClusterClient::new(channel).member_update(request).await }
         })
@@ -82,7 +82,7 @@ impl Client {
         &self,
         request: MemberPromoteRequest,
     ) -> Result<MemberPromoteResponse, ClientError> {
-        self.call(Repeat::Never, |channel| {
+        self.call(RetryPolicy::NonRepeatable, |channel| {
             let request = self.request(request);
             async move { ClusterClient::new(channel).member_promote(request).await }
         })

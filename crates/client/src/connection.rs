@@ -1,6 +1,6 @@
 //! Calls: deadline, choice of endpoint, retries.
 //!
-//! Every unary method of [`Client`] uses [`Client::call`]; streams use [`Client::connected`].
+//! Every unary method of [`Client`] uses [`Client::call`]; streams use [`Client::pick_connection`].
 //! This module does not depend on the meaning of a call. The [balancer](crate::balancer)
 //! chooses the endpoint.
 
@@ -74,11 +74,11 @@ impl Default for Options {
 /// Whether a call may be retried on another endpoint. A call that certainly changed nothing,
 /// because it was not sent or a learner refused it, is always retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Repeat {
+pub(crate) enum RetryPolicy {
     /// Reads and other calls that change nothing.
-    Safe,
+    Repeatable,
     /// Calls that may have been applied although they were not answered.
-    Never,
+    NonRepeatable,
 }
 
 /// A client of one cluster. Clones share the connections.
@@ -154,7 +154,11 @@ impl Client {
     }
 
     /// Runs one call with the command's deadline.
-    pub(crate) async fn call<T, F, Fut>(&self, repeat: Repeat, call: F) -> Result<T, ClientError>
+    pub(crate) async fn call<T, F, Fut>(
+        &self,
+        retry: RetryPolicy,
+        call: F,
+    ) -> Result<T, ClientError>
     where
         F: Fn(Channel) -> Fut,
         Fut: Future<Output = Result<tonic::Response<T>, Status>>,
@@ -165,7 +169,7 @@ impl Client {
             .command_timeout
             .map(|timeout| Instant::now() + timeout);
         let mut last_error = None;
-        let attempts = self.attempts(repeat, call, &mut last_error);
+        let attempts = self.attempts(retry, call, &mut last_error);
         let outcome = match deadline {
             None => Ok(attempts.await),
             Some(deadline) => timeout_at(deadline, attempts).await,
@@ -180,7 +184,7 @@ impl Client {
 
     async fn attempts<T, F, Fut>(
         &self,
-        repeat: Repeat,
+        retry: RetryPolicy,
         call: F,
         last_error: &mut Option<Box<dyn Error + Send + Sync>>,
     ) -> Result<T, ClientError>
@@ -190,7 +194,7 @@ impl Client {
     {
         let mut pause = RETRY_PAUSE_MIN;
         loop {
-            let (channel, generation) = self.connected().await;
+            let (channel, generation) = self.pick_connection().await;
             let status = match call(channel).await {
                 Ok(response) => return Ok(response.into_inner()),
                 Err(status) => status,
@@ -206,7 +210,7 @@ impl Client {
             let may_repeat = match &error {
                 // The learner changed nothing, and the next endpoint may be a voter.
                 ClientError::Etcd(EtcdError::NotSupportedForLearner) => self.endpoints().len() > 1,
-                error => error.is_unavailable() && (repeat == Repeat::Safe || !was_sent),
+                error => error.is_unavailable() && (retry == RetryPolicy::Repeatable || !was_sent),
             };
             if !may_repeat {
                 return Err(error);
@@ -232,7 +236,7 @@ impl Client {
     }
 
     /// Returns a connection to the next ready endpoint; waits until there is one.
-    pub(crate) async fn connected(&self) -> (Channel, u64) {
+    pub(crate) async fn pick_connection(&self) -> (Channel, u64) {
         let picked = self.shared.balancer.pick().await;
         (picked.channel, picked.generation)
     }

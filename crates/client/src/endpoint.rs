@@ -8,7 +8,9 @@
 #[non_exhaustive]
 pub enum EndpointError {
     /// The endpoint asks for TLS.
-    #[error("endpoint {endpoint:?} needs TLS: TLS comes later; use http:// or host:port")]
+    #[error(
+        "endpoint {endpoint:?} needs TLS, which is not supported yet; use http:// or host:port"
+    )]
     Tls {
         /// The endpoint as given.
         endpoint: String,
@@ -64,7 +66,7 @@ mod tests {
     #[test]
     fn tls_endpoint_is_refused_with_the_reason() {
         let error = check_endpoint("https://localhost:2379").unwrap_err();
-        assert!(error.to_string().contains("TLS comes later"), "{error}");
+        assert!(error.to_string().contains("needs TLS"), "{error}");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use portunus_proto::portunuspb::{HistoryRequest, HistoryResponse, WatchRequest, 
 use tokio::time::sleep;
 use tonic::Streaming;
 
-use crate::connection::{Client, Repeat};
+use crate::connection::{Client, RetryPolicy};
 use crate::error::ClientError;
 
 /// The pause before a broken stream is opened again.
@@ -28,7 +28,7 @@ impl Client {
         &self,
         request: FeatureGateStatusRequest,
     ) -> Result<FeatureGateStatusResponse, ClientError> {
-        self.call(Repeat::Safe, |channel| {
+        self.call(RetryPolicy::Repeatable, |channel| {
             let request = self.request(request.clone());
             async move {
                 MaintenanceClient::new(channel)
@@ -47,7 +47,7 @@ impl Client {
         &self,
         request: HistoryRequest,
     ) -> Result<HistoryResponse, ClientError> {
-        self.call(Repeat::Safe, |channel| {
+        self.call(RetryPolicy::Repeatable, |channel| {
             let request = self.request(request);
             async move { FeatureGatesClient::new(channel).history(request).await }
         })
@@ -120,7 +120,7 @@ impl GateWatcher {
 }
 
 async fn open(client: &Client, request: WatchRequest) -> Result<OpenStream, ClientError> {
-    let (channel, generation) = client.connected().await;
+    let (channel, generation) = client.pick_connection().await;
     let request = client.request(request);
     match FeatureGatesClient::new(channel).watch(request).await {
         Ok(responses) => Ok(OpenStream {

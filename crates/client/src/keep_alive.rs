@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 
-use crate::connection::{Client, Repeat};
+use crate::connection::{Client, RetryPolicy};
 use crate::error::ClientError;
 
 /// Renewals per TTL, as in etcd's Go client.
@@ -46,7 +46,7 @@ impl Client {
     /// The server's error; `LeaseNotFound` if the lease has expired or was revoked.
     pub async fn keep_alive_once(&self, id: i64) -> Result<LeaseKeepAliveResponse, ClientError> {
         let response = self
-            .call(Repeat::Safe, |channel| {
+            .call(RetryPolicy::Repeatable, |channel| {
                 let requests = tokio_stream::once(LeaseKeepAliveRequest { id });
                 let request = self.request(requests);
                 async move {
@@ -130,7 +130,7 @@ impl KeepAlive {
 /// response.
 async fn open(client: &Client, first: LeaseKeepAliveRequest) -> Result<RenewalStream, ClientError> {
     let (requests, outgoing) = mpsc::channel(1);
-    let (channel, generation) = client.connected().await;
+    let (channel, generation) = client.pick_connection().await;
     // Cannot fail: the queue is empty and its receiver is in this function.
     let _ = requests.send(first).await;
     let request = client.request_with_leader(ReceiverStream::new(outgoing));

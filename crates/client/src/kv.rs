@@ -7,7 +7,7 @@ use portunus_proto::etcdserverpb::{
 };
 use tonic::transport::Channel;
 
-use crate::connection::{Client, Repeat};
+use crate::connection::{Client, RetryPolicy};
 use crate::error::ClientError;
 
 impl Client {
@@ -22,7 +22,7 @@ impl Client {
     /// # Errors
     /// The server's error, or a timeout.
     pub async fn range(&self, request: RangeRequest) -> Result<RangeResponse, ClientError> {
-        self.call(Repeat::Safe, |channel| {
+        self.call(RetryPolicy::Repeatable, |channel| {
             let (mut kv, request) = (self.kv(channel), self.request(request.clone()));
             async move { kv.range(request).await }
         })
@@ -34,7 +34,7 @@ impl Client {
     /// # Errors
     /// The server's error, or a timeout. A server before 3.7 does not implement the call.
     pub async fn range_stream(&self, request: RangeRequest) -> Result<RangeResponse, ClientError> {
-        self.call(Repeat::Safe, |channel| {
+        self.call(RetryPolicy::Repeatable, |channel| {
             let (mut kv, request) = (self.kv(channel), self.request(request.clone()));
             async move {
                 let mut stream = kv.range_stream(request).await?.into_inner();
@@ -60,7 +60,7 @@ impl Client {
     /// # Errors
     /// The server's error, or a timeout.
     pub async fn put(&self, request: PutRequest) -> Result<PutResponse, ClientError> {
-        self.call(Repeat::Never, |channel| {
+        self.call(RetryPolicy::NonRepeatable, |channel| {
             let (mut kv, request) = (self.kv(channel), self.request(request.clone()));
             async move { kv.put(request).await }
         })
@@ -75,7 +75,7 @@ impl Client {
         &self,
         request: DeleteRangeRequest,
     ) -> Result<DeleteRangeResponse, ClientError> {
-        self.call(Repeat::Never, |channel| {
+        self.call(RetryPolicy::NonRepeatable, |channel| {
             let (mut kv, request) = (self.kv(channel), self.request(request.clone()));
             async move { kv.delete_range(request).await }
         })
@@ -94,12 +94,12 @@ impl Client {
                 Some(request_op::Request::RequestRange(_))
             )
         });
-        let repeat = if only_reads {
-            Repeat::Safe
+        let retry = if only_reads {
+            RetryPolicy::Repeatable
         } else {
-            Repeat::Never
+            RetryPolicy::NonRepeatable
         };
-        self.call(repeat, |channel| {
+        self.call(retry, |channel| {
             let (mut kv, request) = (self.kv(channel), self.request(request.clone()));
             async move { kv.txn(request).await }
         })
@@ -114,7 +114,7 @@ impl Client {
         &self,
         request: CompactionRequest,
     ) -> Result<CompactionResponse, ClientError> {
-        self.call(Repeat::Never, |channel| {
+        self.call(RetryPolicy::NonRepeatable, |channel| {
             let (mut kv, request) = (self.kv(channel), self.request(request));
             async move { kv.compact(request).await }
         })

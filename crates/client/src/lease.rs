@@ -6,7 +6,7 @@ use portunus_proto::etcdserverpb::{
     LeaseRevokeRequest, LeaseRevokeResponse, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
 };
 
-use crate::connection::{Client, Repeat};
+use crate::connection::{Client, RetryPolicy};
 use crate::error::ClientError;
 
 impl Client {
@@ -18,7 +18,7 @@ impl Client {
         &self,
         request: LeaseGrantRequest,
     ) -> Result<LeaseGrantResponse, ClientError> {
-        self.call(Repeat::Never, |channel| {
+        self.call(RetryPolicy::NonRepeatable, |channel| {
             let request = self.request(request);
             async move { LeaseClient::new(channel).lease_grant(request).await }
         })
@@ -33,7 +33,7 @@ impl Client {
         &self,
         request: LeaseRevokeRequest,
     ) -> Result<LeaseRevokeResponse, ClientError> {
-        self.call(Repeat::Never, |channel| {
+        self.call(RetryPolicy::NonRepeatable, |channel| {
             let request = self.request(request);
             async move { LeaseClient::new(channel).lease_revoke(request).await }
         })
@@ -48,7 +48,7 @@ impl Client {
         &self,
         request: LeaseTimeToLiveRequest,
     ) -> Result<LeaseTimeToLiveResponse, ClientError> {
-        self.call(Repeat::Safe, |channel| {
+        self.call(RetryPolicy::Repeatable, |channel| {
             let request = self.request(request);
             async move { LeaseClient::new(channel).lease_time_to_live(request).await }
         })
@@ -60,7 +60,7 @@ impl Client {
     /// # Errors
     /// The server's error, or a timeout.
     pub async fn lease_leases(&self) -> Result<LeaseLeasesResponse, ClientError> {
-        self.call(Repeat::Safe, |channel| {
+        self.call(RetryPolicy::Repeatable, |channel| {
             let request = self.request(LeaseLeasesRequest {});
             async move { LeaseClient::new(channel).lease_leases(request).await }
         })

@@ -9,7 +9,7 @@ use portunus_proto::etcdserverpb::{
 };
 use tonic::Streaming;
 
-use crate::connection::{Client, Repeat};
+use crate::connection::{Client, RetryPolicy};
 use crate::error::ClientError;
 
 impl Client {
@@ -18,7 +18,7 @@ impl Client {
     /// # Errors
     /// The server's error, or a timeout.
     pub async fn status(&self) -> Result<StatusResponse, ClientError> {
-        self.call(Repeat::Safe, |channel| {
+        self.call(RetryPolicy::Repeatable, |channel| {
             let request = self.request(StatusRequest {});
             async move { MaintenanceClient::new(channel).status(request).await }
         })
@@ -30,7 +30,7 @@ impl Client {
     /// # Errors
     /// The server's error, or a timeout.
     pub async fn hash_kv(&self, request: HashKvRequest) -> Result<HashKvResponse, ClientError> {
-        self.call(Repeat::Safe, |channel| {
+        self.call(RetryPolicy::Repeatable, |channel| {
             let request = self.request(request);
             async move { MaintenanceClient::new(channel).hash_kv(request).await }
         })
@@ -42,7 +42,7 @@ impl Client {
     /// # Errors
     /// The server's error, or a timeout.
     pub async fn alarm(&self, request: AlarmRequest) -> Result<AlarmResponse, ClientError> {
-        self.call(Repeat::Never, |channel| {
+        self.call(RetryPolicy::NonRepeatable, |channel| {
             let request = self.request(request);
             async move { MaintenanceClient::new(channel).alarm(request).await }
         })
@@ -54,7 +54,7 @@ impl Client {
     /// # Errors
     /// The server's error, or a timeout.
     pub async fn defragment(&self) -> Result<DefragmentResponse, ClientError> {
-        self.call(Repeat::Never, |channel| {
+        self.call(RetryPolicy::NonRepeatable, |channel| {
             let request = self.request(DefragmentRequest {});
             async move { MaintenanceClient::new(channel).defragment(request).await }
         })
@@ -70,7 +70,7 @@ impl Client {
         &self,
         request: MoveLeaderRequest,
     ) -> Result<MoveLeaderResponse, ClientError> {
-        self.call(Repeat::Safe, |channel| {
+        self.call(RetryPolicy::Repeatable, |channel| {
             let request = self.request(request);
             async move { MaintenanceClient::new(channel).move_leader(request).await }
         })
@@ -85,7 +85,7 @@ impl Client {
         &self,
         request: DowngradeRequest,
     ) -> Result<DowngradeResponse, ClientError> {
-        self.call(Repeat::Never, |channel| {
+        self.call(RetryPolicy::NonRepeatable, |channel| {
             let request = self.request(request.clone());
             async move { MaintenanceClient::new(channel).downgrade(request).await }
         })
@@ -98,7 +98,7 @@ impl Client {
     /// # Errors
     /// The server's error, or a timeout.
     pub async fn snapshot(&self) -> Result<Streaming<SnapshotResponse>, ClientError> {
-        self.call(Repeat::Safe, |channel| {
+        self.call(RetryPolicy::Repeatable, |channel| {
             let request = self.request(SnapshotRequest {});
             async move {
                 MaintenanceClient::new(channel)

@@ -49,14 +49,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_laid_out_as_go_lays_it_out() {
+    fn request_id_layout_equals_etcd() {
         let ids = RequestIds::new(0x12_3456, 0x34_5678);
         assert_eq!(ids.next(), 0x3456_0000_3456_7801);
         assert_eq!(ids.next(), 0x3456_0000_3456_7802);
     }
 
     #[test]
-    fn the_counter_never_reaches_into_the_member() {
+    fn counter_overflow_keeps_the_member_bits() {
         let ids = RequestIds::new(1, u64::MAX);
         for _ in 0..1000 {
             assert_eq!(ids.next() >> 48, 1);
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_run_uses_other_ids() {
+    fn ids_of_a_later_run_are_greater() {
         let (first, second) = (RequestIds::new(1, 1000), RequestIds::new(1, 1001));
         let last_of_first = (0..255).map(|_| first.next()).max();
         assert!(last_of_first < Some(second.next()));

@@ -16,7 +16,7 @@ use prost::Message as _;
 use support::{Cluster, conf_change};
 
 #[test]
-fn a_sole_voter_leads_at_once_and_commits_what_is_on_disk() {
+fn sole_voter_leads_at_once_and_commits_durable_entries() {
     let mut cluster = Cluster::new(1, 1);
     cluster.settle();
     assert_eq!(cluster.leader(), None);
@@ -32,7 +32,7 @@ fn a_sole_voter_leads_at_once_and_commits_what_is_on_disk() {
 }
 
 #[test]
-fn a_sole_voter_never_leads_before_its_log_is_on_disk() {
+fn sole_voter_never_leads_before_its_log_is_durable() {
     // Two members; the leader leaves, and the entry that makes the other the sole voter is
     // committed but still being written.
     let mut cluster = Cluster::new(2, 3);
@@ -63,7 +63,7 @@ fn a_sole_voter_never_leads_before_its_log_is_on_disk() {
 }
 
 #[test]
-fn three_members_elect_one_and_agree() {
+fn three_members_elect_one_leader_and_agree() {
     let mut cluster = Cluster::new(3, 7);
     let leader = cluster.elect();
     assert!(cluster.propose(leader, "a"));
@@ -76,7 +76,7 @@ fn three_members_elect_one_and_agree() {
 }
 
 #[test]
-fn a_leader_may_send_before_its_own_disk_and_a_follower_only_after() {
+fn leader_sends_before_its_own_write_and_follower_only_after() {
     let mut cluster = Cluster::new(3, 7);
     let leader = cluster.elect();
     cluster.propose(leader, "a");
@@ -99,7 +99,7 @@ fn a_leader_may_send_before_its_own_disk_and_a_follower_only_after() {
 }
 
 #[test]
-fn leadership_can_be_handed_over() {
+fn leadership_transfers_to_the_requested_member() {
     let mut cluster = Cluster::new(3, 11);
     let leader = cluster.elect();
     let next = leader % 3 + 1;
@@ -112,7 +112,7 @@ fn leadership_can_be_handed_over() {
 }
 
 #[test]
-fn while_handing_over_a_leader_takes_no_proposals() {
+fn leader_refuses_proposals_during_a_transfer() {
     let mut cluster = Cluster::new(3, 11);
     let leader = cluster.elect();
     cluster.act(leader, |core| core.transfer_leader(leader % 3 + 1));
@@ -120,7 +120,7 @@ fn while_handing_over_a_leader_takes_no_proposals() {
 }
 
 #[test]
-fn reads_are_answered_by_leader_and_follower_after_a_round() {
+fn leader_and_follower_answer_reads_after_a_round() {
     let mut cluster = Cluster::new(3, 5);
     let leader = cluster.elect();
     cluster.propose(leader, "a");
@@ -135,7 +135,7 @@ fn reads_are_answered_by_leader_and_follower_after_a_round() {
 }
 
 #[test]
-fn a_read_before_the_leaders_first_commit_waits_for_it() {
+fn read_before_the_first_commit_of_a_leader_waits_for_it() {
     let mut cluster = Cluster::new(1, 1);
     cluster.settle();
     assert_eq!(cluster.begin_read(1), None, "no leader");
@@ -155,7 +155,7 @@ fn a_read_before_the_leaders_first_commit_waits_for_it() {
 }
 
 #[test]
-fn a_leader_that_was_replaced_answers_no_read() {
+fn replaced_leader_answers_no_read() {
     let mut cluster = Cluster::new(3, 5);
     let old = cluster.elect();
     cluster.cut_off.insert(old);
@@ -171,7 +171,7 @@ fn a_leader_that_was_replaced_answers_no_read() {
 }
 
 #[test]
-fn a_learner_catches_up_and_is_promoted() {
+fn learner_catches_up_and_is_promoted() {
     let mut cluster = Cluster::new(3, 13);
     let leader = cluster.elect();
     cluster.propose(leader, "a");
@@ -207,7 +207,7 @@ fn a_learner_catches_up_and_is_promoted() {
 }
 
 #[test]
-fn a_second_change_has_to_wait_for_the_first() {
+fn second_conf_change_becomes_an_empty_entry_while_the_first_is_pending() {
     let mut cluster = Cluster::new(1, 1);
     cluster.settle();
     cluster.act(1, Core::campaign_if_alone);
@@ -226,7 +226,7 @@ fn a_second_change_has_to_wait_for_the_first() {
 }
 
 #[test]
-fn a_follower_can_propose_a_change() {
+fn follower_can_propose_a_conf_change() {
     let mut cluster = Cluster::new(3, 7);
     let leader = cluster.elect();
     let add = conf_change(ConfChangeType::ConfChangeAddLearnerNode, 9);
@@ -240,7 +240,7 @@ fn a_follower_can_propose_a_change() {
 }
 
 #[test]
-fn changes_that_mean_nothing_to_raft_change_nothing() {
+fn conf_changes_without_raft_effect_change_nothing() {
     let mut cluster = Cluster::new(1, 1);
     cluster.settle();
     let before = cluster.node(1).core.conf_state();
@@ -260,7 +260,7 @@ fn changes_that_mean_nothing_to_raft_change_nothing() {
 }
 
 #[test]
-fn the_log_carries_membership_changes_with_etcds_numbers() {
+fn conf_changes_are_logged_with_etcd_type_numbers() {
     let mut cluster = Cluster::new(1, 1);
     cluster.settle();
     cluster.act(1, Core::campaign_if_alone);
@@ -277,7 +277,7 @@ fn the_log_carries_membership_changes_with_etcds_numbers() {
 }
 
 #[test]
-fn a_leader_that_crashes_before_its_disk_loses_nothing_that_was_committed() {
+fn leader_crash_before_its_write_loses_no_committed_entry() {
     let mut cluster = Cluster::new(3, 17);
     let leader = cluster.elect();
     cluster.propose(leader, "a");
@@ -298,7 +298,7 @@ fn a_leader_that_crashes_before_its_disk_loses_nothing_that_was_committed() {
 }
 
 #[test]
-fn a_leader_that_crashes_after_its_disk_may_bring_the_entry_back() {
+fn entry_written_by_a_crashed_leader_may_still_be_committed() {
     let mut cluster = Cluster::new(3, 17);
     let leader = cluster.elect();
     cluster.propose(leader, "a");
@@ -313,7 +313,7 @@ fn a_leader_that_crashes_after_its_disk_may_bring_the_entry_back() {
 }
 
 #[test]
-fn what_was_never_written_anywhere_is_gone() {
+fn entry_written_by_no_member_is_lost() {
     let mut cluster = Cluster::new(3, 17);
     let leader = cluster.elect();
     cluster.propose(leader, "a");
@@ -329,7 +329,7 @@ fn what_was_never_written_anywhere_is_gone() {
 
 /// A snapshot carries its own members; earlier changes must not be applied on top.
 #[test]
-fn a_snapshot_waits_until_what_was_committed_before_it_is_applied() {
+fn snapshot_waits_until_earlier_commits_are_applied() {
     let changes: Vec<_> = (1..=2)
         .map(|id| conf_change(ConfChangeType::ConfChangeAddNode, id))
         .collect();
@@ -451,7 +451,7 @@ fn member_with_an_unapplied_change_votes_once_its_leader_is_silent() {
 /// Any order of events: reordering, loss, repetition, crashes, partitions, reads, slow disks.
 /// The bus checks the safety of every step; afterwards the cluster must converge.
 #[test]
-fn under_any_order_of_events_members_agree() {
+fn members_agree_under_any_order_of_events() {
     const SEEDS: u64 = 300;
     for seed in 0..SEEDS {
         let mut cluster = Cluster::new(3, seed);
@@ -509,7 +509,7 @@ fn under_any_order_of_events_members_agree() {
 
 /// The same events give the same result; otherwise no failure could be replayed.
 #[test]
-fn a_run_depends_on_its_seed_only() {
+fn run_depends_on_its_seed_only() {
     let run = |seed| {
         let mut cluster = Cluster::new(3, seed);
         let leader = cluster.elect();
@@ -523,7 +523,7 @@ fn a_run_depends_on_its_seed_only() {
 }
 
 #[test]
-fn a_state_that_contradicts_itself_is_refused_and_not_a_panic() {
+fn contradicting_initial_state_is_refused() {
     let entry = |index| Entry {
         term: 1,
         index,
@@ -664,7 +664,7 @@ fn malformed_messages_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn compaction_keeps_what_is_not_applied() {
+fn compaction_keeps_entries_that_are_not_applied() {
     let mut cluster = Cluster::new(1, 1);
     cluster.settle();
     cluster.act(1, Core::campaign_if_alone);
@@ -686,7 +686,7 @@ fn compaction_keeps_what_is_not_applied() {
 }
 
 #[test]
-fn a_follower_that_needs_what_is_compacted_gets_a_snapshot() {
+fn follower_behind_a_compaction_gets_a_snapshot() {
     let mut cluster = Cluster::new(3, 7);
     let leader = cluster.elect();
     let lagging = leader % 3 + 1;
@@ -715,7 +715,7 @@ fn a_follower_that_needs_what_is_compacted_gets_a_snapshot() {
 }
 
 #[test]
-fn a_new_member_can_start_from_a_snapshot() {
+fn new_member_starts_from_a_snapshot() {
     let mut cluster = Cluster::new(1, 1);
     cluster.settle();
     cluster.act(1, Core::campaign_if_alone);

@@ -173,7 +173,7 @@ fn temp() -> (TempDir, PathBuf) {
 }
 
 #[test]
-fn a_cluster_of_one_founds_itself_leads_and_commits() {
+fn new_cluster_of_one_elects_itself_and_commits() {
     let (_dir, path) = temp();
     let mut member = Member::found(&path);
     member.handle.propose(value(1)).unwrap();
@@ -224,7 +224,7 @@ impl LogWriter for PausableLog {
 }
 
 #[test]
-fn every_acknowledged_write_survives_a_crash_at_any_moment() {
+fn acknowledged_writes_survive_a_crash_at_any_moment() {
     const WRITES: u32 = 10_000;
     let (_dir, path) = temp();
     let boot = found(&path);
@@ -298,7 +298,7 @@ fn forced_new_cluster_keeps_every_acknowledged_entry() {
 }
 
 #[test]
-fn after_a_restart_only_what_the_backend_lacks_comes_again() {
+fn restart_replays_only_entries_missing_in_the_backend() {
     let (_dir, path) = temp();
     let mut member = Member::found(&path).lead();
     for number in 0..10 {
@@ -324,7 +324,7 @@ fn after_a_restart_only_what_the_backend_lacks_comes_again() {
 }
 
 #[test]
-fn a_member_that_applied_everything_leads_again_without_a_tick() {
+fn sole_voter_with_everything_applied_leads_without_a_tick() {
     let (_dir, path) = temp();
     let member = Member::found(&path).lead();
     let backend = member.backend();
@@ -340,7 +340,7 @@ fn a_member_that_applied_everything_leads_again_without_a_tick() {
 }
 
 #[test]
-fn a_sole_voter_that_shall_wait_leads_only_after_an_election_timeout() {
+fn sole_voter_configured_to_wait_leads_only_after_an_election_timeout() {
     let (_dir, path) = temp();
     let member = Member::found(&path).lead();
     let backend = member.backend();
@@ -366,7 +366,7 @@ fn a_sole_voter_that_shall_wait_leads_only_after_an_election_timeout() {
 }
 
 #[test]
-fn stop_finishes_what_was_taken_and_refuses_what_comes() {
+fn stop_commits_accepted_proposals_and_refuses_new_ones() {
     let (_dir, path) = temp();
     let mut member = Member::found(&path).lead();
     for number in 0..1000 {
@@ -385,7 +385,7 @@ fn stop_finishes_what_was_taken_and_refuses_what_comes() {
 }
 
 #[test]
-fn when_the_last_handle_goes_the_threads_go() {
+fn dropping_the_last_handle_ends_the_threads() {
     let (_dir, path) = temp();
     let member = Member::found(&path).lead();
     let Member {
@@ -479,7 +479,7 @@ fn with_test_log(config: Config) -> (Member, Arc<Controls>) {
 }
 
 #[test]
-fn what_arrives_during_a_sync_is_one_batch() {
+fn proposals_during_a_sync_form_one_batch() {
     let (member, controls) = with_test_log(Config::default());
     let mut member = member.lead();
     let before = member.handle.status();
@@ -499,7 +499,7 @@ fn what_arrives_during_a_sync_is_one_batch() {
 }
 
 #[test]
-fn a_lone_write_costs_one_sync_and_its_commit_none() {
+fn single_write_costs_one_sync_and_its_commit_none() {
     let (_dir, path) = temp();
     let mut member = Member::found(&path).lead();
     for number in 0..50 {
@@ -511,7 +511,7 @@ fn a_lone_write_costs_one_sync_and_its_commit_none() {
 }
 
 #[test]
-fn a_failing_disk_is_fatal_once_and_nothing_goes_on() {
+fn disk_failure_is_fatal_once_and_stops_the_driver() {
     let (member, controls) = with_test_log(Config::default());
     let mut member = member.lead();
     controls.fail.store(true, Ordering::Relaxed);
@@ -534,7 +534,7 @@ fn a_failing_disk_is_fatal_once_and_nothing_goes_on() {
 }
 
 #[test]
-fn claiming_to_have_applied_the_future_is_fatal() {
+fn applied_index_beyond_the_commit_is_fatal() {
     let (_dir, path) = temp();
     let member = Member::found(&path).lead();
     member.handle.applied(1000);
@@ -544,7 +544,7 @@ fn claiming_to_have_applied_the_future_is_fatal() {
 }
 
 #[test]
-fn a_full_queue_refuses_and_recovers() {
+fn full_proposal_queue_refuses_and_recovers() {
     let config = Config {
         proposal_queue_entries_max: 10,
         proposal_queue_bytes_max: 1000,
@@ -580,7 +580,7 @@ fn a_full_queue_refuses_and_recovers() {
 }
 
 #[test]
-fn a_state_machine_that_lags_holds_back_the_log() {
+fn lagging_state_machine_holds_back_the_log() {
     const BACKLOG: u32 = 10;
     let config = Config {
         apply_backlog_entries_max: BACKLOG as usize,
@@ -603,7 +603,7 @@ fn a_state_machine_that_lags_holds_back_the_log() {
 }
 
 #[test]
-fn a_read_waits_for_the_first_commit_and_then_costs_nothing() {
+fn read_of_a_sole_voter_waits_for_the_first_commit_and_then_costs_nothing() {
     let (mut member, controls) = with_test_log(Config::default());
     controls.allow(Some(0));
     member.apply_until(1);
@@ -644,7 +644,7 @@ fn reads_see_every_write_acknowledged_before_them() {
 }
 
 #[test]
-fn waiting_readers_learn_of_the_end() {
+fn waiting_readers_fail_when_the_driver_stops() {
     let (member, controls) = with_test_log(Config::default());
     controls.allow(Some(0));
     let reader = member.handle.read_index();
@@ -733,7 +733,7 @@ fn compaction_leaves_a_log_that_starts_at_the_snapshot() {
 
 /// The commit index is written late; the snapshot must have it.
 #[test]
-fn a_compaction_right_after_a_restart_survives_a_crash() {
+fn compaction_right_after_a_restart_survives_a_crash() {
     let (_dir, path) = temp();
     let mut member = Member::found(&path).lead();
     for number in 0..10 {
@@ -755,7 +755,7 @@ fn a_compaction_right_after_a_restart_survives_a_crash() {
 }
 
 #[test]
-fn a_log_behind_its_backend_is_refused_with_advice() {
+fn log_behind_its_backend_is_refused_with_advice() {
     let (_dir, path) = temp();
     let mut member = Member::found(&path).lead();
     member.handle.propose(value(1)).unwrap();
@@ -784,7 +784,7 @@ fn a_log_behind_its_backend_is_refused_with_advice() {
 }
 
 #[test]
-fn founding_is_repeatable_until_something_was_promised() {
+fn bootstrap_is_repeatable_until_the_log_holds_entries() {
     let (_dir, path) = temp();
     let none = bootstrap::restart(&path, SMALL, &BackendPosition::default());
     assert!(matches!(none.err(), Some(RestartError::NoLog { .. })));
@@ -812,7 +812,7 @@ fn founding_is_repeatable_until_something_was_promised() {
 }
 
 #[test]
-fn founders_that_contradict_each_other_are_refused() {
+fn contradicting_initial_members_are_refused() {
     let (_dir, path) = temp();
     let found = |name: &str, members: &[InitialMember]| {
         bootstrap::new_cluster(&path, SMALL, name, members, "token").err()
@@ -844,7 +844,7 @@ fn founders_that_contradict_each_other_are_refused() {
 }
 
 #[test]
-fn all_founders_write_the_same_log() {
+fn all_initial_members_write_the_same_log() {
     let members: Vec<_> = ["a", "b", "c"]
         .iter()
         .map(|name| InitialMember {
@@ -877,7 +877,7 @@ fn all_founders_write_the_same_log() {
 }
 
 #[test]
-fn a_learner_joins_a_cluster_of_one_which_still_reads_alone() {
+fn sole_voter_reads_alone_after_a_learner_joins() {
     let (_dir, path) = temp();
     let mut member = Member::found(&path).lead();
     let add = ConfChange {

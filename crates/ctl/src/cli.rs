@@ -13,8 +13,8 @@ use crate::go::boolean;
 use crate::outcome::{ExitWith, Failure, write_err, write_out};
 use crate::required;
 
-/// Talks to Portunus and etcd clusters; takes etcdctl's and etcdutl's commands, flags and
-/// environment (PORTCTL_* before ETCDCTL_*).
+/// Controls Portunus and etcd clusters; accepts the commands, flags and environment variables of
+/// etcdctl and etcdutl (PORTCTL_* before ETCDCTL_*).
 #[derive(Debug, Parser)]
 #[command(
     name = "portctl",
@@ -51,7 +51,7 @@ enum PortctlCommand {
     Member(command::member::MemberCommand),
     /// Transfers leadership to another member
     MoveLeader(command::move_leader::MoveLeaderArgs),
-    /// Downgrades of the cluster: validate, enable, cancel
+    /// Downgrades of the cluster: validate, enable, cancel, status
     #[command(subcommand)]
     Downgrade(command::downgrade::DowngradeCommand),
     /// Health, status, hash and features of endpoints
@@ -64,10 +64,10 @@ enum PortctlCommand {
     Alarm(command::alarm::AlarmCommand),
     /// Defragments the storage of the members with given endpoints
     Defrag(command::defrag::DefragArgs),
-    /// Snapshots: save one from a member, look at one, restore one
+    /// Snapshots: save, status, restore
     #[command(subcommand)]
     Snapshot(command::snapshot::SnapshotCommand),
-    /// Brings the data directory of a stopped member to another version
+    /// Migrates the data directory of a stopped member to another etcd version
     Migrate(command::migrate::MigrateArgs),
     /// Checks properties of the cluster
     #[command(subcommand)]
@@ -98,13 +98,13 @@ pub fn run() -> ExitCode {
 fn run_command(arguments: Vec<OsString>) -> Result<(), Failure> {
     let matches = match command_line().try_get_matches_from(&arguments) {
         Ok(matches) => matches,
-        Err(error) => return end_of_parsing(&error),
+        Err(error) => return report_parse_error(&error),
     };
     let mut portctl = match Portctl::from_arg_matches(&matches) {
         Ok(portctl) => portctl,
-        Err(error) => return end_of_parsing(&error),
+        Err(error) => return report_parse_error(&error),
     };
-    portctl.globals.require_feature = required::given(&matches)?;
+    portctl.globals.require_feature = required::flag_values(&matches)?;
     // These need neither server nor settings.
     match &portctl.command {
         PortctlCommand::Version => return command::version::run(),
@@ -187,7 +187,7 @@ fn go_style_arg(arg: Arg) -> Arg {
 
 /// Prints help to standard output; any other error ends with etcdctl's exit code for a command
 /// line that it cannot parse.
-fn end_of_parsing(error: &clap::Error) -> Result<(), Failure> {
+fn report_parse_error(error: &clap::Error) -> Result<(), Failure> {
     match error.kind() {
         ErrorKind::DisplayHelp
         | ErrorKind::DisplayVersion
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn the_definition_is_sound() {
+    fn clap_definition_passes_its_debug_assertions() {
         command_line().debug_assert();
     }
 

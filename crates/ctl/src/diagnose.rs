@@ -14,22 +14,22 @@ use crate::globals::Globals;
 use crate::outcome::Failure;
 
 /// Longest wait for one endpoint; the command itself has waited already.
-const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Adds what the endpoints report to a failure that was a timeout.
 pub async fn explain_timeout(failure: Failure, globals: &Globals) -> Failure {
     if !failure.timed_out {
         return failure;
     }
-    let mut asked = JoinSet::new();
+    let mut requests = JoinSet::new();
     for (number, endpoint) in globals.client.endpoints.iter().cloned().enumerate() {
         let options = Options {
             endpoints: vec![endpoint.clone()],
-            dial_timeout: ANSWER_WITHIN,
-            command_timeout: Some(ANSWER_WITHIN),
+            dial_timeout: REPLY_TIMEOUT,
+            command_timeout: Some(REPLY_TIMEOUT),
             ..globals.client.clone()
         };
-        asked.spawn(async move {
+        requests.spawn(async move {
             let report = status(options).await;
             // The line begins with the endpoint already.
             let own = format!("cannot connect to {endpoint}: ");
@@ -37,7 +37,7 @@ pub async fn explain_timeout(failure: Failure, globals: &Globals) -> Failure {
             (number, endpoint, report)
         });
     }
-    let mut reports = asked.join_all().await;
+    let mut reports = requests.join_all().await;
     reports.sort_by_key(|(number, ..)| *number);
     let reports: Vec<_> = reports
         .into_iter()
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_leader_means_no_remedy_for_a_lost_quorum() {
+    fn timeout_with_a_known_leader_suggests_no_quorum_remedy() {
         let reports = [
             ("a:1".to_owned(), status(0)),
             ("b:2".to_owned(), status(0x1f)),

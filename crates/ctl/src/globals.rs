@@ -15,9 +15,7 @@ use crate::go::{boolean, duration};
 use crate::outcome::{ExitWith, Failure, write_err};
 use crate::print::{Format, Printer};
 use crate::required;
-
-/// Prefixes of environment variables, strongest first.
-const ENV_PREFIXES: [&str; 2] = ["PORTCTL_", "ETCDCTL_"];
+use crate::settings::Environment;
 
 /// The flags as written.
 #[derive(Debug, Clone, Default, Args)]
@@ -32,19 +30,19 @@ pub struct GlobalArgs {
     /// Print byte strings as hex encoded strings
     #[arg(long, global = true)]
     hex: bool,
-    /// Say on standard error which settings are in force
+    /// Print the settings in force to standard error
     #[arg(long, global = true)]
     debug: bool,
     /// Longest wait for a connection [default: 2s]
     #[arg(long, global = true, value_name = "DURATION")]
     dial_timeout: Option<String>,
-    /// Longest wait for the answer to a command [default: 5s]
+    /// Longest wait for the response to a command [default: 5s]
     #[arg(long, global = true, value_name = "DURATION")]
     command_timeout: Option<String>,
-    /// Silence after which a connection is probed; less than 10s counts as 10s [default: 2s]
+    /// Time without data after which a keepalive ping is sent; at least 10s [default: 2s]
     #[arg(long, global = true, value_name = "DURATION")]
     keepalive_time: Option<String>,
-    /// Longest wait for the answer to a probe [default: 6s]
+    /// Longest wait for the response to a keepalive ping [default: 6s]
     #[arg(long, global = true, value_name = "DURATION")]
     keepalive_timeout: Option<String>,
     /// Largest request in bytes; 0 is 2 MiB [default: 0]
@@ -104,14 +102,14 @@ impl Globals {
 
     fn resolve_with(
         args: &GlobalArgs,
-        environment: &dyn Fn(&str) -> Option<String>,
+        lookup: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self, Failure> {
-        let said = Said { environment };
-        said.refuse_what_comes_later(args)?;
+        let environment = Environment { lookup };
+        refuse_unsupported(&environment, args)?;
 
         let endpoints = match args.endpoints.is_empty() {
             false => args.endpoints.join(","),
-            true => said
+            true => environment
                 .setting(None, "endpoints")
                 .map_or("127.0.0.1:2379".to_owned(), |setting| setting.text),
         };
@@ -120,28 +118,33 @@ impl Globals {
             .map(|endpoint| endpoint.trim().to_owned())
             .filter(|endpoint| !endpoint.is_empty())
             .collect();
-        let format = said.setting(args.write_out.as_deref(), "write-out");
+        let format = environment.setting(args.write_out.as_deref(), "write-out");
         let format = Format::named(format.as_ref().map_or("simple", |setting| &setting.text))?;
-        let command_timeout = said.duration(args.command_timeout.as_deref(), "command-timeout")?;
+        let command_timeout =
+            environment.duration(args.command_timeout.as_deref(), "command-timeout")?;
         let required = (!args.require_feature.is_empty()).then(|| args.require_feature.join(","));
-        let required = said.parsed(required.as_deref(), "require-feature", required::names)?;
+        let required = environment.parsed(
+            required.as_deref(),
+            "require-feature",
+            required::parse_names,
+        )?;
         let defaults = Options::default();
         let client = Options {
             endpoints,
-            dial_timeout: said
+            dial_timeout: environment
                 .duration(args.dial_timeout.as_deref(), "dial-timeout")?
                 .unwrap_or(defaults.dial_timeout),
             command_timeout: Some(command_timeout.unwrap_or(COMMAND_TIMEOUT_DEFAULT)),
-            keepalive_time: said
+            keepalive_time: environment
                 .duration(args.keepalive_time.as_deref(), "keepalive-time")?
                 .unwrap_or(defaults.keepalive_time),
-            keepalive_timeout: said
+            keepalive_timeout: environment
                 .duration(args.keepalive_timeout.as_deref(), "keepalive-timeout")?
                 .unwrap_or(defaults.keepalive_timeout),
-            request_bytes_max: said
+            request_bytes_max: environment
                 .bytes(args.max_request_bytes.as_deref(), "max-request-bytes")?
                 .unwrap_or(defaults.request_bytes_max),
-            response_bytes_max: said
+            response_bytes_max: environment
                 .bytes(args.max_recv_bytes.as_deref(), "max-recv-bytes")?
                 .unwrap_or(defaults.response_bytes_max),
             user_agent: format!("portctl/v{ETCD_VERSION}.0"),
@@ -150,15 +153,15 @@ impl Globals {
             client,
             printer: Printer {
                 format,
-                hex: args.hex || said.boolean("hex")?,
+                hex: args.hex || environment.boolean("hex")?,
                 value_only: false,
             },
             command_timeout: command_timeout.unwrap_or(COMMAND_TIMEOUT_DEFAULT),
             command_timeout_given: command_timeout.is_some(),
             required: required.unwrap_or_default(),
         };
-        if args.debug || said.boolean("debug")? {
-            write_err(globals.described().as_bytes());
+        if args.debug || environment.boolean("debug")? {
+            write_err(globals.debug_text().as_bytes());
         }
         Ok(globals)
     }
@@ -187,8 +190,8 @@ impl Globals {
         Ok(Client::connect(options)?)
     }
 
-    fn described(&self) -> String {
-        let shown = |duration: Duration| duration::format(duration);
+    fn debug_text(&self) -> String {
+        let text = |duration: Duration| duration::format(duration);
         format!(
             "PORTCTL_ENDPOINTS={:?}\nPORTCTL_WRITE_OUT={:?}\nPORTCTL_HEX={}\nPORTCTL_DIAL_TIMEOUT={}\n\
              PORTCTL_COMMAND_TIMEOUT={}\nPORTCTL_KEEPALIVE_TIME={}\nPORTCTL_KEEPALIVE_TIMEOUT={}\n\
@@ -196,10 +199,10 @@ impl Globals {
             self.client.endpoints,
             self.printer.format,
             self.printer.hex,
-            shown(self.client.dial_timeout),
-            shown(self.command_timeout),
-            shown(self.client.keepalive_time),
-            shown(self.client.keepalive_timeout),
+            text(self.client.dial_timeout),
+            text(self.command_timeout),
+            text(self.client.keepalive_time),
+            text(self.client.keepalive_timeout),
             self.client.request_bytes_max,
             self.client.response_bytes_max,
             self.required,
@@ -209,113 +212,51 @@ impl Globals {
 
 const COMMAND_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 
-/// A value and the flag or variable that set it.
-struct Setting {
-    text: String,
-    said_in: String,
-}
-
-/// The environment variables.
-struct Said<'e> {
-    environment: &'e dyn Fn(&str) -> Option<String>,
-}
-
-impl Said<'_> {
-    fn setting(&self, flag: Option<&str>, name: &str) -> Option<Setting> {
-        if let Some(text) = flag {
-            return Some(Setting {
-                text: text.to_owned(),
-                said_in: format!("--{name}"),
-            });
+/// Refuses settings of etcdctl that portctl does not have, unless they ask for what it does anyway.
+fn refuse_unsupported(environment: &Environment<'_>, args: &GlobalArgs) -> Result<(), Failure> {
+    const TLS: &str = "portctl has no TLS";
+    const AUTHENTICATION: &str = "portctl has no authentication";
+    const DISCOVERY: &str = "portctl has no DNS discovery; list the --endpoints";
+    let refuse = |source: &str, what: &str| {
+        let message = format!("{source} is not supported yet: {what}");
+        Err(Failure::new(ExitWith::BadFeature, message))
+    };
+    for (flag, name, what) in [
+        (&args.cert, "cert", TLS),
+        (&args.key, "key", TLS),
+        (&args.cacert, "cacert", TLS),
+        (&args.user, "user", AUTHENTICATION),
+        (&args.password, "password", AUTHENTICATION),
+        (&args.auth_jwt_token, "auth-jwt-token", AUTHENTICATION),
+        (&args.discovery_srv, "discovery-srv", DISCOVERY),
+        (&args.discovery_srv_name, "discovery-srv-name", DISCOVERY),
+    ] {
+        if let Some(setting) = environment.setting(flag.as_deref(), name) {
+            return refuse(&setting.source, what);
         }
-        let variable = name.to_uppercase().replace('-', "_");
-        ENV_PREFIXES.iter().find_map(|prefix| {
-            let said_in = format!("{prefix}{variable}");
-            let text = (self.environment)(&said_in).filter(|text| !text.is_empty())?;
-            Some(Setting { text, said_in })
-        })
     }
-
-    fn duration(&self, flag: Option<&str>, name: &str) -> Result<Option<Duration>, Failure> {
-        self.parsed(flag, name, |text| {
-            duration::parse(text).map_err(|error| error.to_string())
-        })
-    }
-
-    fn bytes(&self, flag: Option<&str>, name: &str) -> Result<Option<usize>, Failure> {
-        let bytes = self.parsed(flag, name, |text| {
-            text.parse::<usize>().map_err(|error| error.to_string())
-        })?;
-        Ok(bytes.filter(|bytes| *bytes > 0))
-    }
-
-    fn boolean(&self, name: &str) -> Result<bool, Failure> {
-        Ok(self.parsed(None, name, boolean::parse)?.unwrap_or(false))
-    }
-
-    fn parsed<T>(
-        &self,
-        flag: Option<&str>,
-        name: &str,
-        parse: impl Fn(&str) -> Result<T, String>,
-    ) -> Result<Option<T>, Failure> {
-        let Some(setting) = self.setting(flag, name) else {
-            return Ok(None);
-        };
-        parse(&setting.text).map(Some).map_err(|problem| {
-            let Setting { text, said_in } = &setting;
-            Failure::new(
-                ExitWith::Error,
-                format!("invalid argument {text:?} for {said_in:?}: {problem}"),
-            )
-        })
-    }
-
-    fn refuse_what_comes_later(&self, args: &GlobalArgs) -> Result<(), Failure> {
-        const TLS: &str = "TLS comes later";
-        const AUTHENTICATION: &str = "authentication comes later";
-        const DISCOVERY: &str = "discovery by DNS comes later; list the --endpoints";
-        let refuse = |said_in: &str, what: &str| {
-            let message = format!("{said_in} is not supported yet: {what}");
-            Err(Failure::new(ExitWith::BadFeature, message))
-        };
-        for (flag, name, what) in [
-            (&args.cert, "cert", TLS),
-            (&args.key, "key", TLS),
-            (&args.cacert, "cacert", TLS),
-            (&args.user, "user", AUTHENTICATION),
-            (&args.password, "password", AUTHENTICATION),
-            (&args.auth_jwt_token, "auth-jwt-token", AUTHENTICATION),
-            (&args.discovery_srv, "discovery-srv", DISCOVERY),
-            (&args.discovery_srv_name, "discovery-srv-name", DISCOVERY),
-        ] {
-            if let Some(setting) = self.setting(flag.as_deref(), name) {
-                return refuse(&setting.said_in, what);
-            }
+    // Flags of which one value is what this program does anyway.
+    for (flag, name, harmless, what) in [
+        (&args.insecure_transport, "insecure-transport", true, TLS),
+        (
+            &args.insecure_skip_tls_verify,
+            "insecure-skip-tls-verify",
+            false,
+            TLS,
+        ),
+        (
+            &args.insecure_discovery,
+            "insecure-discovery",
+            true,
+            DISCOVERY,
+        ),
+    ] {
+        let value = environment.parsed(flag.as_deref(), name, boolean::parse)?;
+        if value.is_some_and(|value| value != harmless) {
+            return refuse(&format!("--{name}={}", !harmless), what);
         }
-        // Flags of which one value is what this program does anyway.
-        for (flag, name, harmless, what) in [
-            (&args.insecure_transport, "insecure-transport", true, TLS),
-            (
-                &args.insecure_skip_tls_verify,
-                "insecure-skip-tls-verify",
-                false,
-                TLS,
-            ),
-            (
-                &args.insecure_discovery,
-                "insecure-discovery",
-                true,
-                DISCOVERY,
-            ),
-        ] {
-            let value = self.parsed(flag.as_deref(), name, boolean::parse)?;
-            if value.is_some_and(|value| value != harmless) {
-                return refuse(&format!("--{name}={}", !harmless), what);
-            }
-        }
-        Ok(())
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -330,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_beats_our_variable_which_beats_etcdctls() {
+    fn flag_overrides_portctl_variable_which_overrides_etcdctl_variable() {
         let etcdctl = ("ETCDCTL_DIAL_TIMEOUT", "1s");
         let ours = ("PORTCTL_DIAL_TIMEOUT", "2m");
         let flag = GlobalArgs {
@@ -350,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_are_a_list_with_room_for_blanks() {
+    fn endpoint_list_may_contain_blanks() {
         let environment = [("ETCDCTL_ENDPOINTS", "a:1, b:2")];
         let globals = resolve(&GlobalArgs::default(), &environment).unwrap();
         assert_eq!(globals.client.endpoints, ["a:1", "b:2"]);
@@ -378,11 +319,11 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_later_is_refused_wherever_it_is_said() {
+    fn unsupported_setting_in_the_environment_is_refused() {
         for (variable, what) in [
-            ("ETCDCTL_USER", "authentication comes later"),
-            ("PORTCTL_CACERT", "TLS comes later"),
-            ("ETCDCTL_DISCOVERY_SRV", "discovery by DNS comes later"),
+            ("ETCDCTL_USER", "no authentication"),
+            ("PORTCTL_CACERT", "no TLS"),
+            ("ETCDCTL_DISCOVERY_SRV", "no DNS discovery"),
         ] {
             let failure = resolve(&GlobalArgs::default(), &[(variable, "x")]).unwrap_err();
             let message = failure.message.unwrap();
@@ -394,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn saying_what_holds_anyway_is_fine() {
+    fn insecure_transport_is_accepted_only_if_true() {
         let environment = [("ETCDCTL_INSECURE_TRANSPORT", "true")];
         assert!(resolve(&GlobalArgs::default(), &environment).is_ok());
         let environment = [("ETCDCTL_INSECURE_TRANSPORT", "false")];
@@ -402,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_value_names_the_place_it_was_said_in() {
+    fn invalid_value_is_refused_with_its_flag_or_variable() {
         let environment = [("ETCDCTL_KEEPALIVE_TIME", "1x")];
         let failure = resolve(&GlobalArgs::default(), &environment).unwrap_err();
         assert_eq!(

@@ -22,12 +22,13 @@ mod diagnose;
 mod gates;
 mod globals;
 mod go;
+mod line_args;
 mod outcome;
 mod peer_urls;
 mod print;
 mod required;
 mod restore;
+mod settings;
 mod txn;
-mod words;
 
 pub use cli::run;

@@ -104,7 +104,7 @@ mod tests {
 
     /// Texts as etcdctl 3.7.1 printed them.
     #[test]
-    fn what_is_no_peer_url_is_refused_in_etcds_words() {
+    fn invalid_peer_url_is_refused_with_etcd_text() {
         for (url, problem) in [
             ("", "URL scheme must be http, https, unix, or unixs: "),
             ("h:1", "URL scheme must be http, https, unix, or unixs: h:1"),

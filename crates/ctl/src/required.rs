@@ -43,29 +43,29 @@ fn flag() -> Arg {
 ///
 /// # Errors
 /// If a command was given the flag that has no use for it.
-pub fn given(matches: &ArgMatches) -> Result<Vec<String>, Failure> {
-    let mut given = Vec::new();
+pub fn flag_values(matches: &ArgMatches) -> Result<Vec<String>, Failure> {
+    let mut values = Vec::new();
     let mut level = Some(matches);
     while let Some(matches) = level {
         // An error means that this command does not have the flag.
-        if let Ok(Some(values)) = matches.try_get_many::<String>(FLAG) {
-            given.extend(values.cloned());
+        if let Ok(Some(given)) = matches.try_get_many::<String>(FLAG) {
+            values.extend(given.cloned());
         }
         level = matches.subcommand().map(|(_, matches)| matches);
     }
     let command = matches.subcommand_name().unwrap_or_default();
-    if !given.is_empty() && !DATA_COMMANDS.contains(&command) {
+    if !values.is_empty() && !DATA_COMMANDS.contains(&command) {
         let message = format!(
             "--{FLAG} cannot be used with {command}: use it with one of {}",
             DATA_COMMANDS.join(", ")
         );
         return Err(Failure::new(ExitWith::BadArgs, message));
     }
-    Ok(given)
+    Ok(values)
 }
 
 /// Reads feature names separated by commas.
-pub fn names(text: &str) -> Result<Vec<String>, String> {
+pub fn parse_names(text: &str) -> Result<Vec<String>, String> {
     let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
     if names.iter().any(String::is_empty) {
         return Err("a feature name is empty: write NAME or NAME,NAME".to_owned());
@@ -90,39 +90,39 @@ pub async fn connect(globals: &Globals, options: Options) -> Result<Client, Fail
 }
 
 async fn endpoints_with_gates(globals: &Globals) -> Result<Vec<String>, Failure> {
-    let mut asked = JoinSet::new();
+    let mut probes = JoinSet::new();
     for (number, endpoint) in globals.client.endpoints.iter().enumerate() {
         let client = globals.connect_to(endpoint)?;
         let endpoint = endpoint.clone();
-        asked.spawn(async move { (number, endpoint, ask(&client).await) });
+        probes.spawn(async move { (number, endpoint, probe(&client).await) });
     }
-    let mut answers = asked.join_all().await;
+    let mut answers = probes.join_all().await;
     answers.sort_by_key(|(number, ..)| *number);
     let answers = answers
         .into_iter()
         .map(|(_, endpoint, answer)| (endpoint, answer));
-    usable(answers.collect())
+    usable_endpoints(answers.collect())
 }
 
 /// What an endpoint answers about feature gates.
-enum Answer {
-    KnowsGates,
-    KnowsNoGates,
+enum GateSupport {
+    Known,
+    Unknown,
     Failed(ClientError),
 }
 
-async fn ask(client: &Client) -> Answer {
+async fn probe(client: &Client) -> GateSupport {
     if let Err(error) = client.ready().await {
-        return Answer::Failed(error);
+        return GateSupport::Failed(error);
     }
     let request = FeatureGateStatusRequest {
         serializable: true,
         ..FeatureGateStatusRequest::default()
     };
     match client.feature_gate_status(request).await {
-        Ok(_) => Answer::KnowsGates,
-        Err(error) if error.is_unimplemented() => Answer::KnowsNoGates,
-        Err(error) => Answer::Failed(error),
+        Ok(_) => GateSupport::Known,
+        Err(error) if error.is_unimplemented() => GateSupport::Unknown,
+        Err(error) => GateSupport::Failed(error),
     }
 }
 
@@ -130,20 +130,20 @@ async fn ask(client: &Client) -> Answer {
 ///
 /// # Errors
 /// If a server does not know feature gates, or no endpoint answered.
-fn usable(answers: Vec<(String, Answer)>) -> Result<Vec<String>, Failure> {
+fn usable_endpoints(answers: Vec<(String, GateSupport)>) -> Result<Vec<String>, Failure> {
     let mut usable = Vec::new();
     let mut last_error = None;
     for (endpoint, answer) in answers {
         match answer {
-            Answer::KnowsGates => usable.push(endpoint),
-            Answer::KnowsNoGates => {
+            GateSupport::Known => usable.push(endpoint),
+            GateSupport::Unknown => {
                 let message = format!(
                     "--{FLAG} cannot be enforced: the server at {endpoint} does not know feature \
                      gates and would ignore it; leave out that endpoint or the flag"
                 );
                 return Err(Failure::new(ExitWith::BadFeature, message));
             }
-            Answer::Failed(error) => last_error = Some(error),
+            GateSupport::Failed(error) => last_error = Some(error),
         }
     }
     match last_error {
@@ -166,22 +166,22 @@ mod tests {
         )
     }
 
-    fn given_in(line: &str) -> Result<Vec<String>, Failure> {
-        given(&program().try_get_matches_from(line.split(' ')).unwrap())
+    fn flag_values_in(line: &str) -> Result<Vec<String>, Failure> {
+        flag_values(&program().try_get_matches_from(line.split(' ')).unwrap())
     }
 
     #[test]
     fn flag_counts_at_every_level_of_the_command_line() {
         let line = "portctl --require-feature=A get --require-feature B --require-feature C,D";
-        assert_eq!(given_in(line).unwrap(), ["A", "B", "C,D"]);
+        assert_eq!(flag_values_in(line).unwrap(), ["A", "B", "C,D"]);
         let line = "portctl lease --require-feature A grant --require-feature B";
-        assert_eq!(given_in(line).unwrap(), ["A", "B"]);
-        assert!(given_in("portctl get").unwrap().is_empty());
+        assert_eq!(flag_values_in(line).unwrap(), ["A", "B"]);
+        assert!(flag_values_in("portctl get").unwrap().is_empty());
     }
 
     #[test]
     fn commands_without_data_refuse_the_flag() {
-        let refused = given_in("portctl --require-feature A endpoint").unwrap_err();
+        let refused = flag_values_in("portctl --require-feature A endpoint").unwrap_err();
         assert_eq!(refused.exit, ExitWith::BadArgs);
         let line = "portctl endpoint --require-feature A";
         assert!(program().try_get_matches_from(line.split(' ')).is_err());
@@ -189,26 +189,30 @@ mod tests {
 
     #[test]
     fn names_are_separated_by_commas_and_never_empty() {
-        assert_eq!(names("A, B").unwrap(), ["A", "B"]);
+        assert_eq!(parse_names("A, B").unwrap(), ["A", "B"]);
         for text in ["", ",", "A,", "A,,B", " "] {
-            assert!(names(text).is_err(), "{text:?}");
+            assert!(parse_names(text).is_err(), "{text:?}");
         }
     }
 
     #[test]
     fn endpoints_that_did_not_answer_are_left_out() {
         let named = |name: &str, answer| (name.to_owned(), answer);
-        let silent = || Answer::Failed(ClientError::DeadlineExceeded { last_attempt: None });
-        let some = vec![named("a", Answer::KnowsGates), named("b", silent())];
-        assert_eq!(usable(some).unwrap(), ["a"]);
-        assert!(usable(vec![named("b", silent())]).unwrap_err().timed_out);
+        let silent = || GateSupport::Failed(ClientError::DeadlineExceeded { last_attempt: None });
+        let some = vec![named("a", GateSupport::Known), named("b", silent())];
+        assert_eq!(usable_endpoints(some).unwrap(), ["a"]);
+        assert!(
+            usable_endpoints(vec![named("b", silent())])
+                .unwrap_err()
+                .timed_out
+        );
     }
 
     #[test]
     fn one_server_without_feature_gates_is_refused_by_name() {
-        let answers = [("a", Answer::KnowsGates), ("b", Answer::KnowsNoGates)];
+        let answers = [("a", GateSupport::Known), ("b", GateSupport::Unknown)];
         let answers = answers.map(|(name, answer)| (name.to_owned(), answer));
-        let refused = usable(answers.into()).unwrap_err();
+        let refused = usable_endpoints(answers.into()).unwrap_err();
         assert_eq!(refused.exit, ExitWith::BadFeature);
         let message = refused.message.unwrap();
         assert!(message.contains("server at b does not know"), "{message}");

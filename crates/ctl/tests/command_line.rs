@@ -23,16 +23,16 @@ fn what_comes_later_is_refused_not_ignored() {
         "--cacert=x",
         "--insecure-transport=false",
     ] {
-        refused(&["get", "a", flag], &[], 4, "TLS comes later");
+        refused(&["get", "a", flag], &[], 4, "portctl has no TLS");
     }
     for flag in ["--user=root:x", "--password=x", "--auth-jwt-token=x"] {
-        refused(&["get", "a", flag], &[], 4, "authentication comes later");
+        refused(&["get", "a", flag], &[], 4, "portctl has no authentication");
     }
     refused(
         &["get", "a", "-d", "example.com"],
         &[],
         4,
-        "discovery by DNS comes later",
+        "portctl has no DNS discovery",
     );
     refused(
         &["get", "a"],
@@ -41,12 +41,7 @@ fn what_comes_later_is_refused_not_ignored() {
         "ETCDCTL_USER",
     );
     let https = "https://127.0.0.1:2379";
-    refused(
-        &["get", "a", "--endpoints", https],
-        &[],
-        128,
-        "TLS comes later",
-    );
+    refused(&["get", "a", "--endpoints", https], &[], 128, "needs TLS");
 }
 
 #[test]
@@ -138,7 +133,7 @@ fn questions_about_gates_are_judged_before_anybody_is_asked() {
         (
             &["gate", "plan", "upgrade", "99.9"],
             128,
-            "this portctl knows features up to version 3.8: ask the portctl of 99.9",
+            "this portctl knows features up to version 3.8: use the portctl of 99.9",
         ),
         (&["gate", "plan", "remove"], 128, "MEMBER not provided"),
         (
@@ -187,6 +182,6 @@ fn help_and_version_and_completion_need_no_server() {
     assert!(say(&["version"]).ends_with("API version: 3.8\n"));
     assert!(say(&["lease"]).contains("keep-alive"));
     assert!(say(&["get", "--help"]).contains("--print-value-only"));
-    assert!(say(&["gate", "plan", "--help"]).contains("exits with 7 if something stands"));
+    assert!(say(&["gate", "plan", "--help"]).contains("exits with 7 if something blocks it"));
     assert!(say(&["completion", "bash"]).contains("portctl"));
 }

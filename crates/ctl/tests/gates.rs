@@ -113,7 +113,7 @@ fn a_feature_is_shown_explained_planned_and_switched() {
     let plan = cluster.typed(next).ok();
     let row = "LeaseCheckpoint (cluster): off -> on: every voting member set it to true\n";
     assert!(plan.contains(row), "{plan}");
-    assert!(plan.ends_with(": nothing stands in the way\n"), "{plan}");
+    assert!(plan.ends_with(": not blocked\n"), "{plan}");
     cluster.restart(2, &[MECHANISM, WANTS_IT]);
     until_on(&cluster, "LeaseCheckpoint", true);
 
@@ -168,7 +168,7 @@ fn plans_about_members_foresee_their_votes() {
     let agreeing = cluster
         .portctl(add.iter().chain(&[MECHANISM, WANTS_IT]))
         .ok();
-    assert!(agreeing.ends_with("add member m2: no feature changes, nothing stands in the way\n"));
+    assert!(agreeing.ends_with("add member m2: no feature changes, not blocked\n"));
     let learner = cluster
         .portctl(add.iter().chain(&[MECHANISM, "--learner"]))
         .ok();
@@ -184,7 +184,7 @@ fn plans_about_members_foresee_their_votes() {
     let told = told.ok();
     assert_eq!(
         told,
-        "cluster version: 3.8\npromote m2: no feature changes, nothing stands in the way\n"
+        "cluster version: 3.8\npromote m2: no feature changes, not blocked\n"
     );
     let members = cluster.portctl(["member", "list"]).ok();
     let member = members
@@ -237,7 +237,7 @@ fn an_upgrade_is_foreseen_by_the_newer_program() {
         "\
 LogCompression (cluster): absent -> off: the default of its ALPHA stage at cluster version 3.8
 cluster version: 3.7 -> 3.8
-upgrade to 3.8: nothing stands in the way
+upgrade to 3.8: not blocked
 "
     );
     cluster.restart(
@@ -456,7 +456,7 @@ fn a_server_without_gates_is_told_from_one_that_refuses() {
     ] {
         let ran = etcd.portctl(arguments);
         assert_eq!((ran.code, &*ran.out), (Some(1), ""), "{arguments:?}");
-        let note = "this server does not know that question about feature gates\nError: ";
+        let note = "this server does not support that request about feature gates\nError: ";
         assert!(ran.err.contains(note), "{ran:?}");
     }
     let explained = etcd.portctl(["gate", "explain", "LeaseCheckpoint"]).ok();
@@ -471,7 +471,7 @@ fn a_server_without_gates_is_told_from_one_that_refuses() {
         plan.contains("assumed: m1 does not know feature gates"),
         "{plan}"
     );
-    assert!(plan.ends_with("add member m2: no feature changes, nothing stands in the way\n"));
+    assert!(plan.ends_with("add member m2: no feature changes, not blocked\n"));
 
     // Together with a server that has gates, in either order.
     let gated = Gated::start(&[&[MECHANISM]]);

@@ -94,7 +94,7 @@ fn a_stopped_cluster_goes_back_to_a_version_without_features() {
     assert!(!members.contains("proposedClusterParams"), "{members}");
     let history = cluster.portctl(["gate", "history"]);
     assert!(
-        history.err.contains("does not know that question"),
+        history.err.contains("does not support that request"),
         "{history:?}"
     );
     let found = cluster

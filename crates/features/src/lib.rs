@@ -37,11 +37,11 @@ impl OwnFeatures {
     pub fn declared() -> Result<OwnFeatures, RegisterError> {
         let server = Features::<ServerFeatures>::declared()?;
         let cluster = Features::<ClusterFeatures>::declared_with(|builder| {
-            builder.know_elsewhere(server.registry());
+            builder.add_other_level(server.registry());
             Ok::<(), RegisterError>(())
         })?;
         let server = Features::<ServerFeatures>::declared_with(|builder| {
-            builder.know_elsewhere(cluster.registry());
+            builder.add_other_level(cluster.registry());
             Ok::<(), RegisterError>(())
         })?;
         Ok(OwnFeatures { server, cluster })

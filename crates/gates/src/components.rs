@@ -40,7 +40,7 @@ struct Component {
 
 impl Component {
     /// Resolves the gates at the component's versions.
-    fn reemulate(&mut self) -> Result<(), SetErrors> {
+    fn resolve_gates(&mut self) -> Result<(), SetErrors> {
         if let Some(gates) = &self.gates {
             self.gates = Some(gates.at(self.version.versions())?.0);
         }
@@ -152,7 +152,7 @@ impl Components {
         next.apply_emulation(&versions);
         for name in versions.keys() {
             if let Some(component) = next.by_name.get_mut(name) {
-                component.reemulate()?;
+                component.resolve_gates()?;
             }
         }
         *self = next;

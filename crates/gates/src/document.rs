@@ -147,7 +147,7 @@ fn stage_cell(period: &Period) -> String {
 
 /// A feature read back from JSON.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Documented {
+pub struct DocumentedFeature {
     /// The feature's name.
     pub name: String,
     /// The level that decides its value.
@@ -157,7 +157,7 @@ pub struct Documented {
 }
 
 /// Decodes the document that [`to_json`] writes and checks every history.
-pub fn from_json(json: &str) -> Result<Vec<Documented>, DocumentError> {
+pub fn from_json(json: &str) -> Result<Vec<DocumentedFeature>, DocumentError> {
     #[derive(Deserialize)]
     struct Document {
         features: Vec<Feature>,
@@ -202,7 +202,7 @@ pub fn from_json(json: &str) -> Result<Vec<Documented>, DocumentError> {
                 feature: feature.name.clone(),
                 source,
             })?;
-            Ok(Documented {
+            Ok(DocumentedFeature {
                 name: feature.name,
                 level: feature.level,
                 specs,

@@ -22,7 +22,7 @@ use crate::feature::{FeatureSet, MemberOf};
 use crate::registry::{
     RegisterError, Registered, Registry, RegistryBuilder, UnknownFeature, toggled_stage,
 };
-use crate::resolve::{SetErrors, State, Warning, attempt, check_value};
+use crate::resolve::{SetErrors, State, Warning, check_value, resolve};
 use crate::spec::Versions;
 
 /// Collects raw values. [`GateSetBuilder::build`] validates them, so flags may be added
@@ -99,7 +99,7 @@ impl GateSetBuilder {
 
     /// Validates all values and resolves the gates, or returns all errors.
     pub fn build(self) -> Result<GateSet, SetErrors> {
-        let resolution = attempt(&self.registry, self.versions, &self.assignments);
+        let resolution = resolve(&self.registry, self.versions, &self.assignments);
         if !resolution.errors.is_empty() {
             return Err(SetErrors(resolution.errors));
         }

@@ -15,7 +15,7 @@ pub fn known_features(registry: &Registry, versions: Versions) -> Vec<String> {
         let here = feature.at(versions);
         let newest = feature.at(Versions::exactly(versions.emulation));
         let second = newest.entry != here.entry;
-        match (shown(&here.spec), second && shown(&newest.spec)) {
+        match (is_listed(&here.spec), second && is_listed(&newest.spec)) {
             (true, false) => lines.push(line(&feature.name, &here.spec)),
             (false, false) => {}
             (first, true) => {
@@ -37,7 +37,7 @@ pub fn known_features(registry: &Registry, versions: Versions) -> Vec<String> {
 }
 
 /// Returns whether `--help` lists a feature with this spec: only unlocked alpha and beta.
-fn shown(spec: &Spec) -> bool {
+fn is_listed(spec: &Spec) -> bool {
     matches!(spec.stage, Stage::Alpha | Stage::Beta) && !spec.locked
 }
 

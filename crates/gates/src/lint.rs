@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use thiserror::Error;
 
-use crate::document::{DocumentError, Documented, from_json};
+use crate::document::{DocumentError, DocumentedFeature, from_json};
 use crate::error::{Classified, ErrorClass};
 use crate::feature::Level;
 use crate::registry::Registry;
@@ -33,15 +33,15 @@ pub fn lint<'a>(
 ) -> Result<(), Vec<LintError>> {
     let current = current.into();
     let mut errors = Vec::new();
-    let mut present: BTreeMap<String, Documented> = BTreeMap::new();
+    let mut present: BTreeMap<String, DocumentedFeature> = BTreeMap::new();
     for registry in registries {
         for feature in registry.sorted() {
-            let feature = Documented {
+            let feature = DocumentedFeature {
                 name: feature.name.clone(),
                 level: feature.level,
                 specs: feature.specs.clone(),
             };
-            check_alone(&feature, &mut errors);
+            check_feature(&feature, &mut errors);
             if let Some(other) = present.insert(feature.name.clone(), feature.clone()) {
                 errors.push(LintError::TwoLevels {
                     name: feature.name,
@@ -54,7 +54,7 @@ pub fn lint<'a>(
         Err(source) => errors.push(LintError::Document(source)),
         Ok(previous) if current.patch() > 0 => check_patch(&previous, &present, &mut errors),
         Ok(previous) => {
-            check_against(&previous, &present, current.major_minor(), &mut errors);
+            check_against_release(&previous, &present, current.major_minor(), &mut errors);
         }
     }
     if errors.is_empty() {
@@ -64,7 +64,7 @@ pub fn lint<'a>(
     }
 }
 
-fn check_alone(feature: &Documented, errors: &mut Vec<LintError>) {
+fn check_feature(feature: &DocumentedFeature, errors: &mut Vec<LintError>) {
     // A cluster feature is deprecated at the value it had; see `check_removal`.
     let steps = feature.specs.iter().zip(feature.specs.iter().skip(1));
     for (before, after) in steps {
@@ -99,15 +99,15 @@ fn check_alone(feature: &Documented, errors: &mut Vec<LintError>) {
 
 /// Refuses features that were added, removed or changed in a patch release.
 fn check_patch(
-    previous: &[Documented],
-    present: &BTreeMap<String, Documented>,
+    previous: &[DocumentedFeature],
+    present: &BTreeMap<String, DocumentedFeature>,
     errors: &mut Vec<LintError>,
 ) {
-    let previous: BTreeMap<&str, &Documented> = previous
+    let previous: BTreeMap<&str, &DocumentedFeature> = previous
         .iter()
         .map(|feature| (feature.name.as_str(), feature))
         .collect();
-    let changed = |feature: &Documented| {
+    let changed = |feature: &DocumentedFeature| {
         previous
             .get(feature.name.as_str())
             .is_none_or(|old| old.specs != feature.specs || old.level != feature.level)
@@ -120,13 +120,13 @@ fn check_patch(
     errors.extend(names.map(|name| LintError::ChangedInPatch { name }));
 }
 
-fn check_against(
-    previous: &[Documented],
-    present: &BTreeMap<String, Documented>,
+fn check_against_release(
+    previous: &[DocumentedFeature],
+    present: &BTreeMap<String, DocumentedFeature>,
     current: MajorMinor,
     errors: &mut Vec<LintError>,
 ) {
-    let mut seen: BTreeMap<&str, &Documented> = BTreeMap::new();
+    let mut seen: BTreeMap<&str, &DocumentedFeature> = BTreeMap::new();
     for old in previous {
         if let Some(other) = seen.insert(&old.name, old)
             && other.specs != old.specs

@@ -285,7 +285,7 @@ impl RegistryBuilder {
 
     /// Adds the names of another registry, so that the error for a feature set at the wrong
     /// level names the flag to use.
-    pub fn know_elsewhere(&mut self, other: &Registry) {
+    pub fn add_other_level(&mut self, other: &Registry) {
         for feature in other.features() {
             self.elsewhere.insert(feature.name.clone(), feature.level);
         }

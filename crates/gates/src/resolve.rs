@@ -1,6 +1,6 @@
 //! Resolution of server gates: from raw assignments and specs to values.
 //!
-//! [`attempt`] always starts from the raw assignments and the specs, never from an earlier
+//! [`resolution`] always starts from the raw assignments and the specs, never from an earlier
 //! result. So the order of flags, of calls and of version changes cannot matter, and a
 //! refused change leaves nothing behind.
 
@@ -62,7 +62,7 @@ pub(crate) struct State {
 
 /// The result of a resolution, with errors instead of an early return: plans show both.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Attempt {
+pub(crate) struct Resolution {
     /// By position in the registry. A refused assignment leaves the value unset.
     pub states: Vec<State>,
     /// All refused assignments sorted by name, or else all disabled dependencies.
@@ -71,11 +71,11 @@ pub(crate) struct Attempt {
 }
 
 /// Resolves all features of a registry.
-pub(crate) fn attempt(
+pub(crate) fn resolve(
     registry: &Registry,
     versions: Versions,
     assignments: &Assignments,
-) -> Attempt {
+) -> Resolution {
     let mut states: Vec<State> = registry
         .features()
         .iter()
@@ -127,7 +127,7 @@ pub(crate) fn attempt(
     if errors.is_empty() {
         errors.extend(disabled_dependencies(registry, &states));
     }
-    Attempt {
+    Resolution {
         states,
         errors,
         warnings,

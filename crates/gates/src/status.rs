@@ -222,7 +222,7 @@ impl GateSet {
                 .filter(|other| other.depends_on.contains(&feature.name))
                 .map(|other| value_of(&other.name))
                 .collect(),
-            to_change: self.ways_to_change(feature, state),
+            to_change: self.change_options(feature, state),
             unwritten: None,
         })
     }
@@ -256,7 +256,7 @@ impl GateSet {
                 )
             }
             Source::Lock => format!("locked to {} since {}", spec.default, spec.version),
-            Source::Absent => absence(feature, self.versions().emulation),
+            Source::Absent => absence_reason(feature, self.versions().emulation),
             _ => format!(
                 "the default of its {} stage since {}",
                 spec.stage, spec.version
@@ -264,10 +264,10 @@ impl GateSet {
         }
     }
 
-    fn ways_to_change(&self, feature: &Registered, state: &State) -> Vec<String> {
+    fn change_options(&self, feature: &Registered, state: &State) -> Vec<String> {
         let wanted = !state.value;
         let name = &feature.name;
-        let mut ways = version_ways(feature, state.selected.spec, self.versions(), wanted);
+        let mut ways = version_options(feature, state.selected.spec, self.versions(), wanted);
         let spec = state.selected.spec;
         if spec.stage.exists() && !spec.locked {
             let off: Vec<&str> = feature
@@ -288,7 +288,7 @@ impl GateSet {
 }
 
 /// Returns why a feature does not exist at a version.
-pub(crate) fn absence(feature: &Registered, version: MajorMinor) -> String {
+pub(crate) fn absence_reason(feature: &Registered, version: MajorMinor) -> String {
     match feature.removed_in() {
         Some(removed) if removed <= version => format!("it was removed in {removed}"),
         _ => format!("it does not exist before {}", feature.since()),
@@ -296,7 +296,7 @@ pub(crate) fn absence(feature: &Registered, version: MajorMinor) -> String {
 }
 
 /// Returns advice on versions at which the feature can have the wanted value.
-pub(crate) fn version_ways(
+pub(crate) fn version_options(
     feature: &Registered,
     spec: Spec,
     versions: Versions,
@@ -317,13 +317,18 @@ pub(crate) fn version_ways(
         ));
     }
     if !spec.stage.exists() || spec.locked {
-        ways.push(other_version_way(feature, spec, versions.emulation, wanted));
+        ways.push(nearest_version_option(
+            feature,
+            spec,
+            versions.emulation,
+            wanted,
+        ));
     }
     ways
 }
 
 /// Returns advice on the nearest version at which the feature can have the wanted value.
-fn other_version_way(
+fn nearest_version_option(
     feature: &Registered,
     spec: Spec,
     version: MajorMinor,

@@ -206,7 +206,7 @@ fn unknown_name_is_refused_with_the_nearest_name_and_the_right_flag() {
             NewFeature::new("OldThing", [Spec::beta("3.5"), Spec::removed("3.7")]),
         ])
         .unwrap();
-    builder.know_elsewhere(other.registry());
+    builder.add_other_level(other.registry());
     let registry = builder.build();
     let hint = |name: &str| registry.unknown(name).to_string();
     assert_eq!(

@@ -8,7 +8,7 @@ use crate::limits::Limits;
 use crate::planted::PlantedBug;
 use crate::properties;
 use crate::replica::{Attributes, Entry, PLACES, Record, Replica};
-use crate::rules::{Decided, Rules};
+use crate::rules::{ParamsProposal, Rules};
 use crate::state::{Config, Machine, State};
 use crate::symmetry;
 
@@ -128,14 +128,14 @@ impl Agreement {
         }
         let proposes = machine.config.proposes || self.bug == Some(PlantedBug::SilentLeaderBegins);
         let decided = match self.bug {
-            Some(PlantedBug::SilentLeaderIdles) if !proposes => Decided::Nothing,
+            Some(PlantedBug::SilentLeaderIdles) if !proposes => ParamsProposal::Nothing,
             _ => self
                 .rules
                 .decide(version, &records, replica.params, proposes),
         };
         let (params, is_changed) = match decided {
-            Decided::Propose(params) => (params, true),
-            Decided::Nothing => (None, false),
+            ParamsProposal::Propose(params) => (params, true),
+            ParamsProposal::Nothing => (None, false),
         };
         if next.is_none() && !is_changed {
             return Vec::new();
@@ -172,7 +172,7 @@ impl Agreement {
                     let own = machine.config.version;
                     !self
                         .rules
-                        .fits(own, cluster_version, downgrade, *place, &record)
+                        .accepts_version(own, cluster_version, downgrade, *place, &record)
                 })
             }
             _ => false,
@@ -206,14 +206,14 @@ impl Agreement {
     fn restart_actions(&self, state: &State, actions: &mut Vec<Action>) {
         for (place, machine) in state.running() {
             let is_behind = machine.applied > 0;
-            if state.left.crashes > 0 && is_behind {
+            if state.remaining.crashes > 0 && is_behind {
                 actions.push(Action::Restart {
                     place,
                     config: machine.config,
                     rewinds: true,
                 });
             }
-            if state.left.changes == 0 || machine.config.is_foreign {
+            if state.remaining.changes == 0 || machine.config.is_foreign {
                 continue;
             }
             for config in self.configs.iter().filter(|it| **it != machine.config) {
@@ -238,17 +238,17 @@ impl Agreement {
     }
 
     fn order_actions(&self, state: &State, actions: &mut Vec<Action>) {
-        let tip = state.tip(&self.rules);
+        let newest = state.newest(&self.rules);
         let mut order = |entry| actions.push(Action::Order(entry));
-        if state.left.writes > 0 {
+        if state.remaining.writes > 0 {
             order(Entry::Write);
         }
-        if state.left.changes == 0 {
+        if state.remaining.changes == 0 {
             return;
         }
-        if let Some(current) = tip.cluster_version {
+        if let Some(current) = newest.cluster_version {
             let target = current.minus_minors(1);
-            match tip.downgrade {
+            match newest.downgrade {
                 Some(_) => order(Entry::Downgrade(None)),
                 None if self.limits.downgrades && self.limits.versions.contains(&target) => {
                     order(Entry::Downgrade(Some(target)));
@@ -259,10 +259,10 @@ impl Agreement {
         if !self.limits.membership {
             return;
         }
-        let voters = tip.voters().count();
-        for (place, record) in tip.records.iter().enumerate() {
+        let voters = newest.voters().count();
+        for (place, record) in newest.records.iter().enumerate() {
             match record {
-                None if place >= self.limits.founders && !tip.removed[place] => {
+                None if place >= self.limits.founders && !newest.removed[place] => {
                     for is_voter in [true, false] {
                         order(Entry::Add { place, is_voter });
                     }
@@ -345,9 +345,9 @@ impl Agreement {
             } => {
                 let machine = state.machines[place].as_mut()?;
                 if config == machine.config {
-                    state.left.crashes = state.left.crashes.checked_sub(1)?;
+                    state.remaining.crashes = state.remaining.crashes.checked_sub(1)?;
                 } else {
-                    state.left.changes = state.left.changes.checked_sub(1)?;
+                    state.remaining.changes = state.remaining.changes.checked_sub(1)?;
                 }
                 machine.config = config;
                 machine.is_halted = false;
@@ -373,8 +373,8 @@ impl Agreement {
             }
             Action::Order(entry) => {
                 let left = match entry {
-                    Entry::Write => &mut state.left.writes,
-                    _ => &mut state.left.changes,
+                    Entry::Write => &mut state.remaining.writes,
+                    _ => &mut state.remaining.changes,
                 };
                 *left = left.checked_sub(1)?;
                 state.log.push(entry);
@@ -408,7 +408,7 @@ impl Model for Agreement {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
-        self.beginnings()
+        self.initial_states()
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {

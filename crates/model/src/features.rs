@@ -59,14 +59,14 @@ pub fn configs(specs: &ClusterSpecs, versions: &[MajorMinor], mechanism: bool) -
         proposing.into_iter().chain(silent)
     });
     all.filter(|config| {
-        let flags = Assignments::from_map(Origin::Flag, named(&config.flags));
+        let flags = Assignments::from_map(Origin::Flag, flags_by_name(&config.flags));
         specs.check_flags(config.version, None, &flags).is_ok()
     })
     .collect()
 }
 
 /// Returns flags by name, as members publish them.
-pub fn named(flags: &Flags) -> std::collections::BTreeMap<String, bool> {
+pub fn flags_by_name(flags: &Flags) -> std::collections::BTreeMap<String, bool> {
     NAMES
         .iter()
         .zip(flags)

@@ -23,8 +23,8 @@
 //! does not know cluster features. Tests and the command `explore` run the model.
 
 mod agreement;
-mod beginning;
 mod features;
+mod initial_states;
 mod limits;
 mod planted;
 pub mod properties;
@@ -37,5 +37,5 @@ pub use agreement::{Action, Agreement};
 pub use limits::{Limits, Start};
 pub use planted::PlantedBug;
 pub use replica::{Attributes, Entry, Params, Record, Records, Replica};
-pub use rules::{Applied, Decided, Rules};
+pub use rules::{ParamsEffect, ParamsProposal, Rules};
 pub use state::{Config, Machine, State};

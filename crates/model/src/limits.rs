@@ -18,7 +18,7 @@ pub enum Start {
     /// After a decision; one member has the lowest version, the others the highest.
     OneBehind,
     /// After a decision; all members have the highest version.
-    Level,
+    SameVersion,
 }
 
 /// The bounds of an exploration. Within them every order of events is tried.
@@ -63,7 +63,7 @@ impl Limits {
         let basis = Limits {
             about: "",
             founders: 3,
-            start: Start::Level,
+            start: Start::SameVersion,
             versions: vec![LOW],
             membership: false,
             downgrades: false,

@@ -2,11 +2,11 @@
 //!
 //! | property | meaning |
 //! | --- | --- |
-//! | [`AGREE`] | all members that have applied an entry have the same params, members and effects |
-//! | [`TOGETHER`] | the values in force were decided at the version in force |
-//! | [`HEED`] | a leader proposes what follows from the flags of the voters it knows, by the specified rule: locks and missing features override flags, one explicit false overrides a default of true, a default of false needs all, a member without a proposal turns all features off; and params are part of every version entry |
-//! | [`SETTLED`] | when no step is left, the values follow from the flags of the machines |
-//! | [`TRACELESS`] | a leader without a proposal makes no first decision |
+//! | [`MEMBERS_AGREE`] | all members that have applied an entry have the same params, members and effects |
+//! | [`VERSION_AND_VALUES_TOGETHER`] | the values in force were decided at the version in force |
+//! | [`DECISION_FOLLOWS_FLAGS`] | a leader proposes what follows from the flags of the voters it knows, by the specified rule: locks and missing features override flags, one explicit false overrides a default of true, a default of false needs all, a member without a proposal turns all features off; and params are part of every version entry |
+//! | [`SETTLED_VALUES`] | when no step is left, the values follow from the flags of the machines |
+//! | [`NO_DECISION_WITHOUT_PROPOSAL`] | a leader without a proposal makes no first decision |
 //!
 //! The specified rule is implemented here a second time, from its text and not from the code
 //! of the gates. The `sometimes` properties show that the others are not vacuous.
@@ -20,15 +20,16 @@ use crate::replica::{Attributes, Entry, Params, Record, Replica};
 use crate::state::{Machine, State};
 
 /// Members agree at every index.
-pub const AGREE: &str = "members agree at every index";
+pub const MEMBERS_AGREE: &str = "members agree at every index";
 /// The values in force were decided at the version in force.
-pub const TOGETHER: &str = "version and values change together";
+pub const VERSION_AND_VALUES_TOGETHER: &str = "version and values change together";
 /// A decision follows from the flags of the voters.
-pub const HEED: &str = "a decision follows from the flags of the voters";
+pub const DECISION_FOLLOWS_FLAGS: &str = "a decision follows from the flags of the voters";
 /// A settled cluster has the values that follow from its flags.
-pub const SETTLED: &str = "a settled cluster has the specified values";
+pub const SETTLED_VALUES: &str = "a settled cluster has the specified values";
 /// A leader with ClusterFeatureGate off makes no first decision.
-pub const TRACELESS: &str = "a leader without a proposal makes no first decision";
+pub const NO_DECISION_WITHOUT_PROPOSAL: &str =
+    "a leader without a proposal makes no first decision";
 
 /// A known weakness of the protocol: a decision that was pending while another leader raised
 /// the version lowers it again, until the next decision raises it. A member that is added in
@@ -42,11 +43,17 @@ pub const ALL_STOP: &str = "published attributes with an older version stop all 
 #[must_use]
 pub fn all() -> Vec<Property<Agreement>> {
     vec![
-        Property::always(AGREE, members_agree),
-        Property::always(TOGETHER, version_and_values_change_together),
-        Property::always(HEED, decisions_follow_from_voter_flags),
-        Property::always(SETTLED, settled_values_are_specified),
-        Property::always(TRACELESS, silent_leaders_make_no_first_decision),
+        Property::always(MEMBERS_AGREE, members_agree),
+        Property::always(
+            VERSION_AND_VALUES_TOGETHER,
+            version_and_values_change_together,
+        ),
+        Property::always(DECISION_FOLLOWS_FLAGS, decisions_follow_from_voter_flags),
+        Property::always(SETTLED_VALUES, settled_values_are_specified),
+        Property::always(
+            NO_DECISION_WITHOUT_PROPOSAL,
+            silent_leaders_make_no_first_decision,
+        ),
         Property::sometimes(
             "a leader with the mechanism off turns all features off",
             |model: &Agreement, state: &State| {
@@ -142,11 +149,11 @@ fn has_value(state: &State, feature: usize, value: bool) -> bool {
 }
 
 fn members_agree(model: &Agreement, state: &State) -> bool {
-    let prescribed = state.prescribed(model.rules());
+    let expected_replicas = state.expected_replicas(model.rules());
     state.running().all(|(_, machine)| {
-        let mut expected = prescribed[machine.applied].clone();
+        let mut expected = expected_replicas[machine.applied].clone();
         if machine.config.is_foreign {
-            // A foreign machine has no features; SETTLED checks that none is on beside it.
+            // A foreign machine has no features; SETTLED_VALUES checks that none is on beside it.
             forget_features(&mut expected);
         }
         machine.replica == expected
@@ -247,13 +254,13 @@ fn settled_values_are_specified(model: &Agreement, state: &State) -> bool {
     if !is_settled(model, state) {
         return true;
     }
-    let tip = &state.base;
-    let Some(version) = tip.cluster_version.filter(|version| *version >= SINCE) else {
-        return tip.params.is_none();
+    let newest = &state.base;
+    let Some(version) = newest.cluster_version.filter(|version| *version >= SINCE) else {
+        return newest.params.is_none();
     };
     // The flags of the machines, not the published ones.
     let from_config = |(place, machine): (usize, &Machine)| {
-        let record = tip.records[place]?;
+        let record = newest.records[place]?;
         let attributes = if machine.config.proposes {
             Attributes::Proposal(machine.config.version, machine.config.flags)
         } else {
@@ -269,7 +276,7 @@ fn settled_values_are_specified(model: &Agreement, state: &State) -> bool {
     let is_foreign = members
         .iter()
         .any(|it| it.attributes == Attributes::Foreign);
-    match tip.params {
+    match newest.params {
         Some(params) => params.values == by_the_rule(model, version, &members),
         None => is_foreign,
     }
@@ -299,8 +306,8 @@ fn is_settled(model: &Agreement, state: &State) -> bool {
 
 /// Returns whether a committed decision differs from the rule at its index.
 fn some_decision_is_stale(model: &Agreement, state: &State) -> bool {
-    let prescribed = state.prescribed(model.rules());
-    let mut placed = state.log.iter().zip(&prescribed);
+    let expected_replicas = state.expected_replicas(model.rules());
+    let mut placed = state.log.iter().zip(&expected_replicas);
     placed.any(|(entry, before)| match entry {
         Entry::Decide {
             version,
@@ -316,8 +323,8 @@ fn some_version_falls(
     state: &State,
     is_wanted: fn(&Replica, MajorMinor) -> bool,
 ) -> bool {
-    let prescribed = state.prescribed(model.rules());
-    let mut placed = state.log.iter().zip(&prescribed);
+    let expected_replicas = state.expected_replicas(model.rules());
+    let mut placed = state.log.iter().zip(&expected_replicas);
     placed.any(|(entry, before)| match entry {
         Entry::Decide { version, .. } => {
             Some(*version) < before.cluster_version && is_wanted(before, *version)

@@ -7,7 +7,7 @@
 use portunus_gates::MajorMinor;
 
 use crate::features::{FEATURES, Flags};
-use crate::rules::{Applied, Rules};
+use crate::rules::{ParamsEffect, Rules};
 
 /// The number of places for members.
 pub const PLACES: usize = 3;
@@ -110,11 +110,11 @@ impl Replica {
                 }
             }
             Entry::Decide { version, params } => {
-                match rules.applied(*version, *params, self.params) {
+                match rules.effect_of_version(*version, *params, self.params) {
                     // Every member refuses the entry alike.
-                    Applied::Refused => return,
-                    Applied::Keep => {}
-                    Applied::Replace(params) => self.params = params,
+                    ParamsEffect::Refused => return,
+                    ParamsEffect::Keep => {}
+                    ParamsEffect::Replace(params) => self.params = params,
                 }
                 self.cluster_version = Some(*version);
             }

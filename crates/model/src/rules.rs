@@ -13,7 +13,7 @@ use portunus_gates::cluster::{
 };
 use portunus_gates::{MajorMinor, RegisterError, Spec, Versions};
 
-use crate::features::{self, FEATURES, NAMES, named};
+use crate::features::{self, FEATURES, NAMES, flags_by_name};
 use crate::replica::{Attributes, Params, Record, Records};
 
 /// The features of the model and the rules about them.
@@ -23,7 +23,7 @@ pub struct Rules {
 
 /// The effect of a version request on the params.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Applied {
+pub enum ParamsEffect {
     /// The entry has no effect.
     Refused,
     /// The params stay.
@@ -34,7 +34,7 @@ pub enum Applied {
 
 /// The params a leader should propose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Decided {
+pub enum ParamsProposal {
     /// No change of the params.
     Nothing,
     /// These params, or their deletion.
@@ -44,9 +44,9 @@ pub enum Decided {
 type Cache<K, V> = RefCell<HashMap<K, V>>;
 
 thread_local! {
-    static DECIDED: Cache<(MajorMinor, Records, Option<Params>, bool), Decided> =
+    static DECIDED: Cache<(MajorMinor, Records, Option<Params>, bool), ParamsProposal> =
         RefCell::default();
-    static APPLIED: Cache<(MajorMinor, Option<Params>, Option<Params>), Applied> =
+    static APPLIED: Cache<(MajorMinor, Option<Params>, Option<Params>), ParamsEffect> =
         RefCell::default();
     static ENABLED: Cache<Option<Params>, [bool; FEATURES]> = RefCell::default();
 }
@@ -93,7 +93,7 @@ impl Rules {
         records: &Records,
         params: Option<Params>,
         proposes: bool,
-    ) -> Decided {
+    ) -> ParamsProposal {
         let compute =
             |(version, records, params, proposes): &(_, Records, Option<Params>, bool)| {
                 let known = records.iter().enumerate();
@@ -105,9 +105,9 @@ impl Rules {
                     None => Previous::Absent,
                 };
                 match leader_outcome(&self.specs, *version, &members, &previous, *proposes) {
-                    Outcome::Set(params) => Decided::Propose(Some(from_gates(&params))),
-                    Outcome::Delete => Decided::Propose(None),
-                    Outcome::Hold(_) | Outcome::Unchanged => Decided::Nothing,
+                    Outcome::Set(params) => ParamsProposal::Propose(Some(from_gates(&params))),
+                    Outcome::Delete => ParamsProposal::Propose(None),
+                    Outcome::Hold(_) | Outcome::Unchanged => ParamsProposal::Nothing,
                 }
             };
         DECIDED.with(|it| cached(it, (version, *records, params, proposes), compute))
@@ -115,22 +115,22 @@ impl Rules {
 
     /// Returns what applying a version request does to the stored params.
     #[must_use]
-    pub fn applied(
+    pub fn effect_of_version(
         &self,
         version: MajorMinor,
         params: Option<Params>,
         stored: Option<Params>,
-    ) -> Applied {
+    ) -> ParamsEffect {
         type Key = (MajorMinor, Option<Params>, Option<Params>);
         let compute = |(version, params, stored): &Key| match self.specs.applied(
             *version,
             params.as_ref().map(to_gates),
             stored.as_ref().map(to_gates).as_ref(),
         ) {
-            Err(_) => Applied::Refused,
-            Ok(AppliedParams::Keep) => Applied::Keep,
-            Ok(AppliedParams::Delete) => Applied::Replace(None),
-            Ok(AppliedParams::Replace(params)) => Applied::Replace(Some(from_gates(&params))),
+            Err(_) => ParamsEffect::Refused,
+            Ok(AppliedParams::Keep) => ParamsEffect::Keep,
+            Ok(AppliedParams::Delete) => ParamsEffect::Replace(None),
+            Ok(AppliedParams::Replace(params)) => ParamsEffect::Replace(Some(from_gates(&params))),
         };
         APPLIED.with(|it| cached(it, (version, params, stored), compute))
     }
@@ -150,7 +150,7 @@ impl Rules {
 
     /// Returns whether a member of version `own` accepts the published version of a member.
     #[must_use]
-    pub fn fits(
+    pub fn accepts_version(
         &self,
         own: MajorMinor,
         cluster_version: Option<MajorMinor>,
@@ -169,7 +169,7 @@ impl Rules {
 fn to_gates(params: &Params) -> ClusterParams {
     ClusterParams {
         version: params.version,
-        features: named(&params.values),
+        features: flags_by_name(&params.values),
     }
 }
 
@@ -191,7 +191,7 @@ fn member(place: usize, record: &Record) -> Member {
             Attributes::Foreign => Publication::Foreign,
             Attributes::Proposal(version, flags) => Publication::Proposal(Proposal {
                 version,
-                flags: named(&flags),
+                flags: flags_by_name(&flags),
             }),
         },
     }

@@ -34,7 +34,7 @@ pub struct Machine {
 
 /// The remaining numbers of changes, crashes and writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Left {
+pub struct RemainingSteps {
     pub(crate) changes: u8,
     pub(crate) crashes: u8,
     pub(crate) writes: u8,
@@ -51,17 +51,17 @@ pub struct State {
     pub pending: Vec<Entry>,
     /// The machines by place; absent where none was started, or it was removed.
     pub machines: [Option<Machine>; PLACES],
-    pub(crate) left: Left,
+    pub(crate) remaining: RemainingSteps,
 }
 
 impl State {
     /// Returns the replica after each prefix of the log, from none to all entries.
     #[must_use]
-    pub fn prescribed(&self, rules: &Rules) -> Vec<Replica> {
+    pub fn expected_replicas(&self, rules: &Rules) -> Vec<Replica> {
         let mut all = vec![self.base.clone()];
         let mut replica = self.base.clone();
         for entry in &self.log {
-            apply_bound(rules, &mut replica, entry);
+            apply_entry(rules, &mut replica, entry);
             all.push(replica.clone());
         }
         all
@@ -69,10 +69,10 @@ impl State {
 
     /// Returns the replica after the whole log.
     #[must_use]
-    pub fn tip(&self, rules: &Rules) -> Replica {
+    pub fn newest(&self, rules: &Rules) -> Replica {
         let mut replica = self.base.clone();
         for entry in &self.log {
-            apply_bound(rules, &mut replica, entry);
+            apply_entry(rules, &mut replica, entry);
         }
         replica
     }
@@ -99,7 +99,7 @@ impl State {
     pub(crate) fn compact(&mut self, rules: &Rules) {
         while !self.log.is_empty() && self.running().all(|(_, machine)| machine.applied > 0) {
             let entry = self.log.remove(0);
-            apply_bound(rules, &mut self.base, &entry);
+            apply_entry(rules, &mut self.base, &entry);
             for machine in self.machines.iter_mut().flatten() {
                 machine.applied -= 1;
             }
@@ -108,6 +108,6 @@ impl State {
 }
 
 /// Applies an entry with the values in force at its index.
-pub fn apply_bound(rules: &Rules, replica: &mut Replica, entry: &Entry) {
+pub fn apply_entry(rules: &Rules, replica: &mut Replica, entry: &Entry) {
     replica.apply(rules, entry, |replica| rules.enabled(replica.params));
 }

@@ -72,6 +72,6 @@ fn moved(state: State, order: [usize; PLACES], places: [usize; PLACES]) -> State
         log: state.log.into_iter().map(entry).collect(),
         pending,
         machines: order.map(|from| machines[from].take()),
-        left: state.left,
+        remaining: state.remaining,
     }
 }

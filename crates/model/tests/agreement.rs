@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use portunus_model::properties::{AGREE, HEED, SETTLED, TRACELESS};
+use portunus_model::properties::{
+    DECISION_FOLLOWS_FLAGS, MEMBERS_AGREE, NO_DECISION_WITHOUT_PROPOSAL, SETTLED_VALUES,
+};
 use portunus_model::{Agreement, Limits, PlantedBug};
 use stateright::{Checker, Expectation, HasDiscoveries, Model};
 
@@ -85,17 +87,17 @@ fn members_agree_about_features_in_every_order_of_events() {
 #[test]
 fn planted_bug_breaks_its_property() {
     for (bug, property, about) in [
-        (PlantedBug::ReadsNewest, AGREE, "restarts"),
-        (PlantedBug::DecidesAlone, HEED, "restarts"),
-        (PlantedBug::TwoEntries, HEED, "upgrade"),
+        (PlantedBug::ReadsNewest, MEMBERS_AGREE, "restarts"),
+        (PlantedBug::DecidesAlone, DECISION_FOLLOWS_FLAGS, "restarts"),
+        (PlantedBug::TwoEntries, DECISION_FOLLOWS_FLAGS, "upgrade"),
         (
             PlantedBug::SilentLeaderIdles,
-            SETTLED,
+            SETTLED_VALUES,
             "the mechanism turned",
         ),
         (
             PlantedBug::SilentLeaderBegins,
-            TRACELESS,
+            NO_DECISION_WITHOUT_PROPOSAL,
             "founding with the",
         ),
     ] {

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use portunus_mvcc::watch::{Event, Hub, Limits, Outlet, RevisionEvents, StreamOptions, Wake};
+use portunus_mvcc::watch::{
+    Event, Hub, Limits, ResponseReceiver, RevisionEvents, StreamOptions, Wake,
+};
 use portunus_proto::etcdserverpb::WatchCreateRequest;
 use portunus_proto::mvccpb::KeyValue;
 
@@ -24,7 +26,7 @@ impl Wake for Silent {
     fn drained(&self) {}
 }
 
-fn setup(streams: usize, watches_per_stream: usize, key: RangeOf) -> (Hub, Vec<Outlet>) {
+fn setup(streams: usize, watches_per_stream: usize, key: RangeOf) -> (Hub, Vec<ResponseReceiver>) {
     let mut hub = Hub::new(
         1,
         Limits {
@@ -32,13 +34,13 @@ fn setup(streams: usize, watches_per_stream: usize, key: RangeOf) -> (Hub, Vec<O
             ..Limits::default()
         },
     );
-    let mut outlets = Vec::new();
+    let mut receivers = Vec::new();
     for stream in 0..streams {
         let options = StreamOptions {
             now: Duration::ZERO,
             progress_interval: Duration::from_secs(600),
         };
-        let (id, mut outlet) = hub.open_stream(options, Arc::new(Silent));
+        let (id, mut receiver) = hub.open_stream(options, Arc::new(Silent));
         for watch in 0..watches_per_stream {
             let (key, range_end) = key(stream * watches_per_stream + watch);
             let request = WatchCreateRequest {
@@ -48,10 +50,10 @@ fn setup(streams: usize, watches_per_stream: usize, key: RangeOf) -> (Hub, Vec<O
             };
             hub.create(id, request).unwrap();
         }
-        while outlet.take().is_some() {}
-        outlets.push(outlet);
+        while receiver.take().is_some() {}
+        receivers.push(receiver);
     }
-    (hub, outlets)
+    (hub, receivers)
 }
 
 fn write(revision: i64) -> Arc<RevisionEvents> {
@@ -91,7 +93,7 @@ fn publish(criterion: &mut Criterion) {
         ("10k_streams_other_ranges", 10_000, 1, elsewhere),
     ];
     for (name, streams, watches, key) in cases {
-        let (mut hub, mut outlets) = setup(streams, watches, key);
+        let (mut hub, mut receivers) = setup(streams, watches, key);
         group.bench_function(BenchmarkId::from_parameter(name), |bencher| {
             bencher.iter_custom(|rounds| {
                 let mut spent = Duration::ZERO;
@@ -100,8 +102,8 @@ fn publish(criterion: &mut Criterion) {
                     let start = std::time::Instant::now();
                     hub.publish(&events).unwrap();
                     spent += start.elapsed();
-                    for outlet in &mut outlets {
-                        while outlet.take().is_some() {}
+                    for receiver in &mut receivers {
+                        while receiver.take().is_some() {}
                     }
                 }
                 spent

@@ -374,7 +374,7 @@ fn slow_client_has_a_bounded_queue_and_loses_no_event() {
     for number in 0..100 {
         hub.publish(&store.put("a", &number.to_string())).unwrap();
         let _ = hub.sync_step(&store, SyncBudget::default());
-        assert!(client.outlet.queued().responses <= 8);
+        assert!(client.receiver.queued().responses <= 8);
     }
     assert_eq!(
         hub.state(client.stream, id),
@@ -403,7 +403,7 @@ fn byte_limit_bounds_a_queue_but_admits_one_huge_revision() {
     let id = client.watch(&mut hub, on_key("a"));
     hub.publish(&store.put("a", &"x".repeat(5000))).unwrap();
     hub.publish(&store.put("a", "tiny")).unwrap();
-    assert_eq!(client.outlet.queued().responses, 1);
+    assert_eq!(client.receiver.queued().responses, 1);
     assert_eq!(
         hub.state(client.stream, id),
         Some(WatchState::Slow { next: 3 })

@@ -178,7 +178,7 @@ fn issue_17529_prev_kv_watches_share_lookups_and_are_never_dropped_silently() {
             .unwrap();
         let _ = hub.sync_step(&store, SyncBudget::default());
         read(&mut client, 20);
-        assert!(client.outlet.queued().responses <= 128);
+        assert!(client.receiver.queued().responses <= 128);
     }
     assert!(
         store.prev_lookups.get() < 40 * 200,

@@ -196,7 +196,7 @@ impl World {
 
     fn check_queues(&self) {
         for (client, reader) in self.clients.iter().zip(&self.readers) {
-            let queued = client.outlet.queued();
+            let queued = client.receiver.queued();
             // Answers and cancellations are bounded by requests and watches.
             let owed = LIMITS.answers_max + reader.announced.len() + reader.live.len();
             assert!(
@@ -263,7 +263,7 @@ impl World {
             let empty = self
                 .clients
                 .iter()
-                .all(|c| c.outlet.queued().responses == 0);
+                .all(|c| c.receiver.queued().responses == 0);
             if !moved && empty && report.runnable + report.waiting_for_reader == 0 {
                 break;
             }

@@ -30,11 +30,11 @@ pub(crate) fn full(bytes: Bytes) -> RequestBody {
 /// Why a body was not read completely.
 #[derive(Debug, Error)]
 pub(crate) enum CollectError {
-    #[error("too long")]
+    #[error("longer than the limit")]
     TooLong,
     #[error("no data within the timeout")]
     Stalled,
-    #[error("cut off")]
+    #[error("truncated")]
     Broken(#[source] axum::Error),
 }
 

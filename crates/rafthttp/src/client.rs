@@ -33,13 +33,13 @@ pub enum RequestError {
     #[error("cannot reach the peer")]
     Unreachable(#[source] hyper_util::client::legacy::Error),
     /// The connection broke within the answer.
-    #[error("the answer was cut off")]
+    #[error("the response was truncated")]
     CutOff(#[source] axum::Error),
     /// The answer exceeds the caller's limit.
-    #[error("the answer is longer than {answer_bytes_max} bytes")]
+    #[error("the response is longer than {answer_bytes_max} bytes")]
     AnswerTooLong { answer_bytes_max: usize },
     /// The caller's timeout expired.
-    #[error("no answer within {} ms", timeout.as_millis())]
+    #[error("no response within {} ms", timeout.as_millis())]
     TimedOut { timeout: Duration },
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// This member's identity as sent to its peers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Local {
+pub struct LocalMember {
     /// The member id.
     pub member_id: u64,
     /// The cluster id; requests from other clusters are refused.

@@ -6,7 +6,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use portunus_gates::MajorMinor;
 use thiserror::Error;
 
-use crate::config::Local;
+use crate::config::LocalMember;
 
 pub(crate) const SERVER_FROM: HeaderName = HeaderName::from_static("x-server-from");
 pub(crate) const SERVER_VERSION: HeaderName = HeaderName::from_static("x-server-version");
@@ -61,7 +61,7 @@ pub(crate) struct Identity {
 impl Identity {
     /// Precomputes the headers. A version that cannot be parsed is sent unchanged and
     /// compares as the oldest version, so that peers refuse this member at once.
-    pub fn new(local: &Local) -> Identity {
+    pub fn new(local: &LocalMember) -> Identity {
         let text = |text: &str| {
             HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static(""))
         };
@@ -94,7 +94,7 @@ impl Identity {
     }
 
     /// Adds the cluster ID, and for streams the server version, to the headers of an answer.
-    pub fn mark_answer(&self, headers: &mut HeaderMap, of_stream: bool) {
+    pub fn add_response_headers(&self, headers: &mut HeaderMap, of_stream: bool) {
         headers.insert(CLUSTER_ID, self.cluster_hex.clone());
         if of_stream {
             headers.insert(SERVER_VERSION, self.version_text.clone());
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     fn identity() -> Identity {
-        Identity::new(&Local {
+        Identity::new(&LocalMember {
             member_id: 0x00ab,
             cluster_id: 0x0cdf,
             version: "3.8.0".into(),

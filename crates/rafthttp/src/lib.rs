@@ -45,7 +45,7 @@ mod transport;
 mod urls;
 
 pub use client::{PeerClient, RequestError};
-pub use config::{Config, Local};
+pub use config::{Config, LocalMember};
 pub use raft::{OutgoingSnapshot, Raft, SnapshotRefused, StepRefused};
 pub use transport::Transport;
 

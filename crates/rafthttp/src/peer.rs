@@ -22,7 +22,7 @@ use crate::metrics::PeerMetrics;
 use crate::raft::Raft;
 use crate::shared::Shared;
 use crate::status::{Failure, Status};
-use crate::stream_writer::{OnLoss, Pushed, StreamWriter, WriterBody};
+use crate::stream_writer::{PushResult, StreamObserver, StreamWriter, WriterBody};
 use crate::sync::lock;
 use crate::urls::{BaseUrl, Urls};
 use crate::{pipeline, probing, snapshot, stream_reader};
@@ -54,7 +54,7 @@ impl StreamKind {
         }
     }
 
-    pub fn dialling(self) -> &'static str {
+    pub fn opening(self) -> &'static str {
         match self {
             StreamKind::MsgApp => "opening the msgapp stream",
             StreamKind::Message => "opening the message stream",
@@ -165,10 +165,10 @@ impl Peer {
         }
         for writer in writers.into_iter().flatten() {
             message = match writer.push(message) {
-                Pushed::Queued => return Ok(()),
-                Pushed::Full => return Err(()),
-                Pushed::Detached(message) => message,
-                Pushed::Stalled(message) => {
+                PushResult::Queued => return Ok(()),
+                PushResult::Full => return Err(()),
+                PushResult::Detached(message) => message,
+                PushResult::Stalled(message) => {
                     let failure =
                         Failure::Broken("the peer took no data within the write timeout".into());
                     self.status.deactivate("writing a stream", &failure);
@@ -181,7 +181,7 @@ impl Peer {
     }
 
     /// Passes a received message to the member.
-    pub fn take(&self, message: Message, raft: &dyn Raft) {
+    pub fn receive(&self, message: Message, raft: &dyn Raft) {
         if self.is_cut() {
             self.metrics.received_failures.inc();
             return;
@@ -217,7 +217,7 @@ impl Peer {
     /// Reports to the member, once, that this peer answered with its removal.
     pub fn report_removed(&self, raft: &dyn Raft) {
         if !self.removal_reported.swap(true, Ordering::Relaxed) {
-            raft.told_removed(self.id);
+            raft.report_removal(self.id);
         }
     }
 
@@ -232,7 +232,7 @@ impl Peer {
 
     /// Ends the peer and aborts its tasks; returns them so that the caller can wait.
     pub fn stop(&self) -> Vec<JoinHandle<()>> {
-        self.status.retire();
+        self.status.mark_removed();
         self.msgapp.stop();
         self.message.stop();
         let tasks = std::mem::take(&mut *lock(&self.tasks));
@@ -243,14 +243,14 @@ impl Peer {
     }
 }
 
-impl OnLoss for Peer {
-    fn lost(&self, kind: StreamKind) {
+impl StreamObserver for Peer {
+    fn stream_lost(&self, kind: StreamKind) {
         let failure = Failure::Disconnected("the peer closed the connection".into());
         self.status.deactivate(kind.writing(), &failure);
         self.shared.reports.unreachable(self.id);
     }
 
-    fn sent(&self, bytes: usize) {
+    fn bytes_sent(&self, bytes: usize) {
         self.metrics.sent_bytes.inc_by(bytes as u64);
     }
 }

@@ -66,7 +66,7 @@ pub(crate) async fn run(peer: Arc<Peer>) {
             tracing::warn!(
                 peer = hex(peer.id),
                 drift_ms = u64::try_from(drift.as_millis()).unwrap_or(u64::MAX),
-                "prober found high clock drift: check time synchronisation"
+                "prober found high clock drift"
             );
         }
     }

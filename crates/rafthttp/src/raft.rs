@@ -44,7 +44,7 @@ pub trait Raft: Send + Sync + 'static {
 
     /// Reports that member `by` answered that this member was removed, so it must stop.
     /// Called once per peer until a request to that peer succeeds again.
-    fn told_removed(&self, by: u64);
+    fn report_removal(&self, by: u64);
 }
 
 /// A snapshot to send.

@@ -21,7 +21,7 @@ struct State {
 
 impl RefusalLog {
     /// Logs a refusal. `from` is the unverified sender of the request.
-    pub fn note(&self, from: &str, path: &str, reason: &str) {
+    pub fn log(&self, from: &str, path: &str, reason: &str) {
         let mut state = lock(&self.state);
         if state.last.is_some_and(|last| last.elapsed() < LOG_PAUSE) {
             state.suppressed += 1;

@@ -74,7 +74,7 @@ fn answer((status, mut text): Answer) -> Response {
 type Refusal = Box<Response>;
 
 /// Checks method and headers of a request; returns the attached member.
-fn admit<'a>(
+fn attached_member<'a>(
     shared: &'a Shared,
     request: &Request,
     method: Method,
@@ -101,7 +101,7 @@ fn admit<'a>(
 }
 
 /// Adds this member's headers to a response and logs refusals.
-fn finish(
+fn add_headers(
     shared: &Shared,
     from: &str,
     path: &str,
@@ -110,10 +110,10 @@ fn finish(
 ) -> Response {
     shared
         .identity
-        .mark_answer(response.headers_mut(), of_stream);
+        .add_response_headers(response.headers_mut(), of_stream);
     let status = response.status();
     if !status.is_success() {
-        shared.refusals.note(from, path, status.as_str());
+        shared.refusals.log(from, path, status.as_str());
     }
     response
 }
@@ -128,17 +128,17 @@ fn from_text(request: &Request) -> String {
 async fn pipeline(State(transport): State<Arc<Transport>>, request: Request) -> Response {
     let shared = transport.shared();
     let from = from_text(&request);
-    let response = match admit(shared, &request, Method::POST) {
+    let response = match attached_member(shared, &request, Method::POST) {
         Ok(raft) => {
-            note_sender(&transport, &**raft, &request);
-            answer(take_one(&transport, &**raft, request.into_body()).await)
+            add_sender_as_remote(&transport, &**raft, &request);
+            answer(receive_message(&transport, &**raft, request.into_body()).await)
         }
         Err(refusal) => *refusal,
     };
-    finish(shared, &from, "/raft", response, false)
+    add_headers(shared, &from, "/raft", response, false)
 }
 
-async fn take_one(transport: &Transport, raft: &dyn Raft, body: Body) -> Answer {
+async fn receive_message(transport: &Transport, raft: &dyn Raft, body: Body) -> Answer {
     let shared = transport.shared();
     let config = &shared.config;
     let bytes_max = usize::try_from(config.message_bytes_max).unwrap_or(usize::MAX);
@@ -157,7 +157,7 @@ async fn take_one(transport: &Transport, raft: &dyn Raft, body: Body) -> Answer 
     let Ok(message) = Message::decode(bytes) else {
         return refuse(StatusCode::BAD_REQUEST, "error unmarshalling raft message");
     };
-    let peer = transport.known(message.from);
+    let peer = transport.peer_or_remote(message.from);
     match &peer {
         Some(peer) => peer.metrics.received_bytes.inc_by(length),
         None => shared.metrics.received_bytes_of_unknown().inc_by(length),
@@ -186,20 +186,20 @@ async fn take_one(transport: &Transport, raft: &dyn Raft, body: Body) -> Answer 
 }
 
 /// Adds the sender of a request as a remote, so that responses can reach it.
-fn note_sender(transport: &Transport, raft: &dyn Raft, request: &Request) {
+fn add_sender_as_remote(transport: &Transport, raft: &dyn Raft, request: &Request) {
     if let Some((id, urls)) = sender(request.headers()) {
-        transport.note_remote(raft, id, urls);
+        transport.add_unknown_remote(raft, id, urls);
     }
 }
 
 async fn stream(State(transport): State<Arc<Transport>>, request: Request) -> Response {
     let shared = transport.shared();
     let from = from_text(&request);
-    let response = match admit(shared, &request, Method::GET) {
+    let response = match attached_member(shared, &request, Method::GET) {
         Ok(raft) => open_stream(&transport, &**raft, &request),
         Err(refusal) => *refusal,
     };
-    finish(shared, &from, "/raft/stream", response, true)
+    add_headers(shared, &from, "/raft/stream", response, true)
 }
 
 fn open_stream(transport: &Transport, raft: &dyn Raft, request: &Request) -> Response {
@@ -222,7 +222,7 @@ fn open_stream(transport: &Transport, raft: &dyn Raft, request: &Request) -> Res
     let Some(peer) = transport.peer(reader) else {
         let urls = request.headers().get(headers::PEER_URLS);
         if let Some(urls) = urls.and_then(|urls| urls.to_str().ok()) {
-            transport.note_remote(raft, reader, urls);
+            transport.add_unknown_remote(raft, reader, urls);
         }
         return not_found("error sender not found");
     };
@@ -236,10 +236,10 @@ fn open_stream(transport: &Transport, raft: &dyn Raft, request: &Request) -> Res
 async fn receive_snapshot(State(transport): State<Arc<Transport>>, request: Request) -> Response {
     let shared = transport.shared();
     let from = from_text(&request);
-    let response = match admit(shared, &request, Method::POST) {
+    let response = match attached_member(shared, &request, Method::POST) {
         Ok(raft) => {
-            note_sender(&transport, &**raft, &request);
-            let known = |id| transport.known(id);
+            add_sender_as_remote(&transport, &**raft, &request);
+            let known = |id| transport.peer_or_remote(id);
             answer(snapshot::receive(shared, raft, request.into_body(), known).await)
         }
         Err(refusal) => {
@@ -247,7 +247,7 @@ async fn receive_snapshot(State(transport): State<Arc<Transport>>, request: Requ
             *refusal
         }
     };
-    finish(shared, &from, "/raft/snapshot", response, false)
+    add_headers(shared, &from, "/raft/snapshot", response, false)
 }
 
 async fn probe() -> Response {

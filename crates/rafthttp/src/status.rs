@@ -116,7 +116,7 @@ enum Activity {
         logged: Instant,
     },
     /// The peer was removed; nothing is logged or counted.
-    Gone,
+    Removed,
 }
 
 impl Status {
@@ -178,10 +178,10 @@ impl Status {
                 let name = (self.name)();
                 match is_expected {
                     true => {
-                        tracing::info!(local, peer, name, what, reason = %failure, "peer became inactive")
+                        tracing::info!(local, peer, name, what, reason = %failure, "peer became inactive (message send to peer failed)")
                     }
                     false => {
-                        tracing::warn!(local, peer, name, what, reason = %failure, "peer became inactive")
+                        tracing::warn!(local, peer, name, what, reason = %failure, "peer became inactive (message send to peer failed)")
                     }
                 }
             }
@@ -208,17 +208,17 @@ impl Status {
                     let seconds = now.duration_since(began).as_secs();
                     tracing::warn!(local, peer, name, what, reason = %failure, seconds, "peer stays inactive");
                 } else {
-                    tracing::debug!(local, peer, what, reason = %failure, "peer stays inactive");
+                    tracing::debug!(local, peer, what, reason = %failure, "peer deactivated again");
                 }
             }
-            Activity::Gone => return,
+            Activity::Removed => return,
         }
         state.activity = Activity::Inactive { since, logged };
     }
 
     /// Marks the peer removed.
-    pub fn retire(&self) {
-        lock(&self.state).activity = Activity::Gone;
+    pub fn mark_removed(&self) {
+        lock(&self.state).activity = Activity::Removed;
         self.metrics.active.set(0);
     }
 
@@ -257,7 +257,7 @@ mod tests {
         status.deactivate("dial", &failure);
         assert_eq!((metrics.active.get(), metrics.disconnected.get()), (0, 1));
         assert_eq!(status.active_since(), None);
-        status.retire();
+        status.mark_removed();
         status.activate();
         assert_eq!(status.active_since(), None, "a removed peer stays removed");
     }
@@ -278,7 +278,7 @@ mod tests {
                 UnexpectedEof,
                 Failure::Disconnected("the peer closed the connection".into()),
             ),
-            (InvalidData, Failure::Broken("cut off: chunk".into())),
+            (InvalidData, Failure::Broken("truncated: chunk".into())),
         ] {
             let error = io::Error::new(kind, "chunk");
             let error = crate::body::CollectError::Broken(axum::Error::new(error));

@@ -35,9 +35,9 @@ pub(crate) async fn run(peer: Arc<Peer>, kind: StreamKind) {
             Err(Refusal::Removed) => {
                 peer.report_removed(&*raft);
                 let failure = Failure::Refused("this member was removed".into());
-                peer.status.deactivate(kind.dialling(), &failure);
+                peer.status.deactivate(kind.opening(), &failure);
             }
-            Err(Refusal::Other(failure)) => peer.status.deactivate(kind.dialling(), &failure),
+            Err(Refusal::Other(failure)) => peer.status.deactivate(kind.opening(), &failure),
         }
         tokio::time::sleep(peer.shared.config.reconnect_pause).await;
     }
@@ -157,7 +157,7 @@ async fn read(
             match decoder.next_message() {
                 Ok(None) => break,
                 Ok(Some(message)) if is_link_heartbeat(&message) => {}
-                Ok(Some(message)) => peer.take(message, raft),
+                Ok(Some(message)) => peer.receive(message, raft),
                 Err(error) => {
                     peer.metrics.received_failures.inc();
                     return Err(Failure::Broken(chain(&error)));

@@ -33,7 +33,7 @@ const OVERHEAD_BYTES: usize = 64;
 /// The result of queueing a message. A message that another channel must send is returned.
 #[derive(Debug)]
 #[must_use]
-pub(crate) enum Pushed {
+pub(crate) enum PushResult {
     /// The message is queued.
     Queued,
     /// No connection is attached.
@@ -45,11 +45,11 @@ pub(crate) enum Pushed {
 }
 
 /// Callbacks of a stream's body.
-pub(crate) trait OnLoss: Send + Sync {
+pub(crate) trait StreamObserver: Send + Sync {
     /// The connection was lost while attached.
-    fn lost(&self, kind: StreamKind);
+    fn stream_lost(&self, kind: StreamKind);
     /// The connection took this many bytes.
-    fn sent(&self, bytes: usize);
+    fn bytes_sent(&self, bytes: usize);
 }
 
 pub(crate) struct StreamWriter {
@@ -110,23 +110,23 @@ impl StreamWriter {
     }
 
     /// Queues a message if a connection is attached. Never waits.
-    pub fn push(&self, message: Message) -> Pushed {
+    pub fn push(&self, message: Message) -> PushResult {
         let mut state = lock(&self.state);
         if !state.attached {
-            return Pushed::Detached(message);
+            return PushResult::Detached(message);
         }
         let stalled = |since: Instant| since.elapsed() > self.write_timeout;
         if state.waiting_since.is_some_and(stalled) {
             let waker = state.detach();
             drop(state);
             wake(waker);
-            return Pushed::Stalled(message);
+            return PushResult::Stalled(message);
         }
         let bytes = approximate_bytes(&message);
         let full = state.queue.len() >= self.queue_max
             || state.queued_bytes.saturating_add(bytes) > self.queue_bytes_max;
         if full && !state.queue.is_empty() {
-            return Pushed::Full;
+            return PushResult::Full;
         }
         state.queued_bytes += bytes;
         state.queue.push_back(message);
@@ -136,11 +136,11 @@ impl StreamWriter {
         let waker = state.waker.take();
         drop(state);
         wake(waker);
-        Pushed::Queued
+        PushResult::Queued
     }
 
     /// Attaches a new connection; replaces the attached one.
-    pub fn attach(self: &Arc<Self>, on_loss: Arc<dyn OnLoss>) -> WriterBody {
+    pub fn attach(self: &Arc<Self>, observer: Arc<dyn StreamObserver>) -> WriterBody {
         let mut state = lock(&self.state);
         let waker = state.detach();
         state.attachment += 1;
@@ -156,7 +156,7 @@ impl StreamWriter {
             attachment,
             encoder: Encoder::new(self.kind),
             heartbeat,
-            on_loss,
+            observer,
         }
     }
 
@@ -198,7 +198,7 @@ pub(crate) struct WriterBody {
     attachment: u64,
     encoder: Encoder,
     heartbeat: Interval,
-    on_loss: Arc<dyn OnLoss>,
+    observer: Arc<dyn StreamObserver>,
 }
 
 impl Body for WriterBody {
@@ -244,7 +244,7 @@ impl Body for WriterBody {
         for message in &batch {
             this.encoder.encode(message, &mut piece);
         }
-        this.on_loss.sent(piece.len());
+        this.observer.bytes_sent(piece.len());
         Poll::Ready(Some(Ok(Frame::data(piece.freeze()))))
     }
 }
@@ -255,7 +255,7 @@ impl Drop for WriterBody {
         if state.attached && state.attachment == self.attachment {
             state.detach();
             drop(state);
-            self.on_loss.lost(self.writer.kind);
+            self.observer.stream_lost(self.writer.kind);
         }
     }
 }

@@ -15,7 +15,7 @@ use tokio::sync::SetOnce;
 use tokio::task::JoinHandle;
 
 use crate::client::PeerClient;
-use crate::config::{Config, Local};
+use crate::config::{Config, LocalMember};
 use crate::headers::{Identity, hex};
 use crate::metrics::Metrics;
 use crate::peer::{Peer, Role};
@@ -43,7 +43,7 @@ struct Directory {
 }
 
 impl Directory {
-    fn known(&self, id: u64) -> Option<&Arc<Peer>> {
+    fn peer_or_remote(&self, id: u64) -> Option<&Arc<Peer>> {
         self.peers.get(&id).or_else(|| self.remotes.get(&id))
     }
 }
@@ -52,7 +52,7 @@ impl Transport {
     /// A transport without peers. Its tasks run on `runtime`. Fails if the registry already
     /// contains the transport's metrics.
     pub fn new(
-        local: Local,
+        local: LocalMember,
         config: Config,
         metrics: &Registry,
         runtime: Handle,
@@ -98,7 +98,7 @@ impl Transport {
             if to == 0 {
                 continue;
             }
-            if let Some(peer) = directory.known(to) {
+            if let Some(peer) = directory.peer_or_remote(to) {
                 peer.send(message);
             } else {
                 tracing::debug!(
@@ -114,7 +114,7 @@ impl Transport {
 
     /// Adds a peer and starts its tasks. Has no effect if it is a peer already.
     pub fn add_peer(&self, id: u64, urls: &[String]) {
-        let urls = self.usable(id, urls);
+        let urls = self.valid_urls(id, urls);
         let mut directory = write(&self.directory);
         let known = directory.peers.contains_key(&id) || id == self.shared.identity.member_id;
         if directory.stopped || known {
@@ -129,7 +129,7 @@ impl Transport {
 
     /// Replaces the addresses of a peer. Open streams stay open.
     pub fn update_peer(&self, id: u64, urls: &[String]) {
-        let urls = self.usable(id, urls);
+        let urls = self.valid_urls(id, urls);
         if let Some(peer) = read(&self.directory).peers.get(&id) {
             peer.urls.replace(urls);
         }
@@ -153,13 +153,13 @@ impl Transport {
 
     /// Adds a remote: it gets messages by POST only, until it is added as a peer.
     pub fn add_remote(&self, id: u64, urls: &[String]) {
-        let urls = self.usable(id, urls);
+        let urls = self.valid_urls(id, urls);
         self.insert_remote(id, urls);
     }
 
     fn insert_remote(&self, id: u64, urls: Vec<BaseUrl>) {
         let mut directory = write(&self.directory);
-        let known = directory.known(id).is_some() || id == self.shared.identity.member_id;
+        let known = directory.peer_or_remote(id).is_some() || id == self.shared.identity.member_id;
         let full = directory.remotes.len() >= self.shared.config.remotes_max;
         if directory.stopped || known || full || urls.is_empty() || id == 0 {
             return;
@@ -170,8 +170,8 @@ impl Transport {
     }
 
     /// Adds the sender of a request as a remote, unless it is known or was removed.
-    pub(crate) fn note_remote(&self, raft: &dyn Raft, id: u64, urls: &str) {
-        if self.known(id).is_none() && !raft.is_removed(id) {
+    pub(crate) fn add_unknown_remote(&self, raft: &dyn Raft, id: u64, urls: &str) {
+        if self.peer_or_remote(id).is_none() && !raft.is_removed(id) {
             let (urls, _) = parse_all(urls.split(','));
             self.insert_remote(id, urls);
         }
@@ -203,7 +203,7 @@ impl Transport {
     }
 
     fn set_cut(&self, id: u64, cut: bool) {
-        if let Some(peer) = read(&self.directory).known(id) {
+        if let Some(peer) = read(&self.directory).peer_or_remote(id) {
             peer.set_cut(cut);
         }
     }
@@ -247,11 +247,11 @@ impl Transport {
     }
 
     /// Returns a peer or a remote.
-    pub(crate) fn known(&self, id: u64) -> Option<Arc<Peer>> {
-        read(&self.directory).known(id).cloned()
+    pub(crate) fn peer_or_remote(&self, id: u64) -> Option<Arc<Peer>> {
+        read(&self.directory).peer_or_remote(id).cloned()
     }
 
-    fn usable(&self, id: u64, urls: &[String]) -> Vec<BaseUrl> {
+    fn valid_urls(&self, id: u64, urls: &[String]) -> Vec<BaseUrl> {
         let (urls, bad) = parse_all(urls.iter().map(String::as_str));
         for error in bad {
             tracing::error!(peer = hex(id), %error, "ignored invalid peer address");

@@ -155,7 +155,7 @@ pub enum OpenError {
         index: u64,
     },
     /// The recorded snapshot has another term.
-    #[error("the log in {} has the snapshot at index {index} in term {found}, not {asked}; log and snapshot do not belong together", dir.display())]
+    #[error("the log in {} has the snapshot at index {index} in term {found}, not {requested}; log and snapshot do not belong together", dir.display())]
     SnapshotTermMismatch {
         /// The directory.
         dir: PathBuf,
@@ -164,7 +164,7 @@ pub enum OpenError {
         /// Term in the log.
         found: u64,
         /// Requested term.
-        asked: u64,
+        requested: u64,
     },
     /// The tail could not be made ready for appending.
     #[error("could not prepare {} for appending; check space and permissions", path.display())]

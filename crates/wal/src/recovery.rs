@@ -89,7 +89,7 @@ pub(crate) fn replay(
                             dir: dir.to_owned(),
                             index: from.index,
                             found: found.term,
-                            asked: from.term,
+                            requested: from.term,
                         });
                     }
                     kept.take_snapshot(&found);

@@ -5,8 +5,8 @@ use prost::Message;
 
 use super::{Load, LoadOutcome, WorkloadError};
 use crate::answer::{Fields, field};
-use crate::client::{self, Numbers, VALUE_BYTES, key, put_of};
-use crate::closed_loop::{Answered, Requester, closed_loop};
+use crate::client::{self, RandomNumbers, VALUE_BYTES, key, put_of};
+use crate::closed_loop::{Completion, Requester, closed_loop};
 use crate::wire::Method;
 
 /// Keys in one answer of the range load.
@@ -38,17 +38,23 @@ pub(super) async fn run(kind: KvKind, load: &Load<'_>) -> Result<LoadOutcome, Wo
     client::fill(&load.address, keys, value_bytes).await?;
     let clients = (0..load.clients).map(|number| KvRequester {
         kind,
-        numbers: Numbers::of_client(number),
+        numbers: RandomNumbers::of_client(number),
         keys,
     });
     let connections = load.connect().await?;
     let clients = clients.collect();
-    Ok(closed_loop(connections, clients, load.scale.pace, &load.process_ids).await?)
+    Ok(closed_loop(
+        connections,
+        clients,
+        load.scale.durations,
+        &load.process_ids,
+    )
+    .await?)
 }
 
 struct KvRequester {
     kind: KvKind,
-    numbers: Numbers,
+    numbers: RandomNumbers,
     keys: usize,
 }
 
@@ -67,23 +73,23 @@ impl Requester for KvRequester {
         }
     }
 
-    fn answered(&mut self, answer: &[u8]) -> Result<Answered, String> {
+    fn answered(&mut self, answer: &[u8]) -> Result<Completion, String> {
         match self.kind {
             KvKind::Put => {}
             KvKind::Get | KvKind::GetSerializable => expect_keys(answer, 1)?,
             KvKind::Range => expect_keys(answer, RANGE_KEYS)?,
             KvKind::List => expect_keys(answer, self.keys)?,
         }
-        Ok(Answered::Done)
+        Ok(Completion::Done)
     }
 }
 
-pub(super) fn put_any(numbers: &mut Numbers, keys: usize, message: &mut Vec<u8>) {
+pub(super) fn put_any(numbers: &mut RandomNumbers, keys: usize, message: &mut Vec<u8>) {
     write(&put_of(numbers.below(keys)), message);
 }
 
 pub(super) fn get_any(
-    numbers: &mut Numbers,
+    numbers: &mut RandomNumbers,
     keys: usize,
     serializable: bool,
     message: &mut Vec<u8>,
@@ -96,7 +102,7 @@ pub(super) fn get_any(
     write(&read, message);
 }
 
-pub(super) fn range_any(numbers: &mut Numbers, keys: usize, message: &mut Vec<u8>) {
+pub(super) fn range_any(numbers: &mut RandomNumbers, keys: usize, message: &mut Vec<u8>) {
     let from = numbers.below(keys.saturating_sub(RANGE_KEYS));
     write(&range(from, from + RANGE_KEYS), message);
 }

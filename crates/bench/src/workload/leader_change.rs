@@ -20,9 +20,9 @@ use super::{Scale, WorkloadError, sample_of};
 use crate::client::{self, VALUE_BYTES, put_of};
 use crate::cluster::Cluster;
 use crate::report::Sample;
-use crate::server::Ending;
+use crate::server::StopMode;
 use crate::usage;
-use crate::window::{Seen, Spent, micros};
+use crate::window::{ClientResults, WindowUsage, micros};
 use crate::wire::{Connection, Event, Method, StreamId, WireError};
 
 /// The interval of puts to a member, which is the resolution of the measurement.
@@ -35,7 +35,7 @@ const CHANGE_TIME_MAX: Duration = Duration::from_secs(60);
 pub(super) async fn run(
     cluster: &mut Cluster,
     scale: &Scale,
-    ending: Ending,
+    stop_mode: StopMode,
 ) -> Result<Sample, WorkloadError> {
     let (leader, _) = cluster.leader().await?;
     client::fill(
@@ -45,22 +45,22 @@ pub(super) async fn run(
     )
     .await?;
     let client_before = usage::cpu_time(std::process::id())?;
-    let mut seen = Seen::default();
+    let mut results = ClientResults::default();
     let (mut elapsed, mut server_cpu) = (Duration::ZERO, Duration::ZERO);
     for _ in 0..scale.leader_kills {
-        let change = change_leader(cluster, scale.hot_keys, ending).await?;
-        seen.latencies_us.push(micros(change.took));
+        let change = change_leader(cluster, scale.hot_keys, stop_mode).await?;
+        results.latencies_us.push(micros(change.took));
         elapsed += change.took;
         server_cpu += change.survivors_cpu;
     }
     let client_cpu = usage::cpu_time(std::process::id())?.saturating_sub(client_before);
-    let spent = Spent {
+    let usage_in_window = WindowUsage {
         elapsed,
         server_cpu,
         client_cpu,
         disk_written_bytes: None,
     };
-    sample_of(&cluster.process_ids(), seen, spent)
+    sample_of(&cluster.process_ids(), results, usage_in_window)
 }
 
 /// The measurement of one leader change.
@@ -74,7 +74,7 @@ struct Change {
 async fn change_leader(
     cluster: &mut Cluster,
     keys: usize,
-    ending: Ending,
+    stop_mode: StopMode,
 ) -> Result<Change, WorkloadError> {
     let (leader, _) = cluster.leader().await?;
     let mut puts = SteadyPuts::start(&cluster.addresses(), keys);
@@ -86,7 +86,7 @@ async fn change_leader(
     survivors.swap_remove(leader);
     let cpu_before = usage::cpu_time_of_all(&survivors)?;
     let signalled_at = Instant::now();
-    cluster.servers[leader].end(ending).await?;
+    cluster.servers[leader].end(stop_mode).await?;
     let gone_at = Instant::now();
     let acknowledged = puts.acknowledged_of_those_sent_after(gone_at, signalled_at);
     let resumed = tokio::time::timeout(CHANGE_TIME_MAX, acknowledged)
@@ -97,9 +97,9 @@ async fn change_leader(
             seconds: CHANGE_TIME_MAX.as_secs(),
         })?;
     let change = Change {
-        took: match ending {
-            Ending::Killed => resumed.at.saturating_duration_since(signalled_at),
-            Ending::Asked => resumed.longest_pause,
+        took: match stop_mode {
+            StopMode::Killed => resumed.at.saturating_duration_since(signalled_at),
+            StopMode::Graceful => resumed.longest_pause,
         },
         survivors_cpu: usage::cpu_time_of_all(&survivors)?.saturating_sub(cpu_before),
     };
@@ -183,7 +183,7 @@ async fn put_steadily(
     acknowledged: &mpsc::UnboundedSender<Acknowledged>,
 ) -> Result<(), WireError> {
     let mut connection = Connection::open(address).await?;
-    let mut numbers = client::Numbers::of_client(member);
+    let mut numbers = client::RandomNumbers::of_client(member);
     let mut under_way: HashMap<StreamId, Instant> = HashMap::new();
     let mut ticks = tokio::time::interval(PUT_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

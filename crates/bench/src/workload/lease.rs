@@ -5,7 +5,7 @@ use portunus_proto::etcdserverpb::{LeaseGrantRequest, LeaseKeepAliveRequest};
 use super::kv::write;
 use super::{Load, LoadOutcome, WorkloadError};
 use crate::answer::{Fields, field};
-use crate::closed_loop::{Answered, Requester, closed_loop};
+use crate::closed_loop::{Completion, Requester, closed_loop};
 use crate::wire::Method;
 
 /// Longer than a measurement.
@@ -28,7 +28,13 @@ pub(super) async fn run(kind: LeaseKind, load: &Load<'_>) -> Result<LoadOutcome,
     });
     let connections = load.connect().await?;
     let clients = clients.collect();
-    Ok(closed_loop(connections, clients, load.scale.pace, &load.process_ids).await?)
+    Ok(closed_loop(
+        connections,
+        clients,
+        load.scale.durations,
+        &load.process_ids,
+    )
+    .await?)
 }
 
 /// A client that renews on one stream.
@@ -54,7 +60,7 @@ impl Requester for LeaseRequester {
         Method::LeaseKeepAlive
     }
 
-    fn answered(&mut self, answer: &[u8]) -> Result<Answered, String> {
+    fn answered(&mut self, answer: &[u8]) -> Result<Completion, String> {
         let fields = Fields::of(answer);
         if fields.number(field::LEASE_TTL) <= 0 {
             return Err("a lease expired before its TTL".to_owned());
@@ -62,13 +68,13 @@ impl Requester for LeaseRequester {
         if self.is_granting {
             self.lease = fields.number(field::LEASE_ID);
             return Ok(match self.kind {
-                LeaseKind::GrantAndKeepAlive => Answered::HalfWay,
-                LeaseKind::KeepAlive => Answered::Prepared,
+                LeaseKind::GrantAndKeepAlive => Completion::NeedsAnotherRequest,
+                LeaseKind::KeepAlive => Completion::Prepared,
             });
         }
         if self.kind == LeaseKind::GrantAndKeepAlive {
             self.lease = 0;
         }
-        Ok(Answered::Done)
+        Ok(Completion::Done)
     }
 }

@@ -8,8 +8,8 @@ use super::kv::{RANGE_KEYS, expect_keys, get_any, put_any, range_any};
 use super::txn::Updater;
 use super::watch::Watcher;
 use super::{Load, LoadOutcome, WorkloadError};
-use crate::client::{self, Numbers, VALUE_BYTES};
-use crate::closed_loop::{Answered, Requester, closed_loop};
+use crate::client::{self, RandomNumbers, VALUE_BYTES};
+use crate::closed_loop::{Completion, Requester, closed_loop};
 use crate::wire::{Connection, Method};
 
 const GET_PERCENT: usize = 70;
@@ -38,24 +38,29 @@ pub(super) async fn run(load: &Load<'_>) -> Result<LoadOutcome, WorkloadError> {
     });
     let clients = (0..load.clients).map(|number| MixedRequester {
         part: Part::Get,
-        numbers: Numbers::of_client(number),
+        numbers: RandomNumbers::of_client(number),
         updater: Updater::of_client(number),
         keys,
     });
     let connections = load.connect().await?;
     let clients = clients.collect();
-    let (mut seen, spent) =
-        closed_loop(connections, clients, load.scale.pace, &load.process_ids).await?;
+    let (mut seen, usage_in_window) = closed_loop(
+        connections,
+        clients,
+        load.scale.durations,
+        &load.process_ids,
+    )
+    .await?;
     watching.abort();
     if events.load(Ordering::Relaxed) == 0 {
         seen.failed("the watch received no events");
     }
-    Ok((seen, spent))
+    Ok((seen, usage_in_window))
 }
 
 struct MixedRequester {
     part: Part,
-    numbers: Numbers,
+    numbers: RandomNumbers,
     updater: Updater,
     keys: usize,
 }
@@ -80,14 +85,14 @@ impl Requester for MixedRequester {
         }
     }
 
-    fn answered(&mut self, answer: &[u8]) -> Result<Answered, String> {
+    fn answered(&mut self, answer: &[u8]) -> Result<Completion, String> {
         match self.part {
             Part::Get => expect_keys(answer, 1)?,
             Part::Update => return self.updater.answered(answer),
             Part::List => expect_keys(answer, RANGE_KEYS)?,
             Part::Put => {}
         }
-        Ok(Answered::Done)
+        Ok(Completion::Done)
     }
 }
 

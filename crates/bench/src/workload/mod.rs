@@ -25,14 +25,14 @@ use crate::cluster::{Cluster, ClusterError};
 use crate::report::Sample;
 use crate::server::ServerError;
 use crate::usage::{self, UsageError};
-use crate::window::{Pace, Seen, Spent};
+use crate::window::{ClientResults, WindowDurations, WindowUsage};
 use crate::wire::{Connection, WireError};
 
 /// Sizes and durations. A smoke run differs only in these.
 #[derive(Debug, Clone, Copy)]
 pub struct Scale {
     /// Duration of each load.
-    pub pace: Pace,
+    pub durations: WindowDurations,
     /// Keys that most loads read and write.
     pub hot_keys: usize,
     /// Keys of the long list.
@@ -58,7 +58,7 @@ impl Scale {
     #[must_use]
     pub fn full(measured: Duration) -> Scale {
         Scale {
-            pace: Pace {
+            durations: WindowDurations {
                 warm_up: measured / 5,
                 measured,
             },
@@ -78,7 +78,7 @@ impl Scale {
     #[must_use]
     pub fn smoke() -> Scale {
         Scale {
-            pace: Pace {
+            durations: WindowDurations {
                 warm_up: Duration::from_millis(50),
                 measured: Duration::from_millis(300),
             },
@@ -115,7 +115,7 @@ impl Load<'_> {
 }
 
 /// The results of the clients and the used resources.
-type LoadOutcome = (Seen, Spent);
+type LoadOutcome = (ClientResults, WindowUsage);
 
 /// A workload that could not be measured.
 #[derive(Debug, Error)]
@@ -168,7 +168,7 @@ impl Workload {
     pub async fn run(&self, cluster: &mut Cluster, scale: &Scale) -> Result<Sample, WorkloadError> {
         let (leader, term) = cluster.leader().await?;
         let load = self.load(cluster, leader, scale);
-        let (seen, spent) = match self.kind {
+        let (results, usage_in_window) = match self.kind {
             Kind::Kv(kind) => kv::run(kind, &load).await?,
             Kind::Txn(kind) => txn::run(kind, &load).await?,
             Kind::Mixed => mixed::run(&load).await?,
@@ -180,15 +180,17 @@ impl Workload {
             Kind::LoadBig => {
                 return restart::load(cluster.first(), scale.big_keys, scale.settle).await;
             }
-            Kind::Restart(ending) => return restart::restart(cluster.first(), ending).await,
-            Kind::LeaderChange(ending) => return leader_change::run(cluster, scale, ending).await,
+            Kind::Restart(stop_mode) => return restart::restart(cluster.first(), stop_mode).await,
+            Kind::LeaderChange(stop_mode) => {
+                return leader_change::run(cluster, scale, stop_mode).await;
+            }
             Kind::NewMember => return new_member::run(cluster, scale).await,
         };
         let (_, term_afterwards) = cluster.leader().await?;
         if term_afterwards != term {
             eprintln!("!! an election took place during the measurement: the machine is too busy");
         }
-        sample_of(&load.process_ids, seen, spent)
+        sample_of(&load.process_ids, results, usage_in_window)
     }
 
     fn load<'a>(&self, cluster: &Cluster, leader: usize, scale: &'a Scale) -> Load<'a> {
@@ -208,7 +210,11 @@ impl Workload {
     }
 }
 
-fn sample_of(process_ids: &[u32], seen: Seen, spent: Spent) -> Result<Sample, WorkloadError> {
+fn sample_of(
+    process_ids: &[u32],
+    results: ClientResults,
+    usage_in_window: WindowUsage,
+) -> Result<Sample, WorkloadError> {
     let memory = usage::memory_of_all(process_ids)?;
-    Ok(Sample::of(seen, spent, memory))
+    Ok(Sample::of(results, usage_in_window, memory))
 }

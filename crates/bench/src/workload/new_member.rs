@@ -20,7 +20,7 @@ use crate::cluster::Cluster;
 use crate::report::{Sample, Transfer};
 use crate::server::Server;
 use crate::usage;
-use crate::window::{Seen, Spent, micros};
+use crate::window::{ClientResults, WindowUsage, micros};
 use crate::wire::Method;
 
 /// A put fits into one message of the load generator, and its record into eight pages.
@@ -59,7 +59,7 @@ pub(super) async fn run(cluster: &mut Cluster, scale: &Scale) -> Result<Sample, 
     }
     let took = started.elapsed();
 
-    let spent = Spent {
+    let usage_in_window = WindowUsage {
         elapsed: took,
         // The receiver is a new process: its CPU time is that of the transfer.
         server_cpu: usage::cpu_time(sender)?.saturating_sub(sender_cpu_before)
@@ -67,16 +67,16 @@ pub(super) async fn run(cluster: &mut Cluster, scale: &Scale) -> Result<Sample, 
         client_cpu: usage::cpu_time(std::process::id())?.saturating_sub(client_before),
         disk_written_bytes: None,
     };
-    let mut seen = Seen {
+    let mut results = ClientResults {
         latencies_us: vec![micros(took)],
-        ..Seen::default()
+        ..ClientResults::default()
     };
     if !has_sent_another(&address, sent_before).await {
-        seen.failed("the new member was not sent a snapshot by the leader");
+        results.failed("the new member was not sent a snapshot by the leader");
     }
     let (_, term_afterwards) = cluster.leader().await?;
     if term_afterwards != term {
-        seen.failed("the leader changed while it sent the snapshot");
+        results.failed("the leader changed while it sent the snapshot");
     }
     // After the deferred work that follows the snapshot.
     tokio::time::sleep(scale.settle).await;
@@ -87,7 +87,7 @@ pub(super) async fn run(cluster: &mut Cluster, scale: &Scale) -> Result<Sample, 
         receiver_peak_bytes: receiver.peak_bytes,
         receiver_resident_bytes: receiver.resident_bytes,
     };
-    let sample = sample_of(&cluster.process_ids(), seen, spent)?;
+    let sample = sample_of(&cluster.process_ids(), results, usage_in_window)?;
     Ok(Sample {
         transfer: Some(transfer),
         ..sample
@@ -100,7 +100,7 @@ async fn wait_for_last_key(server: &mut Server, last_key: usize) -> Result<(), W
     while !client::holds_key(&address, last_key).await {
         server.check_running()?;
         if Instant::now() >= deadline {
-            return Err(server.silent(CATCH_UP_TIME_MAX).into());
+            return Err(server.not_answering(CATCH_UP_TIME_MAX).into());
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }
@@ -116,7 +116,7 @@ async fn put_periodically(address: &str) {
     loop {
         tokio::time::sleep(PUT_INTERVAL).await;
         // A refused put is ignored; the next one follows.
-        client::ask(address, Method::Put, &put).await;
+        client::call(address, Method::Put, &put).await;
     }
 }
 

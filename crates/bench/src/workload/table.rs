@@ -2,7 +2,7 @@
 
 use super::{KvKind, LeaseKind, TxnKind};
 use crate::report::Measure;
-use crate::server::Ending;
+use crate::server::StopMode;
 
 /// The kind of load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,9 +22,9 @@ pub enum Kind {
     /// Filling a big store.
     LoadBig,
     /// Starting on existing data.
-    Restart(Ending),
-    /// Ending leaders.
-    LeaderChange(Ending),
+    Restart(StopMode),
+    /// Leaders that are stopped, one after the other.
+    LeaderChange(StopMode),
     /// A member that gets everything as a snapshot.
     NewMember,
 }
@@ -92,10 +92,10 @@ const fn load(name: &'static str, title: &'static str, kind: Kind) -> Workload {
     workload(name, title, "put", kind, 4, 32)
 }
 
-const fn restart(name: &'static str, title: &'static str, ending: Ending) -> Workload {
+const fn restart(name: &'static str, title: &'static str, stop_mode: StopMode) -> Workload {
     Workload {
         is_continuation: true,
-        ..workload(name, title, "start", Kind::Restart(ending), 1, 1)
+        ..workload(name, title, "start", Kind::Restart(stop_mode), 1, 1)
     }
 }
 
@@ -244,12 +244,12 @@ pub const ONE_MEMBER: &[Workload] = &[
     restart(
         "restart-killed",
         "restart with 100 000 keys after SIGKILL, to the first linearizable answer",
-        Ending::Killed,
+        StopMode::Killed,
     ),
     restart(
         "restart-asked",
         "restart with 100 000 keys after SIGTERM, to the first linearizable answer",
-        Ending::Asked,
+        StopMode::Graceful,
     ),
     long(load(
         "big-load",
@@ -259,12 +259,12 @@ pub const ONE_MEMBER: &[Workload] = &[
     long(restart(
         "big-killed",
         "restart with 1 000 000 keys after SIGKILL, to the first linearizable answer",
-        Ending::Killed,
+        StopMode::Killed,
     )),
     long(restart(
         "big-asked",
         "restart with 1 000 000 keys after SIGTERM, to the first linearizable answer",
-        Ending::Asked,
+        StopMode::Graceful,
     )),
 ];
 

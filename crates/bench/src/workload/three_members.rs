@@ -7,7 +7,7 @@
 use super::table::{long, workload};
 use super::{Kind, KvKind, Target, Workload};
 use crate::report::Measure;
-use crate::server::Ending;
+use crate::server::StopMode;
 
 /// A log too short to serve a new member, and no health check before a member is added.
 const SHORT_LOG: &[&str] = &[
@@ -72,7 +72,7 @@ pub const THREE_MEMBERS: &[Workload] = &[
         "leader-change",
         "three members: time from SIGKILL of the leader to the next acknowledged put at another member; lower is better",
         "change",
-        Kind::LeaderChange(Ending::Killed),
+        Kind::LeaderChange(StopMode::Killed),
         3,
         3,
     )),
@@ -80,7 +80,7 @@ pub const THREE_MEMBERS: &[Workload] = &[
         "leader-stop",
         "three members: longest time without an acknowledged put at any member after SIGTERM of the leader; lower is better",
         "change",
-        Kind::LeaderChange(Ending::Asked),
+        Kind::LeaderChange(StopMode::Graceful),
         3,
         3,
     )),

@@ -13,7 +13,7 @@ use super::kv::write;
 use super::{Load, LoadOutcome, WorkloadError};
 use crate::answer::{Fields, field};
 use crate::client::{self, PUTS_PER_FILL, VALUE_BYTES, key, put_of, puts_of};
-use crate::closed_loop::{Answered, Requester, closed_loop};
+use crate::closed_loop::{Completion, Requester, closed_loop};
 use crate::wire::Method;
 
 /// The distance between the first keys of two clients.
@@ -33,18 +33,18 @@ pub enum TxnKind {
 pub(super) async fn run(kind: TxnKind, load: &Load<'_>) -> Result<LoadOutcome, WorkloadError> {
     client::fill(&load.address, load.scale.hot_keys, VALUE_BYTES).await?;
     let connections = load.connect().await?;
-    let (pace, process_ids) = (load.scale.pace, &load.process_ids);
+    let (durations, process_ids) = (load.scale.durations, &load.process_ids);
     let numbers = 0..load.clients;
     Ok(match kind {
         TxnKind::Create => {
             let clients = numbers.map(|number| Creator {
                 next_key: KEYS_PER_CLIENT * (number + 1),
             });
-            closed_loop(connections, clients.collect(), pace, process_ids).await?
+            closed_loop(connections, clients.collect(), durations, process_ids).await?
         }
         TxnKind::Update => {
             let clients = numbers.map(Updater::of_client);
-            closed_loop(connections, clients.collect(), pace, process_ids).await?
+            closed_loop(connections, clients.collect(), durations, process_ids).await?
         }
         TxnKind::Delete => {
             let clients = numbers.map(|number| Deleter {
@@ -53,7 +53,7 @@ pub(super) async fn run(kind: TxnKind, load: &Load<'_>) -> Result<LoadOutcome, W
                 revision: 0,
                 is_making: false,
             });
-            closed_loop(connections, clients.collect(), pace, process_ids).await?
+            closed_loop(connections, clients.collect(), durations, process_ids).await?
         }
     })
 }
@@ -107,11 +107,11 @@ impl Requester for Creator {
         Method::Txn
     }
 
-    fn answered(&mut self, answer: &[u8]) -> Result<Answered, String> {
+    fn answered(&mut self, answer: &[u8]) -> Result<Completion, String> {
         if !has_succeeded(answer) {
             return Err("a new key existed already".to_owned());
         }
-        Ok(Answered::Done)
+        Ok(Completion::Done)
     }
 }
 
@@ -139,7 +139,7 @@ impl Requester for Updater {
         Method::Txn
     }
 
-    fn answered(&mut self, answer: &[u8]) -> Result<Answered, String> {
+    fn answered(&mut self, answer: &[u8]) -> Result<Completion, String> {
         self.revision = if has_succeeded(answer) {
             revision_of(answer)
         } else {
@@ -147,7 +147,7 @@ impl Requester for Updater {
             let found = found.message(field::OP_RANGE).message(field::RANGE_KVS);
             found.number(field::KV_MOD_REVISION)
         };
-        Ok(Answered::Done)
+        Ok(Completion::Done)
     }
 }
 
@@ -180,14 +180,14 @@ impl Requester for Deleter {
         Method::Txn
     }
 
-    fn answered(&mut self, answer: &[u8]) -> Result<Answered, String> {
+    fn answered(&mut self, answer: &[u8]) -> Result<Completion, String> {
         if self.is_making {
             self.revision = revision_of(answer);
-            return Ok(Answered::Prepared);
+            return Ok(Completion::Prepared);
         }
         if !has_succeeded(answer) {
             return Err("a key was changed after its creation".to_owned());
         }
-        Ok(Answered::Done)
+        Ok(Completion::Done)
     }
 }

@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use super::{Load, LoadOutcome, WorkloadError};
 use crate::answer::{Fields, field};
 use crate::client::{PREFIX, PREFIX_END, VALUE_BYTES, key};
-use crate::window::{Seen, Window, micros};
+use crate::window::{ClientResults, Window, micros};
 use crate::wire::{Connection, Event, Method, StreamId};
 
 /// The time limit for an event.
@@ -34,21 +34,21 @@ pub(super) async fn run(load: &Load<'_>) -> Result<LoadOutcome, WorkloadError> {
     for (stream, connection) in connections.into_iter().enumerate() {
         let share = watches / streams + usize::from(stream < watches % streams);
         let watcher = Watcher::open(connection, share).await?;
-        let seen = Arc::new(Mutex::new(Seen::default()));
-        seen_by_stream.push(Arc::clone(&seen));
-        readers.spawn(read_events(watcher, Arc::clone(&fan_out), seen));
+        let results = Arc::new(Mutex::new(ClientResults::default()));
+        seen_by_stream.push(Arc::clone(&results));
+        readers.spawn(read_events(watcher, Arc::clone(&fan_out), results));
     }
     let writer = Connection::open(&load.address).await?;
     let writing = write(writer, watches as u64, &fan_out);
-    let passing = fan_out.window.pass(load.scale.pace, &load.process_ids);
-    let (written, spent) = tokio::join!(writing, passing);
+    let passing = fan_out.window.run(load.scale.durations, &load.process_ids);
+    let (written, usage_in_window) = tokio::join!(writing, passing);
     written?;
     readers.shutdown().await;
-    let mut all = Seen::default();
-    for seen in seen_by_stream {
-        all.merge(std::mem::take(&mut *lock(&seen)));
+    let mut all = ClientResults::default();
+    for results in seen_by_stream {
+        all.merge(std::mem::take(&mut *lock(&results)));
     }
-    Ok((all, spent?))
+    Ok((all, usage_in_window?))
 }
 
 /// A stream with watches on every key.
@@ -186,14 +186,18 @@ async fn write(
     Ok(())
 }
 
-async fn read_events(mut watcher: Watcher, fan_out: Arc<FanOut>, seen: Arc<Mutex<Seen>>) {
+async fn read_events(
+    mut watcher: Watcher,
+    fan_out: Arc<FanOut>,
+    results: Arc<Mutex<ClientResults>>,
+) {
     let see = |count: u64, first_value: Option<&[u8]>| {
         if fan_out.window.is_measuring()
             && let Some(sent) = first_value.and_then(time_in)
         {
             let latency = micros(fan_out.started.elapsed().saturating_sub(sent));
             let latencies = std::iter::repeat_n(latency, usize::try_from(count).unwrap_or(1));
-            lock(&seen).latencies_us.extend(latencies);
+            lock(&results).latencies_us.extend(latencies);
         }
         let delivered = fan_out.delivered.fetch_add(count, Ordering::SeqCst) + count;
         if delivered >= fan_out.awaited.load(Ordering::SeqCst) {
@@ -201,12 +205,12 @@ async fn read_events(mut watcher: Watcher, fan_out: Arc<FanOut>, seen: Arc<Mutex
         }
     };
     if let Err(error) = watcher.read(see).await {
-        lock(&seen).failed(error);
+        lock(&results).failed(error);
     }
 }
 
-fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
-    seen.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(results: &Mutex<ClientResults>) -> MutexGuard<'_, ClientResults> {
+    results.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns a value that contains its send time.

@@ -14,9 +14,9 @@ use crate::meta::Meta;
 const WRITE_BUFFER_BYTES: usize = 1 << 20;
 
 /// The sink of the planner: discards pages, since the builder numbers them.
-pub(crate) struct Measure;
+pub(crate) struct SizeSink;
 
-impl Sink for Measure {
+impl Sink for SizeSink {
     type Value<'v> = u64;
 
     fn value_bytes(value: u64) -> u64 {
@@ -27,13 +27,13 @@ impl Sink for Measure {
         header.len() as u64
     }
 
-    fn hold(&mut self, _: bool, _: &[u8], _: u64) {}
+    fn add_leaf_entry(&mut self, _: bool, _: &[u8], _: u64) {}
 
-    fn leaf(&mut self, _: Span) -> io::Result<()> {
+    fn finish_leaf(&mut self, _: Span) -> io::Result<()> {
         Ok(())
     }
 
-    fn lone_entry(&mut self, _: Span, _: bool, _: &[u8], _: u64) -> io::Result<()> {
+    fn single_entry_leaf(&mut self, _: Span, _: bool, _: &[u8], _: u64) -> io::Result<()> {
         Ok(())
     }
 
@@ -43,10 +43,10 @@ impl Sink for Measure {
 }
 
 /// Writes each page as it is finished.
-pub(crate) struct Emit<W: Write> {
+pub(crate) struct WriteSink<W: Write> {
     out: BufWriter<W>,
     page_bytes: u32,
-    held: Vec<HeldEntry>,
+    held: Vec<LeafEntry>,
     /// Keys and values of the held entries, one after the other.
     held_data: Vec<u8>,
     /// Header and element table of the page being written; reused.
@@ -54,13 +54,13 @@ pub(crate) struct Emit<W: Write> {
     zeros: Vec<u8>,
 }
 
-struct HeldEntry {
+struct LeafEntry {
     is_bucket: bool,
     key_bytes: u32,
     value_bytes: u32,
 }
 
-impl<W: Write> Emit<W> {
+impl<W: Write> WriteSink<W> {
     pub fn new(out: W, page_bytes: u32) -> Self {
         Self {
             out: BufWriter::with_capacity(WRITE_BUFFER_BYTES, out),
@@ -119,7 +119,7 @@ impl<W: Write> Emit<W> {
         self.begin_page(span.first.0, flags, count as u16, (span.pages - 1) as u32);
     }
 
-    fn push_leaf_element(&mut self, position: usize, entry: &HeldEntry) {
+    fn push_leaf_element(&mut self, position: usize, entry: &LeafEntry) {
         let flags = if entry.is_bucket {
             ELEMENT_IS_BUCKET
         } else {
@@ -147,7 +147,7 @@ impl<W: Write> Emit<W> {
     }
 }
 
-impl<W: Write> Sink for Emit<W> {
+impl<W: Write> Sink for WriteSink<W> {
     type Value<'v> = &'v [u8];
 
     fn value_bytes(value: &[u8]) -> u64 {
@@ -158,8 +158,8 @@ impl<W: Write> Sink for Emit<W> {
         header
     }
 
-    fn hold(&mut self, is_bucket: bool, key: &[u8], value: &[u8]) {
-        self.held.push(HeldEntry {
+    fn add_leaf_entry(&mut self, is_bucket: bool, key: &[u8], value: &[u8]) {
+        self.held.push(LeafEntry {
             is_bucket,
             key_bytes: key.len() as u32,
             value_bytes: value.len() as u32,
@@ -168,7 +168,7 @@ impl<W: Write> Sink for Emit<W> {
         self.held_data.extend_from_slice(value);
     }
 
-    fn leaf(&mut self, span: Span) -> io::Result<()> {
+    fn finish_leaf(&mut self, span: Span) -> io::Result<()> {
         let held = std::mem::take(&mut self.held);
         self.begin_span(span, FLAG_LEAF, held.len());
         let mut data_start = held.len() * ELEMENT_BYTES;
@@ -185,14 +185,14 @@ impl<W: Write> Sink for Emit<W> {
         Ok(())
     }
 
-    fn lone_entry(
+    fn single_entry_leaf(
         &mut self,
         span: Span,
         is_bucket: bool,
         key: &[u8],
         value: &[u8],
     ) -> io::Result<()> {
-        let entry = HeldEntry {
+        let entry = LeafEntry {
             is_bucket,
             key_bytes: key.len() as u32,
             value_bytes: value.len() as u32,

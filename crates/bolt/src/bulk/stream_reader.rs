@@ -3,7 +3,7 @@
 //! The caller is the receiver of a leader's snapshot. Entries are passed on as their leaves arrive,
 //! so they must not be used before [`StreamReader::read`] has returned: only then the database is
 //! known to be complete. To verify it, the reader builds the same database from the entries and
-//! compares each arrived page with the one it would have written: position, extent, count, and for
+//! compares each received page with the one it would have written: position, extent, count, and for
 //! a branch every key and child.
 //!
 //! Files written by bbolt have their pages in any order. This reader refuses them.
@@ -37,25 +37,25 @@ const PAGE_BUFFER_BYTES: usize = 1 << 20;
 #[non_exhaustive]
 pub enum StreamError {
     /// The stream could not be read, or ended early.
-    #[error("the database did not arrive whole")]
+    #[error("the received database is incomplete")]
     Io(#[from] io::Error),
     /// A page is damaged.
-    #[error("the database that arrived is damaged")]
+    #[error("the received database is damaged")]
     Read(#[from] ReadError),
     /// A page differs from the one that its entries produce.
-    #[error("the database that arrived is damaged: page {page} is not in its place")]
+    #[error("the received database is damaged: page {page} is not in its place")]
     Misplaced {
         /// The page, or the last page read if a page is missing.
         page: PageId,
     },
     /// The stream continues after its last page.
-    #[error("the database that arrived is longer than its page count")]
+    #[error("the received database is longer than its page count")]
     TooLong,
 }
 
 /// A database that arrives in the order in which the bulk writers write it.
 pub struct StreamReader<R> {
-    pages: ArrivingPages<R>,
+    pages: PageStream<R>,
     meta: Meta,
     directory: Directory,
 }
@@ -64,11 +64,11 @@ impl<R: Read> StreamReader<R> {
     /// Creates a reader. `head` is the first [`STREAM_HEAD_BYTES`] of the file, `rest` all that
     /// follows. Returns `rest` if the file cannot be read as a stream; it may still be a database.
     pub fn new(head: &[u8], rest: R) -> Result<Self, R> {
-        let Some((meta, directory)) = recognise(head) else {
+        let Some((meta, directory)) = decode_head(head) else {
             return Err(rest);
         };
         Ok(Self {
-            pages: ArrivingPages {
+            pages: PageStream {
                 source: rest,
                 page_bytes: meta.page_bytes as usize,
                 next: 2,
@@ -90,7 +90,7 @@ impl<R: Read> StreamReader<R> {
         mut each: impl FnMut(&[u8], Bytes, Bytes) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut builder = DatabaseBuilder::new(
-            Arrived::default(),
+            ReceivedPages::default(),
             self.meta.page_bytes,
             self.meta.high_water,
         );
@@ -99,15 +99,18 @@ impl<R: Read> StreamReader<R> {
             builder.bucket(&bucket.name).map_err(misplaced)?;
             self.pages.tree(bucket, &mut builder, &mut each)?;
         }
-        self.top_level(builder)?;
+        self.read_top_level(builder)?;
         Ok(())
     }
 
-    fn top_level(mut self, mut builder: DatabaseBuilder<Arrived>) -> Result<(), StreamError> {
+    fn read_top_level(
+        mut self,
+        mut builder: DatabaseBuilder<ReceivedPages>,
+    ) -> Result<(), StreamError> {
         let mut buckets = self.directory.buckets.iter();
         while self.pages.next < self.meta.high_water {
-            let arrived = self.pages.next()?;
-            let page = arrived.page()?;
+            let received = self.pages.next()?;
+            let page = received.page()?;
             for index in 0..page.count {
                 if page.kind == PageKind::Branch {
                     break;
@@ -119,15 +122,15 @@ impl<R: Read> StreamReader<R> {
                         && element.value == bucket.header()
                 });
                 if !matches_directory {
-                    return Err(arrived.misplaced());
+                    return Err(received.misplaced());
                 }
             }
-            builder.sink_mut().push(&arrived)?;
+            builder.sink_mut().push(&received)?;
         }
         let misplaced = StreamError::Misplaced {
             page: self.meta.root,
         };
-        let Ok((arrived, shape)) = builder.finish() else {
+        let Ok((received, shape)) = builder.finish() else {
             return Err(misplaced);
         };
         let matches_directory = shape.root == self.meta.root
@@ -135,7 +138,7 @@ impl<R: Read> StreamReader<R> {
             && shape.entries == self.directory.entries
             && shape.buckets == self.directory.buckets
             && buckets.next().is_none()
-            && arrived.waiting.is_empty();
+            && received.waiting.is_empty();
         if !matches_directory {
             return Err(misplaced);
         }
@@ -147,7 +150,7 @@ impl<R: Read> StreamReader<R> {
 }
 
 /// Decodes the meta and the directory, if `head` is the start of a stream.
-fn recognise(head: &[u8]) -> Option<(Meta, Directory)> {
+fn decode_head(head: &[u8]) -> Option<(Meta, Directory)> {
     let page_bytes = BulkOptions::PAGE_BYTES as usize;
     if head.len() != STREAM_HEAD_BYTES {
         return None;
@@ -172,15 +175,15 @@ fn recognise(head: &[u8]) -> Option<(Meta, Directory)> {
 }
 
 /// The pages of the source.
-struct ArrivingPages<R> {
+struct PageStream<R> {
     source: R,
     page_bytes: usize,
     next: u64,
     high_water: u64,
 }
 
-impl<R: Read> ArrivingPages<R> {
-    fn next(&mut self) -> Result<ArrivedPage, StreamError> {
+impl<R: Read> PageStream<R> {
+    fn next(&mut self) -> Result<ReceivedPage, StreamError> {
         let id = PageId(self.next);
         if id.0 >= self.high_water {
             return Err(StreamError::Misplaced { page: id });
@@ -210,7 +213,7 @@ impl<R: Read> ArrivingPages<R> {
             return Err(ended().into());
         }
         self.next += pages;
-        Ok(ArrivedPage {
+        Ok(ReceivedPage {
             header,
             pages,
             bytes: page.into(),
@@ -221,19 +224,19 @@ impl<R: Read> ArrivingPages<R> {
     fn tree<E: From<StreamError>>(
         &mut self,
         bucket: &BucketRoot,
-        builder: &mut DatabaseBuilder<Arrived>,
+        builder: &mut DatabaseBuilder<ReceivedPages>,
         each: &mut impl FnMut(&[u8], Bytes, Bytes) -> Result<(), E>,
     ) -> Result<(), E> {
         // The builder finishes some branches with the last entry before them and some with the
         // first one after. So it gets a leaf only after the next leaf and all branches in between
         // have arrived.
-        let mut last_leaf: Option<ArrivedPage> = None;
+        let mut last_leaf: Option<ReceivedPage> = None;
         loop {
-            let arrived = self.next()?;
-            let id = arrived.id();
-            builder.sink_mut().push(&arrived)?;
-            let is_leaf = arrived.page().map_err(StreamError::Read)?.kind == PageKind::Leaf;
-            if is_leaf && let Some(leaf) = last_leaf.replace(arrived) {
+            let received = self.next()?;
+            let id = received.id();
+            builder.sink_mut().push(&received)?;
+            let is_leaf = received.page().map_err(StreamError::Read)?.kind == PageKind::Leaf;
+            if is_leaf && let Some(leaf) = last_leaf.replace(received) {
                 leaf.entries(bucket, builder, each)?;
             }
             if id == bucket.root {
@@ -247,13 +250,13 @@ impl<R: Read> ArrivingPages<R> {
     }
 }
 
-struct ArrivedPage {
+struct ReceivedPage {
     header: PageHeader,
     pages: u64,
     bytes: Bytes,
 }
 
-impl ArrivedPage {
+impl ReceivedPage {
     fn id(&self) -> PageId {
         PageId(self.header.id)
     }
@@ -265,7 +268,7 @@ impl ArrivedPage {
     fn entries<E: From<StreamError>>(
         &self,
         bucket: &BucketRoot,
-        builder: &mut DatabaseBuilder<Arrived>,
+        builder: &mut DatabaseBuilder<ReceivedPages>,
         each: &mut impl FnMut(&[u8], Bytes, Bytes) -> Result<(), E>,
     ) -> Result<(), E> {
         let page = self.page().map_err(StreamError::Read)?;
@@ -292,16 +295,16 @@ impl ArrivedPage {
     }
 }
 
-/// Arrived pages that the builder has not reached yet.
+/// ReceivedPages pages that the builder has not reached yet.
 #[derive(Default)]
-struct Arrived {
-    waiting: VecDeque<ArrivedPage>,
+struct ReceivedPages {
+    waiting: VecDeque<ReceivedPage>,
     /// Entries given to the builder for the leaf that it is filling.
     held: usize,
 }
 
-impl Arrived {
-    fn push(&mut self, page: &ArrivedPage) -> Result<(), StreamError> {
+impl ReceivedPages {
+    fn push(&mut self, page: &ReceivedPage) -> Result<(), StreamError> {
         // Two leaves, and after each at most two branches per level.
         if self.waiting.len() > 4 * DEPTH_MAX {
             return Err(page.misplaced());
@@ -313,13 +316,13 @@ impl Arrived {
         } else {
             page.bytes.clone()
         };
-        self.waiting.push_back(ArrivedPage { bytes, ..*page });
+        self.waiting.push_back(ReceivedPage { bytes, ..*page });
         Ok(())
     }
 
-    /// Returns the arrived page at the builder's position, if position and length match.
-    fn at(&mut self, span: Span) -> io::Result<ArrivedPage> {
-        let is_same = |page: &ArrivedPage| page.id() == span.first && page.pages == span.pages;
+    /// Returns the received page at the builder's position, if position and length match.
+    fn at(&mut self, span: Span) -> io::Result<ReceivedPage> {
+        let is_same = |page: &ReceivedPage| page.id() == span.first && page.pages == span.pages;
         self.waiting
             .pop_front()
             .filter(is_same)
@@ -339,7 +342,7 @@ fn misplaced() -> io::Error {
     io::ErrorKind::InvalidData.into()
 }
 
-impl Sink for Arrived {
+impl Sink for ReceivedPages {
     type Value<'v> = u64;
 
     fn value_bytes(value: u64) -> u64 {
@@ -350,22 +353,22 @@ impl Sink for Arrived {
         header.len() as u64
     }
 
-    fn hold(&mut self, _: bool, _: &[u8], _: u64) {
+    fn add_leaf_entry(&mut self, _: bool, _: &[u8], _: u64) {
         self.held += 1;
     }
 
-    fn leaf(&mut self, span: Span) -> io::Result<()> {
+    fn finish_leaf(&mut self, span: Span) -> io::Result<()> {
         let held = std::mem::take(&mut self.held);
         self.leaf_of(span, held)
     }
 
-    fn lone_entry(&mut self, span: Span, _: bool, _: &[u8], _: u64) -> io::Result<()> {
+    fn single_entry_leaf(&mut self, span: Span, _: bool, _: &[u8], _: u64) -> io::Result<()> {
         self.leaf_of(span, 1)
     }
 
     fn branch(&mut self, span: Span, node: &BranchNode) -> io::Result<()> {
-        let arrived = self.at(span)?;
-        let page = arrived.page().map_err(|_| misplaced())?;
+        let received = self.at(span)?;
+        let page = received.page().map_err(|_| misplaced())?;
         if page.kind != PageKind::Branch || page.count != node.count() {
             return Err(misplaced());
         }

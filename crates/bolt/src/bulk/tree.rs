@@ -83,11 +83,11 @@ pub(crate) trait Sink {
     fn bucket_header(header: &[u8; BUCKET_HEADER_BYTES]) -> Self::Value<'_>;
 
     /// Adds an entry to the leaf that is being filled.
-    fn hold(&mut self, is_bucket: bool, key: &[u8], value: Self::Value<'_>);
-    /// Finishes the leaf, which holds the entries passed to `hold` since the last leaf.
-    fn leaf(&mut self, span: Span) -> io::Result<()>;
+    fn add_leaf_entry(&mut self, is_bucket: bool, key: &[u8], value: Self::Value<'_>);
+    /// Finishes the leaf, which holds the entries passed to `add_leaf_entry` since the last leaf.
+    fn finish_leaf(&mut self, span: Span) -> io::Result<()>;
     /// Writes a leaf with one entry that is too large to share a page.
-    fn lone_entry(
+    fn single_entry_leaf(
         &mut self,
         span: Span,
         is_bucket: bool,
@@ -163,14 +163,14 @@ impl Tree {
             let alone_bytes = PAGE_HEADER_BYTES as u64 + entry_bytes;
             if alone_bytes > fill_bytes {
                 let span = pages.allocate(alone_bytes)?;
-                pages.sink.lone_entry(span, is_bucket, key, value)?;
+                pages.sink.single_entry_leaf(span, is_bucket, key, value)?;
                 return self.branches.push(key, span.first, fill_bytes, pages);
             }
             self.leaf_bytes = PAGE_HEADER_BYTES as u64;
             self.leaf_first_key.clear();
             self.leaf_first_key.extend_from_slice(key);
         }
-        pages.sink.hold(is_bucket, key, value);
+        pages.sink.add_leaf_entry(is_bucket, key, value);
         self.leaf_count += 1;
         self.leaf_bytes += entry_bytes;
         Ok(())
@@ -179,7 +179,7 @@ impl Tree {
     fn close_leaf<S: Sink>(&mut self, pages: &mut Pages<S>) -> Result<(), WriteError> {
         let fill_bytes = pages.page_bytes * FILL_PERCENT / 100;
         let span = pages.allocate(self.leaf_bytes)?;
-        pages.sink.leaf(span)?;
+        pages.sink.finish_leaf(span)?;
         self.leaf_count = 0;
         self.branches
             .push(&self.leaf_first_key, span.first, fill_bytes, pages)
@@ -196,7 +196,7 @@ impl Tree {
         }
         // An empty tree is one empty leaf.
         let span = pages.allocate(PAGE_HEADER_BYTES as u64)?;
-        pages.sink.leaf(span)?;
+        pages.sink.finish_leaf(span)?;
         Ok(span.first)
     }
 }

@@ -3,7 +3,7 @@
 use std::io::{Seek, SeekFrom, Write};
 
 use super::directory;
-use super::sinks::{Emit, Measure};
+use super::sinks::{SizeSink, WriteSink};
 use super::tree::{DatabaseBuilder, Shape, WriteError};
 use crate::format::page_bytes_valid;
 use crate::meta::Meta;
@@ -112,7 +112,7 @@ impl Layout {
 /// The first pass over a source: keys and value lengths only.
 pub struct Planner {
     options: BulkOptions,
-    builder: DatabaseBuilder<Measure>,
+    builder: DatabaseBuilder<SizeSink>,
 }
 
 impl Planner {
@@ -120,7 +120,7 @@ impl Planner {
     pub fn new(options: BulkOptions) -> Self {
         Self {
             options,
-            builder: DatabaseBuilder::new(Measure, options.page_bytes, u64::MAX),
+            builder: DatabaseBuilder::new(SizeSink, options.page_bytes, u64::MAX),
         }
     }
 
@@ -136,7 +136,7 @@ impl Planner {
 
     /// Returns the layout of the planned entries.
     pub fn finish(self) -> Result<Layout, WriteError> {
-        let (Measure, shape) = self.builder.finish()?;
+        let (SizeSink, shape) = self.builder.finish()?;
         Ok(Layout {
             options: self.options,
             shape,
@@ -147,14 +147,14 @@ impl Planner {
 /// The second pass over a source: writes a planned database sequentially.
 pub struct StreamWriter<W: Write> {
     layout: Layout,
-    builder: DatabaseBuilder<Emit<W>>,
+    builder: DatabaseBuilder<WriteSink<W>>,
 }
 
 impl<W: Write> StreamWriter<W> {
     /// Writes the metas; the same buckets and entries must follow that were planned.
     pub fn new(layout: Layout, out: W) -> Result<Self, WriteError> {
         let page_bytes = layout.options.page_bytes;
-        let mut sink = Emit::new(out, page_bytes);
+        let mut sink = WriteSink::new(out, page_bytes);
         sink.metas(&layout.meta(), &layout.directory())?;
         let high_water = layout.shape.high_water;
         Ok(Self {
@@ -192,13 +192,13 @@ impl<W: Write> StreamWriter<W> {
 /// taken for a database. The caller syncs and renames the file.
 pub struct FileWriter<W: Write + Seek> {
     options: BulkOptions,
-    builder: DatabaseBuilder<Emit<W>>,
+    builder: DatabaseBuilder<WriteSink<W>>,
 }
 
 impl<W: Write + Seek> FileWriter<W> {
     /// Starts a database in `out`, which must be empty.
     pub fn new(options: BulkOptions, out: W) -> Result<Self, WriteError> {
-        let mut sink = Emit::new(out, options.page_bytes);
+        let mut sink = WriteSink::new(out, options.page_bytes);
         sink.reserve_metas()?;
         Ok(Self {
             options,
@@ -225,7 +225,7 @@ impl<W: Write + Seek> FileWriter<W> {
         };
         let mut out = sink.into_inner()?;
         out.seek(SeekFrom::Start(0))?;
-        let mut sink = Emit::new(out, self.options.page_bytes);
+        let mut sink = WriteSink::new(out, self.options.page_bytes);
         sink.metas(&layout.meta(), &[])?;
         let mut out = sink.into_inner()?;
         out.seek(SeekFrom::Start(layout.file_bytes()))?;

@@ -62,7 +62,7 @@ pub enum VerifyError {
     Io(#[from] io::Error),
     /// The file has no digest.
     #[error(
-        "a file of {file_bytes} bytes carries no digest; it is a copied database or was cut. \
+        "a file of {file_bytes} bytes carries no digest; it is a copied database or was truncated. \
          Skip the hash check only if you copied it yourself"
     )]
     NoDigest {

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_those_a_go_member_computes() {
+    fn member_and_cluster_ids_equal_etcd() {
         let default = member_id(&urls(&["http://localhost:2380"]), "etcd-cluster");
         assert_eq!(format!("{default:x}"), "8e9e05c52164694d");
         assert_eq!(format!("{:x}", cluster_id(&[default])), "cdf818194e3a8c32");
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_urls_and_members_does_not_matter() {
+    fn ids_are_independent_of_the_order_of_urls_and_members() {
         let there = urls(&["http://10.0.0.1:2379", "http://10.0.0.2:2379"]);
         let back = urls(&["http://10.0.0.2:2379", "http://10.0.0.1:2379"]);
         assert_eq!(member_id(&there, ""), 16_552_244_735_972_308_939);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_enters_the_log_as_go_writes_it() {
+    fn initial_member_change_equals_etcd_bytes() {
         let member = InitialMember {
             name: "a<b".to_owned(),
             peer_urls: urls(&["http://b:2380", "http://a:2380"]),
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_owner_of_a_log_is_written_as_go_writes_it() {
+    fn log_metadata_equals_etcd_bytes() {
         let identity = Identity {
             member_id: 1,
             cluster_id: 0x80,

@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reader_never_joins_a_round_that_has_begun() {
+    fn reader_never_joins_a_round_that_has_begun() {
         let mut reads = Reads::new(1);
         let (early, first) = reads.join();
         assert!(first);
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn all_readers_of_a_round_share_one_question() {
+    fn readers_of_a_round_share_one_read_index_request() {
         let mut reads = Reads::new(1);
         let readers: Vec<_> = (0..100).map(|_| reads.join()).collect();
         assert_eq!(readers.iter().filter(|(_, first)| *first).count(), 1);
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_leader_a_round_waits() {
+    fn round_waits_while_there_is_no_leader() {
         let mut reads = Reads::new(1);
         let (reader, _) = reads.join();
         reads.begin(0, |_| panic!("nobody to ask"));
@@ -318,7 +318,7 @@ mod tests {
     /// Where an answer takes longer than the retry interval, every answer is for an older
     /// request.
     #[test]
-    fn an_overdue_round_asks_anew_and_takes_any_of_its_answers() {
+    fn overdue_round_is_requested_again_and_accepts_any_response() {
         for answered in [1, 2] {
             let mut reads = Reads::new(1);
             let (reader, _) = reads.join();
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn another_leader_fails_the_round_in_flight_but_not_the_next() {
+    fn leader_change_fails_the_round_in_flight_but_not_the_next() {
         let mut reads = Reads::new(1);
         let (asked, _) = reads.join();
         reads.begin(7, |_| true);
@@ -350,7 +350,7 @@ mod tests {
 
     /// While there is no leader, readers join, wait and give up.
     #[test]
-    fn readers_that_gave_up_leave_nothing_behind() {
+    fn abandoned_readers_leave_no_state() {
         let mut reads = Reads::new(1);
         let mut context = Context::from_waker(Waker::noop());
         let (mut patient, _) = reads.join();
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn after_the_stop_nobody_waits() {
+    fn readers_fail_after_a_stop() {
         let mut reads = Reads::new(1);
         let (asked, _) = reads.join();
         reads.begin(7, |_| true);

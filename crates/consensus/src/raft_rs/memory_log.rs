@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn applied_entries_beyond_the_limit_go_but_their_terms_are_known_until_compaction() {
+    fn applied_entries_beyond_the_limit_are_dropped_and_their_terms_kept_until_compaction() {
         let mut log = MemoryLog::new(
             HardState::default(),
             ConfState::default(),
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn replaced_entries_no_longer_count() {
+    fn replaced_entries_are_not_counted() {
         let mut log = MemoryLog::new(
             HardState::default(),
             ConfState::default(),

@@ -77,7 +77,7 @@ pub async fn run(command: CheckCommand, globals: &Globals) -> Result<(), Failure
     if args.auto_defrag {
         defragment(globals).await?;
     }
-    let (verdict, passed) = judge(&summary, load.writes_per_second);
+    let (verdict, passed) = evaluate(&summary, load.writes_per_second);
     write_out(verdict.as_bytes())?;
     if passed {
         Ok(())
@@ -102,7 +102,10 @@ async fn refuse_used_prefix(client: &Client, prefix: &str) -> Result<(), Failure
     Err(Failure::new(ExitWith::InvalidInput, message))
 }
 
-fn patient(globals: &Globals, endpoints: Vec<String>) -> Result<Client, Failure> {
+fn connect_with_cleanup_timeout(
+    globals: &Globals,
+    endpoints: Vec<String>,
+) -> Result<Client, Failure> {
     Ok(Client::connect(Options {
         endpoints,
         command_timeout: Some(CLEANUP_TIMEOUT),
@@ -111,7 +114,7 @@ fn patient(globals: &Globals, endpoints: Vec<String>) -> Result<Client, Failure>
 }
 
 async fn clean_up(globals: &Globals, prefix: &str, compact: bool) -> Result<(), Failure> {
-    let client = patient(globals, globals.client.endpoints.clone())?;
+    let client = connect_with_cleanup_timeout(globals, globals.client.endpoints.clone())?;
     let request = DeleteRangeRequest {
         key: prefix.as_bytes().to_vec().into(),
         range_end: prefix_end(prefix.as_bytes()),
@@ -140,7 +143,7 @@ async fn defragment(globals: &Globals) -> Result<(), Failure> {
     for endpoint in &globals.client.endpoints {
         let quoted = quote(endpoint.as_bytes());
         write_out(format!("Defragmenting {quoted}\n").as_bytes())?;
-        patient(globals, vec![endpoint.clone()])?
+        connect_with_cleanup_timeout(globals, vec![endpoint.clone()])?
             .defragment()
             .await?;
         write_out(format!("Defragmented {quoted}\n").as_bytes())?;
@@ -149,7 +152,7 @@ async fn defragment(globals: &Globals) -> Result<(), Failure> {
 }
 
 /// etcdctl's verdict, line by line, and whether it is a pass.
-fn judge(summary: &Summary, writes_per_second_wanted: u32) -> (String, bool) {
+fn evaluate(summary: &Summary, writes_per_second_wanted: u32) -> (String, bool) {
     let mut lines = Vec::new();
     let mut passed = true;
     let mut check = |good: bool, pass: String, fail: String| {
@@ -206,8 +209,8 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_that_carries_the_load_passes() {
-        let (verdict, passed) = judge(&summary(149.2, 0.012_345, 0.001), 150);
+    fn check_passes_within_all_limits() {
+        let (verdict, passed) = evaluate(&summary(149.2, 0.012_345, 0.001), 150);
         assert_eq!(
             verdict,
             "PASS: Throughput is 150 writes/s\n\
@@ -219,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn each_limit_fails_alone_in_etcdctls_words() {
+    fn each_exceeded_limit_fails_with_etcdctl_text() {
         for (summary, line) in [
             (
                 summary(135.0, 0.1, 0.01),
@@ -231,7 +234,7 @@ mod tests {
             ),
             (summary(150.0, 0.1, 0.11), "\nStddev too high: 0.110000s\n"),
         ] {
-            let (verdict, passed) = judge(&summary, 150);
+            let (verdict, passed) = evaluate(&summary, 150);
             assert!(
                 verdict.contains(line) && verdict.ends_with("\nFAIL\n"),
                 "{verdict}"
@@ -241,12 +244,12 @@ mod tests {
     }
 
     #[test]
-    fn errors_come_first_and_fail() {
+    fn errors_are_listed_first_and_fail_the_check() {
         let mut summary = summary(150.0, 0.1, 0.01);
         summary
             .errors
             .insert("context deadline exceeded".to_owned(), 3);
-        let (verdict, passed) = judge(&summary, 150);
+        let (verdict, passed) = evaluate(&summary, 150);
         assert!(verdict.starts_with(
             "FAIL: too many errors\nFAIL: ERROR(context deadline exceeded) -> 3\nPASS: Throughput"
         ));

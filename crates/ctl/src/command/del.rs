@@ -13,7 +13,7 @@ use crate::outcome::{ExitWith, Failure, write_err};
 use crate::print::Answer;
 
 /// The time to cancel the deletion of a range with Ctrl-C.
-const SECOND_THOUGHTS: Duration = Duration::from_secs(2);
+const CANCEL_DELAY: Duration = Duration::from_secs(2);
 
 /// Flags of `del`.
 #[derive(Debug, Args)]
@@ -38,7 +38,7 @@ pub struct DelArgs {
 /// Runs the command.
 pub async fn run(args: DelArgs, globals: &Globals) -> Result<(), Failure> {
     let request = request(&args)?;
-    leave_time_for_second_thoughts(&args);
+    warn_before_range_delete(&args);
     let response = globals
         .connect_for_data()
         .await?
@@ -65,7 +65,7 @@ pub fn request(args: &DelArgs) -> Result<DeleteRangeRequest, Failure> {
 
 /// Warns and waits before a range is deleted: the user may have meant the second argument as
 /// another key.
-pub fn leave_time_for_second_thoughts(args: &DelArgs) {
+pub fn warn_before_range_delete(args: &DelArgs) {
     let [from, to] = args.arguments.as_slice() else {
         return;
     };
@@ -78,5 +78,5 @@ pub fn leave_time_for_second_thoughts(args: &DelArgs) {
          next 2 seconds to cancel. You can provide `--range` flag to avoid the delay.\n"
     );
     write_err(warning.as_bytes());
-    std::thread::sleep(SECOND_THOUGHTS);
+    std::thread::sleep(CANCEL_DELAY);
 }

@@ -2,11 +2,11 @@
 
 use clap::{Args, Subcommand};
 use portunus_gates::cluster::DowngradeState;
-use portunus_gates::{MajorMinor, Version};
 use portunus_proto::etcdserverpb::downgrade_request::DowngradeAction;
 use portunus_proto::etcdserverpb::{DowngradeRequest, Member};
 
-use crate::gates::survey::survey;
+use crate::gates::collect::collect;
+use crate::gates::fleet::{downgrade_target, major_minor};
 use crate::globals::Globals;
 use crate::outcome::{ExitWith, Failure};
 use crate::print::Answer;
@@ -20,7 +20,7 @@ pub enum DowngradeCommand {
     Enable(TargetArgs),
     /// Cancels the ongoing downgrade of the cluster
     Cancel(CancelArgs),
-    /// Tells how far a downgrade has come and what to do next
+    /// Prints the progress of a downgrade and the next step
     Status,
 }
 
@@ -55,38 +55,31 @@ pub async fn run(command: DowngradeCommand, globals: &Globals) -> Result<(), Fai
     globals.printer.print(&Answer::Downgrade { did, response })
 }
 
-/// Asks every member for its version, and one for the cluster's.
+/// Prints the version of every member, and that of the cluster.
 async fn status(globals: &Globals) -> Result<(), Failure> {
-    let survey = survey(globals, true).await?;
-    let statuses = survey.members.iter().map(|member| {
-        let status = member.said.as_ref().ok().map(|words| &words.status);
-        (shown(&member.member), status)
+    let report = collect(globals, true).await?;
+    let statuses = report.members.iter().map(|member| {
+        let status = member.replies.as_ref().ok().map(|replies| &replies.status);
+        (display_name(&member.member), status)
     });
     let statuses: Vec<_> = statuses.collect();
     // The member that has applied most has the newest state.
     let newest = statuses.iter().filter_map(|(_, status)| *status);
     let newest = newest.max_by_key(|status| status.raft_applied_index);
-    let downgrade = newest.and_then(|status| status.downgrade_info.as_ref());
-    let target = downgrade.filter(|downgrade| downgrade.enabled);
-    let target = target.and_then(|downgrade| major_minor(&downgrade.target_version));
     let cluster = newest.and_then(|status| major_minor(&status.storage_version));
     let members: Vec<_> = statuses
         .iter()
         .map(|(name, status)| (name.clone(), status.and_then(|it| major_minor(&it.version))))
         .collect();
-    let state = DowngradeState::new(cluster, target, &members);
+    let state = DowngradeState::new(cluster, downgrade_target(&report), &members);
     globals.printer.print(&Answer::DowngradeStatus(&state))
 }
 
-fn shown(member: &Member) -> String {
+fn display_name(member: &Member) -> String {
     match member.name.as_str() {
         "" => format!("{:x}", member.id),
         name => name.to_owned(),
     }
-}
-
-fn major_minor(text: &str) -> Option<MajorMinor> {
-    Some(Version::parse(text).ok()?.major_minor())
 }
 
 fn target(mut args: TargetArgs) -> Result<String, Failure> {

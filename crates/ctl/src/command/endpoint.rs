@@ -29,7 +29,7 @@ pub struct EndpointArgs {
 
 #[derive(Debug, Subcommand)]
 enum EndpointCommand {
-    /// Checks whether the endpoints commit
+    /// Checks whether the endpoints can commit a proposal
     Health,
     /// Prints the status of the endpoints
     Status,
@@ -47,7 +47,7 @@ enum EndpointCommand {
 struct FeaturegateArgs {
     #[arg(value_name = "NAME")]
     arguments: Vec<String>,
-    /// Ask about a feature of the servers, one line for each endpoint
+    /// Print a server feature, one line per endpoint
     #[arg(long)]
     is_server_feature: bool,
 }
@@ -175,7 +175,7 @@ async fn cluster_feature(arguments: &[String], globals: &Globals) -> Result<(), 
             response = ask(globals.connect_to(endpoint)?).await;
         }
     }
-    let response = response.map_err(gate::refused)?;
+    let response = response.map_err(gate::gate_failure)?;
     let answer = Answer::Gate(GateAnswer::Enabled(&response));
     globals.printer.print(&answer)
 }
@@ -201,7 +201,7 @@ async fn features(
     }
     let answer = Answer::Gate(GateAnswer::EndpointsEnabled(&list));
     globals.printer.print(&answer)?;
-    last_error.map_or(Ok(()), |error| Err(gate::refused(error)))
+    last_error.map_or(Ok(()), |error| Err(gate::gate_failure(error)))
 }
 
 fn feature_request(

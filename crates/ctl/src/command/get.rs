@@ -103,9 +103,9 @@ pub fn request(args: &GetArgs) -> Result<RangeRequest, Failure> {
     }
     let (key, range_end) = keys::range(&args.arguments, args.prefix, args.from_key)?;
     let serializable = keys::is_serializable(&args.consistency)?;
-    let (sort_order, sort_target) = sorting(args)?;
-    refuse_crossed("CreateRev", args.min_create_rev, args.max_create_rev)?;
-    refuse_crossed("ModRev", args.min_mod_rev, args.max_mod_rev)?;
+    let (sort_order, sort_target) = sort_options(args)?;
+    refuse_inverted_bounds("CreateRev", args.min_create_rev, args.max_create_rev)?;
+    refuse_inverted_bounds("ModRev", args.min_mod_rev, args.max_mod_rev)?;
     Ok(RangeRequest {
         key,
         range_end,
@@ -123,7 +123,7 @@ pub fn request(args: &GetArgs) -> Result<RangeRequest, Failure> {
     })
 }
 
-fn sorting(args: &GetArgs) -> Result<(SortOrder, SortTarget), Failure> {
+fn sort_options(args: &GetArgs) -> Result<(SortOrder, SortTarget), Failure> {
     let order = match args.order.to_uppercase().as_str() {
         "ASCEND" => SortOrder::Ascend,
         "DESCEND" => SortOrder::Descend,
@@ -151,7 +151,7 @@ fn sorting(args: &GetArgs) -> Result<(SortOrder, SortTarget), Failure> {
     Ok((order, target))
 }
 
-fn refuse_crossed(what: &str, min: i64, max: i64) -> Result<(), Failure> {
+fn refuse_inverted_bounds(what: &str, min: i64, max: i64) -> Result<(), Failure> {
     if max > 0 && min > max {
         let message = format!("getMin{what}(={min}) > getMax{what}(={max})");
         return Err(Failure::new(ExitWith::BadFeature, message));

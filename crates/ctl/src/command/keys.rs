@@ -77,14 +77,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prefix_ends_where_its_last_byte_could_not_grow() {
+    fn prefix_end_increments_the_last_byte_below_0xff() {
         assert_eq!(prefix_end(b"ab"), "ac");
         assert_eq!(prefix_end(b"a\xff\xff"), "b");
         assert_eq!(prefix_end(b"\xff"), ZERO);
     }
 
     #[test]
-    fn an_empty_prefix_means_every_key() {
+    fn empty_prefix_selects_every_key() {
         let all = (Bytes::from_static(ZERO), Bytes::from_static(ZERO));
         assert_eq!(range(&["".into()], true, false).unwrap(), all);
         assert_eq!(range(&["".into()], false, true).unwrap(), all);

@@ -76,10 +76,10 @@ pub async fn run(
             command_timeout: None,
             ..options.clone()
         })?;
-        workers.spawn(work(client, Arc::clone(&queue)));
+        workers.spawn(run_worker(client, Arc::clone(&queue)));
     }
     let started = Instant::now();
-    release(load, prefix, requests, progress).await;
+    send_requests(load, prefix, requests, progress).await;
 
     let mut latencies = Vec::new();
     let mut errors = BTreeMap::new();
@@ -99,7 +99,7 @@ pub async fn run(
 }
 
 /// Hands out writes at an even pace until the time is up; then the queue closes.
-async fn release(
+async fn send_requests(
     load: Load,
     prefix: &str,
     requests: mpsc::Sender<PutRequest>,
@@ -148,24 +148,24 @@ fn key(prefix: &str, number: u64) -> Bytes {
 }
 
 #[derive(Default)]
-struct Worked {
+struct WorkerResult {
     latencies_seconds: Vec<f64>,
     errors: Vec<String>,
 }
 
-async fn work(client: Client, queue: Arc<Mutex<mpsc::Receiver<PutRequest>>>) -> Worked {
-    let mut worked = Worked::default();
+async fn run_worker(client: Client, queue: Arc<Mutex<mpsc::Receiver<PutRequest>>>) -> WorkerResult {
+    let mut result = WorkerResult::default();
     loop {
         let request = queue.lock().await.recv().await;
         let Some(request) = request else {
-            return worked;
+            return result;
         };
         let started = Instant::now();
         match client.put(request).await {
-            Ok(_) => worked
+            Ok(_) => result
                 .latencies_seconds
                 .push(started.elapsed().as_secs_f64()),
-            Err(error) => worked.errors.push(error.to_string()),
+            Err(error) => result.errors.push(error.to_string()),
         }
     }
 }
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn the_deviation_is_that_of_the_whole_population() {
+    fn standard_deviation_is_of_the_whole_population() {
         assert_eq!(standard_deviation(&[1.0, 3.0]), 1.0);
         assert_eq!(standard_deviation(&[]), 0.0);
     }

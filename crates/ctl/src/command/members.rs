@@ -7,11 +7,11 @@ use crate::globals::Globals;
 use crate::outcome::{ExitWith, Failure};
 
 pub async fn endpoints(cluster: bool, globals: &Globals) -> Result<Vec<String>, Failure> {
-    endpoints_by(cluster, true, globals).await
+    endpoints_with_consistency(cluster, true, globals).await
 }
 
 /// Returns the endpoints; unless `linearizable`, any member answers from its local member list.
-pub async fn endpoints_by(
+pub async fn endpoints_with_consistency(
     cluster: bool,
     linearizable: bool,
     globals: &Globals,

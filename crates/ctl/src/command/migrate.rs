@@ -15,16 +15,16 @@ use crate::print::{Answer, Format};
 /// Flags of `migrate`.
 #[derive(Debug, Args)]
 pub struct MigrateArgs {
-    /// Path to the data directory of a member that is stopped
+    /// Path to the data directory of a stopped member
     #[arg(long, value_name = "DIR", required = true)]
     data_dir: PathBuf,
-    /// Path to its write-ahead log, if that is elsewhere
+    /// Path to the WAL directory of the member (in --data-dir if none given)
     #[arg(long, value_name = "DIR")]
     wal_dir: Option<OsString>,
-    /// Version that is to use the directory, such as 3.6; 3.5 at least
+    /// Target etcd version, such as 3.6; at least 3.5
     #[arg(long, value_name = "X.Y", required = true)]
     target_version: String,
-    /// Override the storage version although a check says no. Not recommended
+    /// Set the storage version even if a check fails. Not recommended
     #[arg(long)]
     force: bool,
 }
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_refused_in_the_words_of_etcdutl() {
+    fn invalid_target_version_is_refused_with_etcdutl_text() {
         assert_eq!(target("3.6").unwrap(), MajorMinor::literal("3.6"));
         for (text, refusal) in [
             (

@@ -27,4 +27,4 @@ pub mod watch;
 mod keys;
 mod load;
 mod members;
-mod watch_words;
+mod watch_request;

@@ -25,7 +25,7 @@ pub enum SnapshotCommand {
     Save(SaveArgs),
     /// Prints hash, revision, keys and size of a snapshot file
     Status(StatusArgs),
-    /// Makes a data directory in etcd's layout from a snapshot file
+    /// Restores a snapshot file to a data directory in etcd's layout
     Restore(RestoreArgs),
 }
 
@@ -102,7 +102,7 @@ async fn save(args: &SaveArgs, globals: &Globals) -> Result<(), Failure> {
         )));
     }
     let client = globals.connect()?;
-    let part = PartFile::beside(path);
+    let part = PartFile::for_target(path);
     let fetching = fetch(&client, &part);
     // A snapshot has no timeout unless the user set one.
     let fetched = if globals.command_timeout_given {
@@ -114,7 +114,7 @@ async fn save(args: &SaveArgs, globals: &Globals) -> Result<(), Failure> {
         fetching.await
     };
     let version = fetched.map_err(|failure| failure.exiting_with(ExitWith::Interrupted))?;
-    let renamed = part.become_final(path);
+    let renamed = part.rename_to(path);
     renamed.map_err(|error| {
         let part = part.path.display();
         interrupted(format!(
@@ -129,7 +129,7 @@ async fn save(args: &SaveArgs, globals: &Globals) -> Result<(), Failure> {
     write_out(text.as_bytes())
 }
 
-/// Receives the whole snapshot into the part file, durably and with its digest checked. Gives
+/// Receives the whole snapshot into the part file, durably and with its digest checked. Returns
 /// the storage version of the server.
 async fn fetch(client: &Client, part: &PartFile) -> Result<String, Failure> {
     let failed = |doing: &str, error: &dyn std::fmt::Display| {
@@ -167,7 +167,7 @@ async fn fetch(client: &Client, part: &PartFile) -> Result<String, Failure> {
         .map_err(io::IntoInnerError::into_error)
         .and_then(|file| file.sync_all())
         .map_err(|error| failed("could not fsync snapshot", &error))?;
-    verify_file(&part.path).map_err(|error| failed("the snapshot arrived damaged", &error))?;
+    verify_file(&part.path).map_err(|error| failed("the received snapshot is damaged", &error))?;
     Ok(version)
 }
 
@@ -190,7 +190,7 @@ struct PartFile {
 }
 
 impl PartFile {
-    fn beside(path: &Path) -> Self {
+    fn for_target(path: &Path) -> Self {
         let mut name = path.as_os_str().to_owned();
         name.push(".part");
         Self { path: name.into() }
@@ -207,7 +207,7 @@ impl PartFile {
         options.open(&self.path)
     }
 
-    fn become_final(&self, path: &Path) -> io::Result<()> {
+    fn rename_to(&self, path: &Path) -> io::Result<()> {
         fs::rename(&self.path, path)?;
         let dir = match path.parent() {
             Some(dir) if !dir.as_os_str().is_empty() => dir,

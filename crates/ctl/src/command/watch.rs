@@ -14,20 +14,20 @@ use portunus_proto::mvccpb::event::EventType;
 use tokio::process::Command;
 use tokio::sync::mpsc;
 
-use super::watch_words::{WatchEnvironment, refuse_lone_separator};
+use super::watch_request::{WatchEnvironment, refuse_lone_separator};
 use crate::cli::go_style;
 use crate::globals::Globals;
 use crate::go::quote::quote;
+use crate::line_args;
 use crate::outcome::{ExitWith, Failure, write_err, write_out};
 use crate::print::{Answer, Printer};
 use crate::required;
-use crate::words;
 
 /// Flags of `watch`.
 #[derive(Debug, Args)]
 pub struct WatchArgs {
     #[command(flatten)]
-    what: WatchWords,
+    spec: WatchSpec,
     /// Read `watch …` and `progress` lines from standard input
     #[arg(short = 'i', long)]
     interactive: bool,
@@ -51,7 +51,7 @@ pub struct WatchFlags {
 }
 
 #[derive(Debug, Args)]
-struct WatchWords {
+struct WatchSpec {
     /// Key or prefix, and the end of a range
     #[arg(value_name = "KEY [RANGE_END]")]
     arguments: Vec<OsString>,
@@ -71,7 +71,7 @@ struct WatchWords {
 )]
 struct WatchLine {
     #[command(flatten)]
-    what: WatchWords,
+    spec: WatchSpec,
 }
 
 /// Runs the command.
@@ -89,9 +89,9 @@ pub async fn run(
         return interactive(&client, &environment, globals.printer).await;
     }
     refuse_lone_separator(arguments.iter().map(|word| word.as_encoded_bytes()))?;
-    let request = environment.request(&args.what.arguments, &args.what.flags)?;
+    let request = environment.request(&args.spec.arguments, &args.spec.flags)?;
     let client = required::connect(globals, options).await?;
-    show(client.watch(request), globals.printer, &args.what.command).await?;
+    print_events(client.watch(request), globals.printer, &args.spec.command).await?;
     Err(Failure::new(
         ExitWith::Interrupted,
         "watch is canceled by the server",
@@ -117,21 +117,21 @@ async fn interactive(
                 "error reading watch request line: EOF",
             ));
         };
-        let complain = |problem: String| write_err(format!("{problem}\n").as_bytes());
+        let print_error = |problem: String| write_err(format!("{problem}\n").as_bytes());
         let words =
-            words::split(&line).map_err(|error| Failure::new(ExitWith::InvalidInput, error))?;
+            line_args::split(&line).map_err(|error| Failure::new(ExitWith::InvalidInput, error))?;
         match words.first().map(Vec::as_slice) {
-            Some(b"watch") if words.len() < 2 && !environment.has_key() => complain(format!(
+            Some(b"watch") if words.len() < 2 && !environment.has_key() => print_error(format!(
                 "Invalid command {line} (command type or key is not provided)"
             )),
             Some(b"watch") => {
-                let what = parse_line(&words[1..])?;
-                let request = environment.request(&what.arguments, &what.flags)?;
+                let spec = parse_line(&words[1..])?;
+                let request = environment.request(&spec.arguments, &spec.flags)?;
                 let watcher = client.watch(request);
                 watches.push(watcher.progress_requester());
                 let failed = failed.clone();
                 tokio::spawn(async move {
-                    if let Err(failure) = show(watcher, printer, &what.command).await {
+                    if let Err(failure) = print_events(watcher, printer, &spec.command).await {
                         // The receiver is gone only when the program is ending anyway.
                         let _ = failed.send(failure).await;
                     }
@@ -142,22 +142,22 @@ async fn interactive(
                     watch.request().await;
                 }
             }
-            Some(_) => complain(format!("Invalid command {line} (only support watch)")),
-            None => complain(format!(
+            Some(_) => print_error(format!("Invalid command {line} (only support watch)")),
+            None => print_error(format!(
                 "Invalid command: {line} (watch and progress supported)"
             )),
         }
     }
 }
 
-fn parse_line(words: &[Vec<u8>]) -> Result<WatchWords, Failure> {
+fn parse_line(words: &[Vec<u8>]) -> Result<WatchSpec, Failure> {
     refuse_lone_separator(words.iter())?;
     let words = words.iter().cloned().map(OsString::from_vec);
     let parsed = go_style(WatchLine::command())
         .try_get_matches_from(words)
         .and_then(|matches| WatchLine::from_arg_matches(&matches));
     match parsed {
-        Ok(line) => Ok(line.what),
+        Ok(line) => Ok(line.spec),
         Err(error) => Err(Failure::new(ExitWith::BadArgs, error)),
     }
 }
@@ -177,7 +177,11 @@ fn lines_of_stdin() -> mpsc::Receiver<String> {
 }
 
 /// Prints until the watch is over.
-async fn show(mut watcher: Watcher, printer: Printer, command: &[OsString]) -> Result<(), Failure> {
+async fn print_events(
+    mut watcher: Watcher,
+    printer: Printer,
+    command: &[OsString],
+) -> Result<(), Failure> {
     loop {
         let response = match watcher.next().await {
             Ok(Some(response)) => response,
@@ -187,9 +191,9 @@ async fn show(mut watcher: Watcher, printer: Printer, command: &[OsString]) -> R
                 return Ok(());
             }
         };
-        let shown = as_etcdctl_shows(&response);
+        let shown = as_etcdctl_prints(&response);
         if shown.canceled {
-            report_canceled(&canceled_because(&response));
+            report_canceled(&cancel_error(&response));
         }
         let revision = shown.header.as_ref().map_or(0, |header| header.revision);
         let is_progress = shown.events.is_empty() && !shown.canceled && revision != 0;
@@ -207,7 +211,7 @@ fn report_canceled(error: &ClientError) {
     write_err(format!("watch was canceled ({error})\n").as_bytes());
 }
 
-fn canceled_because(response: &WatchResponse) -> ClientError {
+fn cancel_error(response: &WatchResponse) -> ClientError {
     if response.compact_revision != 0 {
         return ClientError::Etcd(EtcdError::Compacted);
     }
@@ -221,7 +225,7 @@ fn canceled_because(response: &WatchResponse) -> ClientError {
 
 /// A watch that was refused at once is shown without what the refusal carried, because that is
 /// how etcd's client library passes it on.
-fn as_etcdctl_shows(response: &WatchResponse) -> WatchResponse {
+fn as_etcdctl_prints(response: &WatchResponse) -> WatchResponse {
     if response.created && response.canceled {
         return WatchResponse {
             canceled: true,
@@ -255,7 +259,7 @@ async fn run_for_each(
             .await;
         let problem = match status {
             Ok(status) if status.success() => continue,
-            Ok(status) => described(status),
+            Ok(status) => exit_status_text(status),
             Err(error) => error.to_string(),
         };
         let words: Vec<String> = command
@@ -269,7 +273,7 @@ async fn run_for_each(
     Ok(())
 }
 
-fn described(status: ExitStatus) -> String {
+fn exit_status_text(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit status {code}"),
         (None, Some(signal)) => format!("signal: {signal}"),

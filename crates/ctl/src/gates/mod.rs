@@ -1,21 +1,21 @@
 //! The feature gates of a running cluster: why they have their values, and plans of changes.
 //!
 //! ```text
-//!  members ──▶ survey ──▶ picture (a fleet, and what had to be assumed) ──┬──▶ story  why, and what next
-//!                                                                         └──▶ foresight  what a change would do
+//!  members ──▶ collect ──▶ fleet (what is known, and what is assumed) ──┬──▶ explain  why, and the next command
+//!                                                                      └──▶ plan     the effect of a change
 //! ```
 //!
-//! Only [`survey`] sends requests. The rest is pure and uses the rules and the declarations of the
+//! Only [`collect`] sends requests. The rest is pure and uses the rules and the declarations of the
 //! servers, so a plan matches what happens. The declarations are this program's own: a newer
 //! portctl can plan the upgrade of an older cluster.
 
-pub mod foresight;
-pub mod picture;
-pub mod story;
-pub mod survey;
+pub mod collect;
+pub mod explain;
+pub mod fleet;
+pub mod plan;
 
-mod next;
-mod votes;
+mod member_flags;
+mod next_command;
 
 #[cfg(test)]
 mod tests;

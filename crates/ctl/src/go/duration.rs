@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_as_go_reads_them() {
+    fn durations_parse_as_in_go() {
         for (text, nanos) in [
             ("0", 0),
             ("1s", 1_000_000_000),
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_in_gos_words() {
+    fn invalid_duration_is_refused_with_go_text() {
         for (text, message) in [
             ("", "time: invalid duration \"\""),
             ("s", "time: invalid duration \"s\""),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_written_as_go_writes_them() {
+    fn durations_format_as_in_go() {
         for (nanos, text) in [
             (0, "0s"),
             (1, "1ns"),

@@ -35,7 +35,7 @@ mod tests {
     use super::{parse_i64, parse_u64};
 
     #[test]
-    fn errors_are_worded_as_in_go() {
+    fn integer_errors_have_go_texts() {
         assert_eq!(parse_i64("7f", 16), Ok(127));
         assert_eq!(parse_i64("-5", 10), Ok(-5));
         for (text, problem) in [
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn unsigned_integers_have_no_sign() {
+    fn unsigned_integer_with_a_sign_is_refused() {
         assert_eq!(parse_u64("ffffffffffffffff", 16), Ok(u64::MAX));
         for (text, problem) in [
             ("+1", "invalid syntax"),

@@ -5,7 +5,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::fmt::{Display, Write};
 
-/// An object being written, field by field. Methods named `…_or_nothing` leave a field out when
+/// An object being written, field by field. Methods named `…_omit_empty` leave a field out when
 /// it has its zero value.
 #[derive(Debug, Default)]
 pub struct Object(String);
@@ -22,7 +22,7 @@ impl Object {
     }
 
     /// Any JSON text, if there is one.
-    pub fn raw_or_nothing(self, name: &str, json: Option<impl Display>) -> Self {
+    pub fn raw_omit_empty(self, name: &str, json: Option<impl Display>) -> Self {
         match json {
             Some(json) => self.raw(name, json),
             None => self,
@@ -30,18 +30,18 @@ impl Object {
     }
 
     /// A number, if it is not zero.
-    pub fn number_or_nothing<N: Display + Default + PartialEq>(
+    pub fn number_omit_empty<N: Display + Default + PartialEq>(
         self,
         name: &str,
         number: N,
     ) -> Self {
         let given = (number != N::default()).then_some(number);
-        self.raw_or_nothing(name, given)
+        self.raw_omit_empty(name, given)
     }
 
     /// `true`, or nothing.
-    pub fn true_or_nothing(self, name: &str, value: bool) -> Self {
-        self.raw_or_nothing(name, value.then_some(true))
+    pub fn bool_omit_empty(self, name: &str, value: bool) -> Self {
+        self.raw_omit_empty(name, value.then_some(true))
     }
 
     /// Text.
@@ -50,22 +50,22 @@ impl Object {
     }
 
     /// Text, if it is not empty.
-    pub fn text_or_nothing(self, name: &str, text: &str) -> Self {
+    pub fn text_omit_empty(self, name: &str, text: &str) -> Self {
         let given = (!text.is_empty()).then(|| string(text));
-        self.raw_or_nothing(name, given)
+        self.raw_omit_empty(name, given)
     }
 
     /// Bytes as base64, if there are any.
-    pub fn bytes_or_nothing(self, name: &str, bytes: &[u8]) -> Self {
+    pub fn bytes_omit_empty(self, name: &str, bytes: &[u8]) -> Self {
         let given = (!bytes.is_empty()).then(|| base64(bytes));
-        self.raw_or_nothing(name, given)
+        self.raw_omit_empty(name, given)
     }
 
     /// A list, if it is not empty.
-    pub fn list_or_nothing(self, name: &str, items: impl IntoIterator<Item = String>) -> Self {
+    pub fn list_omit_empty(self, name: &str, items: impl IntoIterator<Item = String>) -> Self {
         let list = array(items);
         let given = (list != "[]").then_some(list);
-        self.raw_or_nothing(name, given)
+        self.raw_omit_empty(name, given)
     }
 
     /// The whole object.
@@ -129,19 +129,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn empty_fields_are_left_out_and_order_is_kept() {
+    fn empty_fields_are_omitted_and_order_is_kept() {
         let object = Object::default()
-            .number_or_nothing("revision", 0_i64)
-            .number_or_nothing("count", 2_i64)
-            .bytes_or_nothing("key", b"a")
-            .true_or_nothing("more", false)
-            .list_or_nothing("kvs", [])
+            .number_omit_empty("revision", 0_i64)
+            .number_omit_empty("count", 2_i64)
+            .bytes_omit_empty("key", b"a")
+            .bool_omit_empty("more", false)
+            .list_omit_empty("kvs", [])
             .text("version", "");
         assert_eq!(object.end(), r#"{"count":2,"key":"YQ==","version":""}"#);
     }
 
     #[test]
-    fn text_is_escaped_as_go_escapes_it() {
+    fn text_is_escaped_as_in_go() {
         assert_eq!(
             string("a\"\\<b>&\u{1}\n\u{2028}ä"),
             "\"a\\\"\\\\\\u003cb\\u003e\\u0026\\u0001\\n\\u2028ä\""

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_quoted_as_go_quotes_them() {
+    fn bytes_are_quoted_as_in_go() {
         for (bytes, quoted) in [
             (&b"plain 'text'"[..], r#""plain 'text'""#),
             (b"q\"q\\", r#""q\"q\\""#),
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_quoted_is_read_back() {
+    fn quoted_bytes_round_trip() {
         for bytes in [
             &b"a\"b"[..],
             b"\x00\xff",
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn other_spellings_are_read_and_nonsense_is_not() {
+    fn other_go_literals_are_unquoted_and_invalid_ones_refused() {
         assert_eq!(unquote_prefix(r"`a\n`x"), Some((br"a\n".to_vec(), "x")));
         assert_eq!(
             unquote_prefix(r#""\101\u00e4""#),

@@ -24,7 +24,7 @@ mod tests {
     use super::humanize;
 
     #[test]
-    fn sizes_are_shown_as_etcdctl_shows_them() {
+    fn sizes_format_as_in_etcdctl() {
         for (bytes, text) in [
             (0, "0 B"),
             (9, "9 B"),

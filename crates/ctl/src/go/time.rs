@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_written_in_universal_time() {
+    fn timestamps_format_as_rfc3339_in_utc() {
         for (unix_seconds, text) in [
             (0, "-"),
             (1, "1970-01-01T00:00:01Z"),

@@ -52,7 +52,7 @@ fn learner_added() -> MemberAddResponse {
 }
 
 #[test]
-fn an_added_member_is_told_how_to_start() {
+fn member_add_prints_the_settings_of_the_new_member() {
     let response = &learner_added();
     let answer = Answer::MemberAdd {
         response,
@@ -82,7 +82,7 @@ ETCD_INITIAL_CLUSTER_STATE="existing"
 }
 
 #[test]
-fn changes_are_one_line() {
+fn membership_changes_print_one_line() {
     let removed = MemberRemoveResponse {
         header: header(),
         members: Vec::new(),
@@ -111,7 +111,7 @@ fn changes_are_one_line() {
 }
 
 #[test]
-fn changes_have_neither_fields_nor_table() {
+fn membership_changes_support_neither_fields_nor_table() {
     let removed = MemberRemoveResponse::default();
     for (format, name) in [(Format::Fields, "fields"), (Format::Table, "table")] {
         let failure = printed(format, false, &Answer::MemberRemove(1, &removed)).unwrap_err();

@@ -12,8 +12,8 @@ use portunus_proto::membershippb::{self, ClusterParams, ClusterParamsDecision};
 use portunus_proto::portunuspb::{HistoryResponse, WatchResponse};
 
 use super::{Answer, EndpointGates, Format, GateAnswer, GateReport, MemberNames, Printer};
-use crate::gates::foresight::Foresight;
-use crate::gates::story::{Story, Word};
+use crate::gates::explain::{FeatureExplanation, MemberVote};
+use crate::gates::plan::PlannedChange;
 
 fn printed(format: Format, answer: GateAnswer<'_>) -> String {
     let printer = Printer {
@@ -91,13 +91,13 @@ fn fast_renewal() -> FeatureGateDetail {
     }
 }
 
-fn report(asked: &[&str]) -> GateReport {
+fn report(requested: &[&str]) -> GateReport {
     let server = |endpoint: &str| EndpointGates {
         endpoint: endpoint.to_owned(),
         response: response(true, vec![fast_renewal()]),
     };
     GateReport {
-        asked: asked.iter().map(|name| (*name).to_owned()).collect(),
+        requested: requested.iter().map(|name| (*name).to_owned()).collect(),
         cluster: response(false, vec![checkpoint()]),
         servers: vec![server("a:1"), server("b:1")],
         gateless: Vec::new(),
@@ -105,7 +105,7 @@ fn report(asked: &[&str]) -> GateReport {
 }
 
 #[test]
-fn whether_a_cluster_feature_is_on_is_one_word() {
+fn cluster_feature_value_prints_as_one_word() {
     let mut on = response(false, vec![checkpoint()]);
     on.details.clear();
     assert_eq!(printed(Format::Simple, GateAnswer::Enabled(&on)), "false\n");
@@ -130,7 +130,7 @@ fn whether_a_cluster_feature_is_on_is_one_word() {
 }
 
 #[test]
-fn a_server_feature_is_one_line_for_each_endpoint() {
+fn server_feature_prints_one_line_per_endpoint() {
     let mut list = report(&[]).servers;
     list[1].response.features[0].enabled = false;
     let answer = GateAnswer::EndpointsEnabled(&list);
@@ -149,7 +149,7 @@ fn a_server_feature_is_one_line_for_each_endpoint() {
 }
 
 #[test]
-fn a_list_has_the_clusters_features_first_and_a_row_for_each_server() {
+fn gate_list_prints_cluster_features_first_and_a_row_per_server() {
     assert_eq!(
         printed(Format::Simple, GateAnswer::List(&report(&[]))),
         "\
@@ -175,7 +175,7 @@ FastLeaseKeepAlive, server, true, BETA, true, false, default, b:1
 }
 
 #[test]
-fn an_endpoint_that_knows_no_gates_is_named_below_the_others() {
+fn gateless_endpoint_is_named_below_the_others() {
     let mut mixed = report(&[]);
     mixed.gateless = vec!["g:1".to_owned()];
     let line = "g:1 does not know feature gates, as etcd and versions before 3.7 do not\n";
@@ -192,17 +192,17 @@ fn an_endpoint_that_knows_no_gates_is_named_below_the_others() {
 }
 
 #[test]
-fn a_status_is_about_the_names_asked_for_or_about_all_that_is_on() {
-    let mut asked = report(&["Zebra", "LeaseCheckpoint"]);
+fn gate_status_prints_requested_features_or_all_enabled() {
+    let mut partly_known = report(&["Zebra", "LeaseCheckpoint"]);
     // A server marks what it does not know.
-    asked.cluster.details.push(FeatureGateDetail {
+    partly_known.cluster.details.push(FeatureGateDetail {
         name: "Zebra".to_owned(),
         level: "cluster".to_owned(),
         source: "unknown".to_owned(),
         ..FeatureGateDetail::default()
     });
     assert_eq!(
-        printed(Format::Simple, GateAnswer::Status(&asked)),
+        printed(Format::Simple, GateAnswer::Status(&partly_known)),
         "\
 Zebra, unknown, false, -, no server that was asked knows it
 LeaseCheckpoint, cluster, false, -, it is off by default and m3 did not set it to true
@@ -217,29 +217,29 @@ FastLeaseKeepAlive, server, true, b:1, the default of its BETA stage since 3.7
     );
 }
 
-fn story() -> Story {
-    Story {
+fn explanation() -> FeatureExplanation {
+    FeatureExplanation {
         detail: checkpoint(),
         enabled: Some(false),
         what: "Tells how long leases live.".to_owned(),
         spec: "entry 1 of 1: ALPHA since 3.7".to_owned(),
-        members: vec![Word {
+        members: vec![MemberVote {
             member_id: 0xab,
             name: "m3".to_owned(),
-            word: "default".to_owned(),
+            vote: "default".to_owned(),
         }],
         needs: vec![("Other".to_owned(), true)],
         to_change: vec!["restart m3".to_owned()],
         assumptions: vec!["m2 does not answer".to_owned()],
         next: "portctl gate plan restart m3".to_owned(),
-        ..Story::default()
+        ..FeatureExplanation::default()
     }
 }
 
 #[test]
-fn a_story_is_told_in_lines_and_ends_with_a_command() {
+fn explanation_prints_in_lines_and_ends_with_a_command() {
     assert_eq!(
-        printed(Format::Simple, GateAnswer::Story(&story())),
+        printed(Format::Simple, GateAnswer::Explanation(&explanation())),
         "\
 LeaseCheckpoint (cluster feature) is off: it is off by default and m3 did not set it to true
   what      Tells how long leases live.
@@ -254,7 +254,7 @@ LeaseCheckpoint (cluster feature) is off: it is off by default and m3 did not se
   next      portctl gate plan restart m3
 "
     );
-    let json = printed(Format::Json, GateAnswer::Story(&story()));
+    let json = printed(Format::Json, GateAnswer::Explanation(&explanation()));
     let end = concat!(
         r#""members":[{"member_id":171,"name":"m3","word":"default"}],"#,
         r#""needs":[{"name":"Other","enabled":true}],"not_written_by":[],"assumptions":["m2 does not answer"],"#,
@@ -262,11 +262,11 @@ LeaseCheckpoint (cluster feature) is off: it is off by default and m3 did not se
         "\n"
     );
     assert!(json.ends_with(end), "{json}");
-    let table = printed(Format::Table, GateAnswer::Story(&story()));
+    let table = printed(Format::Table, GateAnswer::Explanation(&explanation()));
     assert!(table.contains("│    next │"), "{table}");
 }
 
-fn foresight(block: Option<Block>) -> Foresight {
+fn planned(block: Option<Block>) -> PlannedChange {
     let row = PlanRow {
         feature: "LeaseCheckpoint".to_owned(),
         level: Level::Cluster,
@@ -285,7 +285,7 @@ fn foresight(block: Option<Block>) -> Foresight {
         why: "E-UNKNOWN".to_owned(),
         block,
     };
-    Foresight {
+    PlannedChange {
         change: "restart m3".to_owned(),
         cluster_version_before: "3.7".parse().ok(),
         plan: Plan {
@@ -305,17 +305,17 @@ fn foresight(block: Option<Block>) -> Foresight {
 }
 
 #[test]
-fn a_plan_shows_what_changes_and_ends_with_its_verdict() {
+fn plan_prints_changes_and_ends_with_its_verdict() {
     assert_eq!(
-        printed(Format::Simple, GateAnswer::Plan(&foresight(None))),
+        printed(Format::Simple, GateAnswer::Plan(&planned(None))),
         "\
 LeaseCheckpoint (cluster): off -> on: every voting member set it to true
 cluster version: 3.7 -> 3.8
 assumed: m2 does not answer
-restart m3: nothing stands in the way
+restart m3: not blocked
 "
     );
-    let blocked = foresight(Some(Block::Unknown));
+    let blocked = planned(Some(Block::Unknown));
     assert_eq!(
         printed(Format::Table, GateAnswer::Plan(&blocked)),
         "\
@@ -346,8 +346,8 @@ restart m3: blocked
 }
 
 #[test]
-fn flags_to_drop_are_listed_and_are_no_block() {
-    let mut dropping = foresight(None);
+fn flags_to_drop_are_listed_and_do_not_block() {
+    let mut dropping = planned(None);
     dropping.plan.flags_to_drop.push(FlagToDrop {
         member: MemberId(0xab),
         flag: "--feature-gates",
@@ -368,7 +368,7 @@ cluster version: 3.7 -> 3.8
 flag to drop: Zebra in --feature-gates of m3: E-UNKNOWN
 flag to drop: --min-compatibility-version of m3: 3.8 is above 3.7, the version of the member
 assumed: m2 does not answer
-restart m3: nothing stands in the way once these flags are dropped
+restart m3: not blocked once these flags are dropped
 "
     );
     let json = printed(Format::Json, GateAnswer::Plan(&dropping));
@@ -415,7 +415,7 @@ fn names() -> MemberNames {
 }
 
 #[test]
-fn a_history_tells_what_each_decision_changed() {
+fn history_prints_the_changes_of_each_decision() {
     let response = &HistoryResponse {
         header: header(),
         decisions: vec![
@@ -456,7 +456,7 @@ fn a_history_tells_what_each_decision_changed() {
 }
 
 #[test]
-fn a_watched_decision_is_a_row_of_the_history_with_the_servers_own_changes() {
+fn watched_decision_prints_the_changes_of_the_server() {
     let response = &WatchResponse {
         header: header(),
         decision: Some(decision(9, Some(&[("A", true)]))),

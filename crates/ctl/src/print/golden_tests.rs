@@ -57,7 +57,7 @@ fn fields(answer: &Answer<'_>) -> String {
 }
 
 #[test]
-fn a_range() {
+fn range_prints_as_in_etcdctl() {
     let response = RangeResponse {
         header: header(4),
         kvs: vec![kv("a", "2")],
@@ -95,7 +95,7 @@ fn a_range() {
 }
 
 #[test]
-fn values_alone() {
+fn print_value_only_prints_bare_values() {
     let response = RangeResponse {
         kvs: vec![kv("a", "1"), kv("b", "2")],
         ..RangeResponse::default()
@@ -110,7 +110,7 @@ fn values_alone() {
 }
 
 #[test]
-fn bytes_that_are_no_text_go_out_as_they_are() {
+fn values_that_are_not_utf8_print_unchanged() {
     let mut pair = kv("", "");
     pair.key = vec![b'k', 0xff].into();
     pair.value = vec![0, 0xfe].into();
@@ -130,7 +130,7 @@ fn bytes_that_are_no_text_go_out_as_they_are() {
 }
 
 #[test]
-fn a_put_with_the_previous_pair() {
+fn put_with_prev_kv_prints_as_in_etcdctl() {
     let response = PutResponse {
         header: header(4),
         prev_kv: Some(kv("a", "1")),
@@ -146,7 +146,7 @@ fn a_put_with_the_previous_pair() {
 }
 
 #[test]
-fn a_transaction() {
+fn txn_prints_as_in_etcdctl() {
     let inner = Some(ResponseHeader {
         revision: 8,
         ..ResponseHeader::default()
@@ -186,7 +186,7 @@ fn a_transaction() {
 }
 
 #[test]
-fn a_watch_event() {
+fn watch_event_prints_as_in_etcdctl() {
     let response = WatchResponse {
         header: header(14),
         events: vec![Event {
@@ -217,7 +217,7 @@ fn a_watch_event() {
 }
 
 #[test]
-fn leases() {
+fn lease_responses_print_as_in_etcdctl() {
     let id = 0x2040_a1e1_11f3_8c0d;
     let granted = LeaseGrantResponse {
         header: header(4),
@@ -274,7 +274,7 @@ fn leases() {
 }
 
 #[test]
-fn members() {
+fn member_list_prints_as_in_etcdctl() {
     let response = MemberListResponse {
         header: header(0),
         members: vec![Member {
@@ -312,7 +312,7 @@ fn members() {
 }
 
 #[test]
-fn the_status_of_an_endpoint() {
+fn endpoint_status_prints_as_in_etcdctl() {
     let list = [EndpointStatus {
         endpoint: "127.0.0.1:23790".to_owned(),
         response: StatusResponse {
@@ -354,7 +354,7 @@ fn the_status_of_an_endpoint() {
 }
 
 #[test]
-fn no_endpoint_at_all() {
+fn empty_endpoint_status_prints_as_in_etcdctl() {
     assert_eq!(json(&Answer::Status(&[])), "null\n");
     assert_eq!(
         printed_as(Format::Table, false, &Answer::HashKv(&[])),
@@ -367,7 +367,7 @@ fn no_endpoint_at_all() {
 }
 
 #[test]
-fn health_of_endpoints() {
+fn endpoint_health_prints_as_in_etcdctl() {
     let list = [
         EndpointHealth {
             endpoint: "a:1".to_owned(),
@@ -406,7 +406,7 @@ fn health_of_endpoints() {
 }
 
 #[test]
-fn alarms() {
+fn alarms_print_as_in_etcdctl() {
     let response = AlarmResponse {
         header: header(8),
         alarms: vec![AlarmMember {
@@ -427,7 +427,7 @@ fn alarms() {
 }
 
 #[test]
-fn what_has_no_table_says_so() {
+fn unsupported_format_is_refused() {
     let printer = Printer {
         format: Format::Table,
         hex: false,

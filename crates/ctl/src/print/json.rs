@@ -57,21 +57,21 @@ pub fn render(answer: &Answer<'_>, hex: bool) -> String {
         }
         Answer::MoveLeader { response, .. } => with_header(response.header.as_ref()).end(),
         Answer::Downgrade { response, .. } => with_header(response.header.as_ref())
-            .text_or_nothing("version", &response.version)
+            .text_omit_empty("version", &response.version)
             .end(),
         Answer::DowngradeStatus(state) => Object::default()
-            .text_or_nothing("state", state.text())
-            .text_or_nothing("message", &state.to_string())
+            .text_omit_empty("state", state.text())
+            .text_omit_empty("message", &state.to_string())
             .end(),
         Answer::Alarms(response) => {
             let alarms = response.alarms.iter().map(|alarm| {
                 Object::default()
-                    .number_or_nothing("memberID", alarm.member_id)
-                    .number_or_nothing("alarm", alarm.alarm)
+                    .number_omit_empty("memberID", alarm.member_id)
+                    .number_omit_empty("alarm", alarm.alarm)
                     .end()
             });
             with_header(response.header.as_ref())
-                .list_or_nothing("alarms", alarms)
+                .list_omit_empty("alarms", alarms)
                 .end()
         }
         Answer::Health(list) => array_or_null(list.iter().map(|health| {
@@ -79,7 +79,7 @@ pub fn render(answer: &Answer<'_>, hex: bool) -> String {
                 .text("endpoint", &health.endpoint)
                 .raw("health", health.error.is_none())
                 .text("took", &duration::format(health.took))
-                .text_or_nothing("error", health.error.as_deref().unwrap_or_default())
+                .text_omit_empty("error", health.error.as_deref().unwrap_or_default())
                 .end()
         })),
         Answer::Status(list) => array_or_null(list.iter().map(|status| {
@@ -91,9 +91,9 @@ pub fn render(answer: &Answer<'_>, hex: bool) -> String {
         Answer::HashKv(list) => array_or_null(list.iter().map(|hash| {
             let response = &hash.response;
             let inner = with_header(response.header.as_ref())
-                .number_or_nothing("hash", response.hash)
-                .number_or_nothing("compact_revision", response.compact_revision)
-                .number_or_nothing("hash_revision", response.hash_revision)
+                .number_omit_empty("hash", response.hash)
+                .number_omit_empty("compact_revision", response.compact_revision)
+                .number_omit_empty("hash_revision", response.hash_revision)
                 .end();
             Object::default()
                 .text("Endpoint", &hash.endpoint)
@@ -114,9 +114,9 @@ pub fn render(answer: &Answer<'_>, hex: bool) -> String {
             Object::default()
                 .text("storageVersionBefore", &done.before.to_string())
                 .text("storageVersion", &done.after.to_string())
-                .text_or_nothing("clusterVersion", &cluster.unwrap_or_default())
+                .text_omit_empty("clusterVersion", &cluster.unwrap_or_default())
                 .raw("removedFeatures", array(removed))
-                .text_or_nothing("overruled", done.overruled.as_deref().unwrap_or_default())
+                .text_omit_empty("overruled", done.overruled.as_deref().unwrap_or_default())
                 .end()
         }
     }
@@ -127,15 +127,15 @@ fn header_fields(header: Option<&ResponseHeader>) -> Object {
         return Object::default();
     };
     Object::default()
-        .number_or_nothing("cluster_id", header.cluster_id)
-        .number_or_nothing("member_id", header.member_id)
-        .number_or_nothing("revision", header.revision)
-        .number_or_nothing("raft_term", header.raft_term)
+        .number_omit_empty("cluster_id", header.cluster_id)
+        .number_omit_empty("member_id", header.member_id)
+        .number_omit_empty("revision", header.revision)
+        .number_omit_empty("raft_term", header.raft_term)
 }
 
 pub(super) fn with_header(header: Option<&ResponseHeader>) -> Object {
     let header = header.map(|header| header_fields(Some(header)).end());
-    Object::default().raw_or_nothing("header", header)
+    Object::default().raw_omit_empty("header", header)
 }
 
 fn hex_header(header: Option<&ResponseHeader>) -> String {
@@ -145,47 +145,47 @@ fn hex_header(header: Option<&ResponseHeader>) -> String {
     Object::default()
         .text("cluster_id", &format!("{:x}", header.cluster_id))
         .text("member_id", &format!("{:x}", header.member_id))
-        .number_or_nothing("revision", header.revision)
-        .number_or_nothing("raft_term", header.raft_term)
+        .number_omit_empty("revision", header.revision)
+        .number_omit_empty("raft_term", header.raft_term)
         .end()
 }
 
 fn key_value(kv: &KeyValue) -> String {
     Object::default()
-        .bytes_or_nothing("key", &kv.key)
-        .number_or_nothing("create_revision", kv.create_revision)
-        .number_or_nothing("mod_revision", kv.mod_revision)
-        .number_or_nothing("version", kv.version)
-        .bytes_or_nothing("value", &kv.value)
-        .number_or_nothing("lease", kv.lease)
+        .bytes_omit_empty("key", &kv.key)
+        .number_omit_empty("create_revision", kv.create_revision)
+        .number_omit_empty("mod_revision", kv.mod_revision)
+        .number_omit_empty("version", kv.version)
+        .bytes_omit_empty("value", &kv.value)
+        .number_omit_empty("lease", kv.lease)
         .end()
 }
 
 fn put(response: &PutResponse) -> String {
     with_header(response.header.as_ref())
-        .raw_or_nothing("prev_kv", response.prev_kv.as_ref().map(key_value))
+        .raw_omit_empty("prev_kv", response.prev_kv.as_ref().map(key_value))
         .end()
 }
 
 fn range(response: &RangeResponse) -> String {
     with_header(response.header.as_ref())
-        .list_or_nothing("kvs", response.kvs.iter().map(key_value))
-        .true_or_nothing("more", response.more)
-        .number_or_nothing("count", response.count)
+        .list_omit_empty("kvs", response.kvs.iter().map(key_value))
+        .bool_omit_empty("more", response.more)
+        .number_omit_empty("count", response.count)
         .end()
 }
 
 fn delete_range(response: &DeleteRangeResponse) -> String {
     with_header(response.header.as_ref())
-        .number_or_nothing("deleted", response.deleted)
-        .list_or_nothing("prev_kvs", response.prev_kvs.iter().map(key_value))
+        .number_omit_empty("deleted", response.deleted)
+        .list_omit_empty("prev_kvs", response.prev_kvs.iter().map(key_value))
         .end()
 }
 
 fn txn(response: &TxnResponse) -> String {
     with_header(response.header.as_ref())
-        .true_or_nothing("succeeded", response.succeeded)
-        .list_or_nothing("responses", response.responses.iter().map(operation))
+        .bool_omit_empty("succeeded", response.succeeded)
+        .list_omit_empty("responses", response.responses.iter().map(operation))
         .end()
 }
 
@@ -218,9 +218,9 @@ fn watch(response: &WatchResponse) -> String {
 
 fn event(event: &Event) -> String {
     Object::default()
-        .number_or_nothing("type", event.r#type)
-        .raw_or_nothing("kv", event.kv.as_ref().map(key_value))
-        .raw_or_nothing("prev_kv", event.prev_kv.as_ref().map(key_value))
+        .number_omit_empty("type", event.r#type)
+        .raw_omit_empty("kv", event.kv.as_ref().map(key_value))
+        .raw_omit_empty("prev_kv", event.prev_kv.as_ref().map(key_value))
         .end()
 }
 
@@ -236,7 +236,7 @@ fn members(header: Option<&ResponseHeader>, list: &[Member], hex: bool) -> Strin
             .end();
     }
     with_header(header)
-        .list_or_nothing("members", list.iter().map(member))
+        .list_omit_empty("members", list.iter().map(member))
         .end()
 }
 
@@ -252,13 +252,13 @@ fn member_add(response: &MemberAddResponse, hex: bool) -> String {
             .end();
     }
     with_header(header)
-        .raw_or_nothing("member", added.map(member))
-        .list_or_nothing("members", everybody.map(member))
+        .raw_omit_empty("member", added.map(member))
+        .list_omit_empty("members", everybody.map(member))
         .end()
 }
 
 fn member(member: &Member) -> String {
-    member_fields(Object::default().number_or_nothing("ID", member.id), member)
+    member_fields(Object::default().number_omit_empty("ID", member.id), member)
 }
 
 fn hex_member(member: &Member) -> String {
@@ -268,32 +268,32 @@ fn hex_member(member: &Member) -> String {
 
 fn member_fields(object: Object, member: &Member) -> String {
     object
-        .text_or_nothing("name", &member.name)
-        .list_or_nothing("peerURLs", texts(&member.peer_urls))
-        .list_or_nothing("clientURLs", texts(&member.client_urls))
-        .true_or_nothing("isLearner", member.is_learner)
+        .text_omit_empty("name", &member.name)
+        .list_omit_empty("peerURLs", texts(&member.peer_urls))
+        .list_omit_empty("clientURLs", texts(&member.client_urls))
+        .bool_omit_empty("isLearner", member.is_learner)
         .end()
 }
 
 fn member_status(status: &StatusResponse) -> String {
     let downgrade = status.downgrade_info.as_ref().map(|info| {
         Object::default()
-            .true_or_nothing("enabled", info.enabled)
-            .text_or_nothing("targetVersion", &info.target_version)
+            .bool_omit_empty("enabled", info.enabled)
+            .text_omit_empty("targetVersion", &info.target_version)
             .end()
     });
     with_header(status.header.as_ref())
-        .text_or_nothing("version", &status.version)
-        .number_or_nothing("dbSize", status.db_size)
-        .number_or_nothing("leader", status.leader)
-        .number_or_nothing("raftIndex", status.raft_index)
-        .number_or_nothing("raftTerm", status.raft_term)
-        .number_or_nothing("raftAppliedIndex", status.raft_applied_index)
-        .list_or_nothing("errors", texts(&status.errors))
-        .number_or_nothing("dbSizeInUse", status.db_size_in_use)
-        .true_or_nothing("isLearner", status.is_learner)
-        .text_or_nothing("storageVersion", &status.storage_version)
-        .number_or_nothing("dbSizeQuota", status.db_size_quota)
-        .raw_or_nothing("downgradeInfo", downgrade)
+        .text_omit_empty("version", &status.version)
+        .number_omit_empty("dbSize", status.db_size)
+        .number_omit_empty("leader", status.leader)
+        .number_omit_empty("raftIndex", status.raft_index)
+        .number_omit_empty("raftTerm", status.raft_term)
+        .number_omit_empty("raftAppliedIndex", status.raft_applied_index)
+        .list_omit_empty("errors", texts(&status.errors))
+        .number_omit_empty("dbSizeInUse", status.db_size_in_use)
+        .bool_omit_empty("isLearner", status.is_learner)
+        .text_omit_empty("storageVersion", &status.storage_version)
+        .number_omit_empty("dbSizeQuota", status.db_size_quota)
+        .raw_omit_empty("downgradeInfo", downgrade)
         .end()
 }

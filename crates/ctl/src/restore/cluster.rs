@@ -123,7 +123,7 @@ impl RestoredMember {
         Object::default()
             .raw("id", self.id)
             .raw("peerURLs", self.peer_urls_json())
-            .text_or_nothing("name", &self.name)
+            .text_omit_empty("name", &self.name)
             .end()
     }
 
@@ -174,7 +174,7 @@ mod tests {
 
     /// Ids as `etcdutl snapshot restore` of etcd 3.7.1 computed them for these flags.
     #[test]
-    fn ids_are_those_etcd_computes() {
+    fn ids_equal_those_of_etcd() {
         let cluster = InitialCluster::new(
             "m1=http://127.0.0.1:24801,m2=http://127.0.0.1:24803,m2=http://127.0.0.1:24802",
             "etcd-cluster",
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_that_contradict_each_other_are_refused() {
+    fn contradicting_flags_are_refused() {
         let new = |cluster, name, advertised| {
             InitialCluster::new(cluster, "token", name, advertised).unwrap_err()
         };

@@ -49,7 +49,9 @@ pub enum DatabaseError {
     #[error("the snapshot has a key in its history that is no revision; take another one")]
     Revision,
     /// The new revision would be too large to increment.
-    #[error("--bump-revision {bump} on top of revision {latest} leaves no room; choose less")]
+    #[error(
+        "--bump-revision {bump} on top of revision {latest} exceeds the largest revision; choose less"
+    )]
     BumpTooLarge {
         /// The revision before.
         latest: i64,
@@ -257,7 +259,7 @@ mod tests {
 
     /// Proves: S0-A20
     #[test]
-    fn keys_stay_and_the_old_cluster_goes() {
+    fn restore_keeps_keys_and_removes_the_old_cluster() {
         let history = revision_key(7);
         let reader = restored(
             &[
@@ -314,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bump_adds_an_empty_record_and_schedules_the_compaction_below_it() {
+    fn revision_bump_adds_an_empty_record_and_schedules_a_compaction_below_it() {
         let history = revision_key(7);
         let reader = restored(
             &[("key", &[(&history, b"record")])],

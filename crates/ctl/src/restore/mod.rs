@@ -63,7 +63,7 @@ pub enum RestoreError {
     #[error("snapshot missing hash but --skip-hash-check=false")]
     NoDigest,
     /// The snapshot's digest is wrong, or it cannot be read.
-    #[error("cannot trust the snapshot")]
+    #[error("verification of the snapshot failed")]
     Snapshot(#[source] VerifyError),
     /// The keys could not be written.
     #[error(transparent)]

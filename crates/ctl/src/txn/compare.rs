@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn every_target_and_operator_is_understood() {
+    fn comparison_parses_with_every_target_and_operator() {
         use CompareResult as R;
         use CompareTarget as T;
         let key = Bytes::from("k");
@@ -194,13 +194,13 @@ mod tests {
     }
 
     #[test]
-    fn blanks_backquotes_and_trailing_words_are_tolerated_as_go_tolerates_them() {
+    fn blanks_backquotes_and_trailing_words_parse_as_in_go() {
         let (.., union) = condition("val( \"k\")   =  `2` junk");
         assert_eq!(union, TargetUnion::Value("2".into()));
     }
 
     #[test]
-    fn nonsense_is_refused_in_etcdctls_words() {
+    fn invalid_comparison_is_refused_with_etcdctl_text() {
         for (line, message) in [
             ("nonsense", "malformed comparison: nonsense"),
             (

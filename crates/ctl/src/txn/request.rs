@@ -8,8 +8,8 @@ use portunus_proto::etcdserverpb::{RequestOp, request_op};
 
 use crate::cli::go_style;
 use crate::command::{del, get, put};
+use crate::line_args;
 use crate::outcome::{ExitWith, Failure};
-use crate::words;
 
 #[derive(Debug, Parser)]
 #[command(
@@ -33,7 +33,7 @@ enum Request {
 /// Reads one request.
 pub fn parse(line: &str) -> Result<RequestOp, Failure> {
     let invalid = |message: String| Failure::new(ExitWith::InvalidInput, message);
-    let words = words::split(line).map_err(|error| invalid(error.to_string()))?;
+    let words = line_args::split(line).map_err(|error| invalid(error.to_string()))?;
     if words.len() < 2 {
         return Err(invalid(format!("invalid txn compare request: {line}")));
     }
@@ -48,7 +48,7 @@ pub fn parse(line: &str) -> Result<RequestOp, Failure> {
         Request::Put(args) => request_op::Request::RequestPut(put::request(&args, || None)?),
         Request::Del(args) => {
             let request = del::request(&args)?;
-            del::leave_time_for_second_thoughts(&args);
+            del::warn_before_range_delete(&args);
             request_op::Request::RequestDeleteRange(request)
         }
     };
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_request_takes_its_commands_flags() {
+    fn txn_request_takes_the_flags_of_its_command() {
         assert_eq!(
             request(r#"put key1 "over wrote" --prev-kv"#),
             request_op::Request::RequestPut(PutRequest {
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_looks_like_a_flag_goes_after_two_dashes() {
+    fn value_that_looks_like_a_flag_follows_two_dashes() {
         let request_op::Request::RequestPut(put) = request("put a -- -1") else {
             panic!();
         };
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_in_etcdctls_words() {
+    fn invalid_request_is_refused_with_etcdctl_text() {
         for (line, message, exit) in [
             (
                 "put",

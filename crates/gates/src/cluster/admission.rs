@@ -87,7 +87,7 @@ impl ClusterSpecs {
             return Ok(());
         }
         Err(MixedVersions {
-            member: member.shown(),
+            member: member.display_name(),
             theirs,
             needed,
             new_cluster: self.decided(cluster_version).is_none(),

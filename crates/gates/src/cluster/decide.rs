@@ -244,7 +244,7 @@ pub fn decide(
     }
 
     let registry = specs.registry();
-    let mut features = count(registry, version, &members);
+    let mut features = decide_features(registry, version, &members);
     turn_off_dependents(registry, &mut features);
     if !foreign.is_empty() {
         for feature in features
@@ -292,7 +292,11 @@ pub fn leader_outcome(
 }
 
 /// Decides every feature without regard to dependencies, by position in the registry.
-fn count(registry: &Registry, version: MajorMinor, members: &[&Member]) -> Vec<FeatureDecision> {
+fn decide_features(
+    registry: &Registry,
+    version: MajorMinor,
+    members: &[&Member],
+) -> Vec<FeatureDecision> {
     let versions = Versions::exactly(version);
     let mut features: Vec<FeatureDecision> = registry
         .features()

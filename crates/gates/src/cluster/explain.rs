@@ -8,7 +8,7 @@ use crate::registry::{Registered, UnknownFeature};
 use crate::resolve::Source;
 use crate::spec::Versions;
 use crate::stage::Stage;
-use crate::status::{Explanation, Related, Setting, Status, absence, version_ways};
+use crate::status::{Explanation, Related, Setting, Status, absence_reason, version_options};
 use crate::version::MajorMinor;
 
 /// The params in force, with the log index that set them.
@@ -61,9 +61,9 @@ impl ClusterSpecs {
                 .params
                 .is_some_and(|params| params.enabled(registry, name)),
         };
-        let decided = find(decision, name);
-        let mut to_change = ways(feature, decided, decision, members, status.enabled);
-        to_change.extend(version_ways(
+        let decided = find_feature(decision, name);
+        let mut to_change = change_options(feature, decided, decision, members, status.enabled);
+        to_change.extend(version_options(
             feature,
             selected.spec,
             versions,
@@ -78,7 +78,7 @@ impl ClusterSpecs {
             spec_entry: selected.entry,
             history: feature.specs.clone(),
             versions,
-            settings: decided.map_or_else(Vec::new, |decided| settings(decided, members)),
+            settings: decided.map_or_else(Vec::new, |decided| member_settings(decided, members)),
             needs: feature
                 .depends_on
                 .iter()
@@ -104,7 +104,7 @@ impl ClusterSpecs {
     ) -> Status {
         let version = in_force.cluster_version.unwrap_or(MajorMinor::ZERO);
         let spec = feature.at(Versions::exactly(version)).spec;
-        let decided = find(decision, &feature.name);
+        let decided = find_feature(decision, &feature.name);
         let votes = decided.map_or(&[][..], |decided| &decided.votes);
         Status {
             name: feature.name.clone(),
@@ -135,7 +135,7 @@ impl ClusterSpecs {
     }
 }
 
-pub(crate) fn find<'a>(decision: &'a Decision, name: &str) -> Option<&'a FeatureDecision> {
+pub(crate) fn find_feature<'a>(decision: &'a Decision, name: &str) -> Option<&'a FeatureDecision> {
     decision
         .features
         .iter()
@@ -150,7 +150,7 @@ pub(crate) fn reason(
     version: MajorMinor,
     since: MajorMinor,
 ) -> String {
-    let names = |ids: &[MemberId]| names(ids, members);
+    let names = |ids: &[MemberId]| member_names(ids, members);
     let Some(decided) = decided else {
         return match &decision.outcome {
             Outcome::Hold(Hold::WaitingFor(ids)) => format!(
@@ -166,7 +166,7 @@ pub(crate) fn reason(
         };
     };
     match &decided.reason {
-        Reason::Absent => absence(feature, version),
+        Reason::Absent => absence_reason(feature, version),
         Reason::Lock => {
             let spec = decided.spec.map_or(MajorMinor::ZERO, |spec| spec.version);
             format!("locked to {} since {spec}", decided.value == Some(true))
@@ -204,17 +204,17 @@ pub(crate) fn reason(
     }
 }
 
-fn names(ids: &[MemberId], members: &[Member]) -> String {
+fn member_names(ids: &[MemberId], members: &[Member]) -> String {
     let name = |id: &MemberId| {
         members
             .iter()
             .find(|member| member.id == *id)
-            .map_or_else(|| id.to_string(), Member::shown)
+            .map_or_else(|| id.to_string(), Member::display_name)
     };
     ids.iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
-fn settings(decided: &FeatureDecision, members: &[Member]) -> Vec<Setting> {
+fn member_settings(decided: &FeatureDecision, members: &[Member]) -> Vec<Setting> {
     let locked = decided
         .spec
         .is_some_and(|spec| spec.locked || !spec.stage.exists());
@@ -228,7 +228,7 @@ fn settings(decided: &FeatureDecision, members: &[Member]) -> Vec<Setting> {
                 _ => "",
             };
             Some(Setting {
-                by: format!("member {}{via}", names(&[vote.member], members)),
+                by: format!("member {}{via}", member_names(&[vote.member], members)),
                 value: vote.ballot.value()?,
                 counts: !locked,
             })
@@ -236,7 +236,7 @@ fn settings(decided: &FeatureDecision, members: &[Member]) -> Vec<Setting> {
         .collect()
 }
 
-fn ways(
+fn change_options(
     feature: &Registered,
     decided: Option<&FeatureDecision>,
     decision: &Decision,
@@ -251,30 +251,30 @@ fn ways(
     match decided.map(|decided| &decided.reason) {
         None => match &decision.outcome {
             Outcome::Hold(Hold::WaitingFor(ids)) => {
-                vec![format!("start {}", names(ids, members))]
+                vec![format!("start {}", member_names(ids, members))]
             }
             _ => Vec::new(),
         },
         Some(Reason::Foreign(ids)) => vec![format!(
             "restart {0} with --feature-gates=ClusterFeatureGate=true, or replace {0} if it does \
              not know cluster features",
-            names(ids, members)
+            member_names(ids, members)
         )],
         Some(Reason::Veto(ids)) if is_off_by_default => {
             let missing = decided.map_or_else(Vec::new, FeatureDecision::missing);
             let ids: Vec<MemberId> = ids.iter().copied().chain(missing).collect();
             vec![format!(
                 "restart {} with {flag}={name}=true",
-                names(&ids, members)
+                member_names(&ids, members)
             )]
         }
         Some(Reason::Veto(ids)) => vec![format!(
             "restart {} without {flag}={name}=false",
-            names(ids, members)
+            member_names(ids, members)
         )],
         Some(Reason::NotUnanimous(ids)) => vec![format!(
             "restart {} with {flag}={name}=true",
-            names(ids, members)
+            member_names(ids, members)
         )],
         Some(Reason::Dependency(needs)) => needs
             .iter()

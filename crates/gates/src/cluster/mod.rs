@@ -33,7 +33,7 @@ pub use admission::*;
 pub use decide::*;
 pub use downgrade::*;
 pub use explain::InForce;
-pub(crate) use explain::{find, reason};
+pub(crate) use explain::{find_feature, reason};
 pub use founding::*;
 pub use params::*;
 pub use view::*;
@@ -108,7 +108,7 @@ pub struct Member {
 
 impl Member {
     /// Returns the name, or the id where there is none.
-    pub fn shown(&self) -> String {
+    pub fn display_name(&self) -> String {
         if self.name.is_empty() {
             self.id.to_string()
         } else {

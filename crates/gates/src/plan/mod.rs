@@ -12,13 +12,13 @@ use serde::Serialize;
 
 use crate::assignments::Assignments;
 use crate::cluster::{
-    ClusterSpecs, Decision, Member, MemberId, MixedVersions, Outcome, Publication, Reason, decide,
-    find, reason,
+    ClusterSpecs, Member, MemberId, MixedVersions, Outcome, Publication, Reason, decide,
+    find_feature, reason,
 };
 use crate::error::Classified;
 use crate::feature::{Level, Reversibility};
 use crate::registry::{Registered, Registry};
-use crate::resolve::{SetError, attempt};
+use crate::resolve::{SetError, resolve};
 use crate::spec::Versions;
 use crate::version::MajorMinor;
 
@@ -154,8 +154,8 @@ fn server_rows(
     before: Option<&FleetMember>,
     after: &FleetMember,
 ) -> Vec<PlanRow> {
-    let now = before.map(|member| attempt(registry, member.versions(), &member.server_flags));
-    let then = attempt(registry, after.versions(), &after.server_flags);
+    let now = before.map(|member| resolve(registry, member.versions(), &member.server_flags));
+    let then = resolve(registry, after.versions(), &after.server_flags);
     let mut rows: Vec<PlanRow> = registry
         .features()
         .iter()
@@ -175,7 +175,7 @@ fn server_rows(
                 before,
                 after: after_value,
                 why: format!("{} at {}", state.source, after.server_version),
-                block: one_way(fleet, feature, before, after_value),
+                block: one_way_block(fleet, feature, before, after_value),
             }
         })
         .collect();
@@ -262,12 +262,13 @@ fn cluster_rows(cluster: &ClusterSpecs, fleet: &Fleet, after: &Fleet) -> Vec<Pla
         .collect();
     // `after` already holds the result; decide again for the reasons.
     let decision = decide(cluster, after.cluster_version, &members, &after.previous);
+    let version = after.cluster_version.unwrap_or(MajorMinor::ZERO);
     registry
         .sorted()
         .map(|feature| {
             let before = value(cluster, fleet, feature);
             let after_value = value(cluster, after, feature);
-            let decided = find(&decision, &feature.name);
+            let decided = find_feature(&decision, &feature.name);
             let lost = matches!(
                 decided.map(|decided| &decided.reason),
                 Some(Reason::Dependency(_))
@@ -279,31 +280,19 @@ fn cluster_rows(cluster: &ClusterSpecs, fleet: &Fleet, after: &Fleet) -> Vec<Pla
                 member: None,
                 before,
                 after: after_value,
-                why: why(feature, &decision, &members, after, cluster),
-                block: one_way(fleet, feature, before, after_value)
+                why: reason(
+                    feature,
+                    decided,
+                    &decision,
+                    &members,
+                    version,
+                    cluster.since(),
+                ),
+                block: one_way_block(fleet, feature, before, after_value)
                     .or((lost && went_off).then_some(Block::DependencyLost)),
             }
         })
         .collect()
-}
-
-fn why(
-    feature: &Registered,
-    decision: &Decision,
-    members: &[Member],
-    after: &Fleet,
-    cluster: &ClusterSpecs,
-) -> String {
-    let version = after.cluster_version.unwrap_or(MajorMinor::ZERO);
-    let decided = find(decision, &feature.name);
-    reason(
-        feature,
-        decided,
-        decision,
-        members,
-        version,
-        cluster.since(),
-    )
 }
 
 /// Returns the value of a cluster feature; absent where it does not exist.
@@ -316,7 +305,7 @@ fn value(cluster: &ClusterSpecs, fleet: &Fleet, feature: &Registered) -> Option<
     Some(params.is_some_and(|params| params.enabled(cluster.registry(), &feature.name)))
 }
 
-fn one_way(
+fn one_way_block(
     fleet: &Fleet,
     feature: &Registered,
     before: Option<bool>,
@@ -346,7 +335,7 @@ fn version_obstacles(cluster: &ClusterSpecs, before: &Fleet, after: &Fleet) -> V
             && member.server_version < needed
         {
             let error = MixedVersions {
-                member: member.member.shown(),
+                member: member.member.display_name(),
                 theirs: member.server_version,
                 needed,
                 new_cluster: false,
@@ -361,7 +350,7 @@ fn version_obstacles(cluster: &ClusterSpecs, before: &Fleet, after: &Fleet) -> V
         {
             obstacles.push(format!(
                 "member {} would not start as {} in a cluster at {current}: go one minor at a time, first with --emulated-version={}",
-                member.member.shown(),
+                member.member.display_name(),
                 member.server_version,
                 current.plus_minors(1)
             ));
@@ -388,7 +377,7 @@ fn mixed_founders(before: &Fleet, after: &Fleet) -> Option<MixedVersions> {
             .filter(is_other);
         let other = others.find(|it| it.server_version != member.server_version)?;
         Some(MixedVersions {
-            member: member.member.shown(),
+            member: member.member.display_name(),
             theirs: member.server_version,
             needed: other.server_version,
             new_cluster: true,

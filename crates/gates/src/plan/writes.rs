@@ -56,10 +56,10 @@ pub(super) fn rows(cluster: &ClusterSpecs, fleet: &Fleet, after: &Fleet) -> Vec<
                 before: before.map(|now| writes(feature, now)),
                 after: writes(feature, then),
                 readable_since: since,
-                why: why(feature, then, since, is_on),
+                why: write_reason(feature, then, since, is_on),
                 is_first_wanted: is_on && (was_on != Some(true) || now.is_none())
-                    || warns(cluster, feature, then)
-                        && !now.is_some_and(|now| warns(cluster, feature, now)),
+                    || warns_at_start(cluster, feature, then)
+                        && !now.is_some_and(|now| warns_at_start(cluster, feature, now)),
             });
         }
     }
@@ -67,7 +67,7 @@ pub(super) fn rows(cluster: &ClusterSpecs, fleet: &Fleet, after: &Fleet) -> Vec<
 }
 
 /// Whether the member warns at its start that it writes nothing with the feature.
-fn warns(cluster: &ClusterSpecs, feature: &Registered, member: &FleetMember) -> bool {
+fn warns_at_start(cluster: &ClusterSpecs, feature: &Registered, member: &FleetMember) -> bool {
     let unwritten = cluster.unwritten(member.versions(), &member.cluster_flags);
     unwritten.iter().any(|it| it.feature == feature.name)
 }
@@ -76,7 +76,12 @@ fn writes(feature: &Registered, member: &FleetMember) -> bool {
     feature.unwritten(member.versions().min_compat).is_none()
 }
 
-fn why(feature: &Registered, member: &FleetMember, since: MajorMinor, is_on: bool) -> String {
+fn write_reason(
+    feature: &Registered,
+    member: &FleetMember,
+    since: MajorMinor,
+    is_on: bool,
+) -> String {
     match feature.unwritten(member.versions().min_compat) {
         Some(unwritten) => format!(
             "its minimum compatibility version is {}, and only {since} and later can read that; {}",

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::delivery::{Delivery, EncodedRevision};
 use super::event::{History, HistoryError, RevisionEvents};
 use super::index::RangeIndex;
-use super::sync::{Outcome, SyncBatch, SyncPlan, Turn, TurnResult};
+use super::sync::{PlannedWatch, ReadOutcome, ReadResult, SyncBatch, SyncPlan};
 use crate::error::ReadError;
 
 /// Distinct revisions in one catch-up response.
@@ -24,38 +24,38 @@ impl SyncPlan {
         for (number, (range, _)) in self.ranges.iter().enumerate() {
             index.insert(range, number);
         }
-        let mut by_next: Vec<usize> = (0..self.turns.len()).collect();
-        by_next.sort_by_key(|turn| self.turns[*turn].next);
+        let mut by_next: Vec<usize> = (0..self.watches.len()).collect();
+        by_next.sort_by_key(|watch| self.watches[*watch].next);
 
-        let mut done = vec![false; self.turns.len()];
-        let mut outcomes = Vec::with_capacity(self.turns.len());
+        let mut done = vec![false; self.watches.len()];
+        let mut outcomes = Vec::with_capacity(self.watches.len());
         let mut revisions_left = self.revisions_max;
-        for first in 0..self.turns.len() {
+        for first in 0..self.watches.len() {
             if done[first] {
                 continue;
             }
-            let turn = &self.turns[first];
-            let read = Span::read(history, turn.next, newest, revisions_left);
+            let watch = &self.watches[first];
+            let read = Span::read(history, watch.next, newest, revisions_left);
             let span = match read {
                 Ok(span) => span,
                 Err(error) => {
                     // Watches that start in the same revisions read them on their own: a later
                     // read may succeed.
                     done[first] = true;
-                    outcomes.push(turn.outcome(TurnResult::from(error)));
+                    outcomes.push(watch.outcome(ReadResult::from(error)));
                     continue;
                 }
             };
             let mut matches = Matches::new(&self, &index, span);
-            let served = by_next.partition_point(|other| self.turns[*other].next < turn.next);
+            let served = by_next.partition_point(|other| self.watches[*other].next < watch.next);
             for number in &by_next[served..] {
-                let other = &self.turns[*number];
-                if other.next > matches.span.covered.max(turn.next) {
+                let other = &self.watches[*number];
+                if other.next > matches.span.covered.max(watch.next) {
                     break;
                 }
                 if !std::mem::replace(&mut done[*number], true) {
                     let result = matches.result_for(other, newest, history);
-                    outcomes.push(other.outcome(result.unwrap_or_else(TurnResult::from)));
+                    outcomes.push(other.outcome(result.unwrap_or_else(ReadResult::from)));
                 }
             }
             revisions_left = revisions_left.saturating_sub(matches.span.revisions.len());
@@ -67,7 +67,7 @@ impl SyncPlan {
     }
 }
 
-impl From<HistoryError> for TurnResult {
+impl From<HistoryError> for ReadResult {
     fn from(error: HistoryError) -> Self {
         match error {
             HistoryError::Compacted { compact_revision } => Self::Compacted { compact_revision },
@@ -90,9 +90,9 @@ fn cancel_reason(error: &ReadError) -> String {
     reason
 }
 
-impl Turn {
-    fn outcome(&self, result: TurnResult) -> Outcome {
-        Outcome {
+impl PlannedWatch {
+    fn outcome(&self, result: ReadResult) -> ReadOutcome {
+        ReadOutcome {
             watcher: self.watcher,
             ticket: self.ticket,
             from: self.next,
@@ -148,7 +148,7 @@ impl Span {
 
 /// The position of an event in a span.
 #[derive(Clone, Copy)]
-struct Place {
+struct EventPosition {
     revision: usize,
     event: usize,
 }
@@ -157,20 +157,20 @@ struct Place {
 struct Matches<'a> {
     plan: &'a SyncPlan,
     span: Span,
-    by_range: Vec<Vec<Place>>,
+    by_range: Vec<Vec<EventPosition>>,
     encoded: Vec<Option<Arc<EncodedRevision>>>,
-    /// Deliveries by range, first place and prev_kv: watchers at the same revision share one.
+    /// Deliveries by range, first position and prev_kv: watchers at the same revision share one.
     made: HashMap<(usize, usize, bool), (Delivery, i64)>,
 }
 
 impl<'a> Matches<'a> {
     fn new(plan: &'a SyncPlan, index: &RangeIndex<usize>, span: Span) -> Self {
-        let mut by_range: Vec<Vec<Place>> = vec![Vec::new(); plan.ranges.len()];
+        let mut by_range: Vec<Vec<EventPosition>> = vec![Vec::new(); plan.ranges.len()];
         for (revision, events) in span.revisions.iter().enumerate() {
             for (event, content) in events.events.iter().enumerate() {
                 index.visit(&content.kv().key, |range| {
                     if plan.ranges[range].1.accept(content.kind()) {
-                        by_range[range].push(Place { revision, event });
+                        by_range[range].push(EventPosition { revision, event });
                     }
                 });
             }
@@ -187,31 +187,32 @@ impl<'a> Matches<'a> {
 
     fn result_for(
         &mut self,
-        turn: &Turn,
+        watch: &PlannedWatch,
         newest: i64,
         history: &dyn History,
-    ) -> Result<TurnResult, HistoryError> {
-        let all = &self.by_range[turn.range];
-        let first =
-            all.partition_point(|place| self.span.revisions[place.revision].revision < turn.next);
+    ) -> Result<ReadResult, HistoryError> {
+        let all = &self.by_range[watch.range];
+        let first = all.partition_point(|position| {
+            self.span.revisions[position.revision].revision < watch.next
+        });
         if first == all.len() {
-            return Ok(TurnResult::Upto {
-                next: self.span.covered.max(turn.next - 1) + 1,
+            return Ok(ReadResult::Upto {
+                next: self.span.covered.max(watch.next - 1) + 1,
                 delivery: None,
             });
         }
-        let key = (turn.range, first, turn.prev_kv);
+        let key = (watch.range, first, watch.prev_kv);
         if !self.made.contains_key(&key) {
-            let made = self.make(turn, first, newest, history)?;
+            let made = self.build(watch, first, newest, history)?;
             self.made.insert(key, made);
         }
         Ok(match self.made.get(&key) {
-            Some((delivery, next)) => TurnResult::Upto {
+            Some((delivery, next)) => ReadResult::Upto {
                 next: *next,
                 delivery: Some(delivery.clone()),
             },
-            None => TurnResult::Upto {
-                next: turn.next,
+            None => ReadResult::Upto {
+                next: watch.next,
                 delivery: None,
             },
         })
@@ -219,9 +220,9 @@ impl<'a> Matches<'a> {
 
     /// Builds a delivery of as many whole revisions as fit in one response; also returns the
     /// revision after them.
-    fn make(
+    fn build(
         &mut self,
-        turn: &Turn,
+        watch: &PlannedWatch,
         first: usize,
         newest: i64,
         history: &dyn History,
@@ -229,16 +230,16 @@ impl<'a> Matches<'a> {
         let mut picks: Vec<(Arc<EncodedRevision>, usize)> = Vec::new();
         let mut bytes = 0_usize;
         let mut next = self.span.covered + 1;
-        for same in self.by_range[turn.range][first..].chunk_by(|a, b| a.revision == b.revision) {
+        for same in self.by_range[watch.range][first..].chunk_by(|a, b| a.revision == b.revision) {
             let number = same[0].revision;
             let revision = &self.span.revisions[number];
             let mut revision_bytes = 0;
-            for place in same {
-                let event = &revision.events[place.event];
-                if turn.prev_kv {
+            for position in same {
+                let event = &revision.events[position.event];
+                if watch.prev_kv {
                     event.look_up_prev(history)?;
                 }
-                revision_bytes += event.bytes_estimate(turn.prev_kv);
+                revision_bytes += event.bytes_estimate(watch.prev_kv);
             }
             if !picks.is_empty() && bytes + revision_bytes > self.plan.response_bytes_max {
                 next = revision.revision;
@@ -247,8 +248,11 @@ impl<'a> Matches<'a> {
             bytes += revision_bytes;
             let encoded = self.encoded[number]
                 .get_or_insert_with(|| Arc::new(EncodedRevision::new(Arc::clone(revision))));
-            picks.extend(same.iter().map(|place| (Arc::clone(encoded), place.event)));
+            picks.extend(
+                same.iter()
+                    .map(|position| (Arc::clone(encoded), position.event)),
+            );
         }
-        Ok((Delivery::picked(newest, picks.into()), next))
+        Ok((Delivery::selected(newest, picks.into()), next))
     }
 }

@@ -70,7 +70,7 @@ impl EncodedRevision {
 }
 
 /// Events chosen from one or more revisions.
-pub(super) struct Picked {
+pub(super) struct SelectedEvents {
     header_revision: i64,
     picks: Box<[(Arc<EncodedRevision>, usize)]>,
     bytes_plain: usize,
@@ -83,11 +83,11 @@ pub(super) enum Delivery {
     /// Every event of one revision: the common case.
     Whole(Arc<EncodedRevision>),
     /// Some events of one revision, or events of several.
-    Picked(Arc<Picked>),
+    Selected(Arc<SelectedEvents>),
 }
 
 impl Delivery {
-    pub(super) fn picked(
+    pub(super) fn selected(
         header_revision: i64,
         picks: Box<[(Arc<EncodedRevision>, usize)]>,
     ) -> Self {
@@ -98,7 +98,7 @@ impl Delivery {
             });
             sizes.sum()
         };
-        Self::Picked(Arc::new(Picked {
+        Self::Selected(Arc::new(SelectedEvents {
             header_revision,
             bytes_plain: sum(false),
             bytes_with_prev: sum(true),
@@ -109,14 +109,14 @@ impl Delivery {
     pub(super) fn header_revision(&self) -> i64 {
         match self {
             Self::Whole(revision) => revision.source.revision,
-            Self::Picked(picked) => picked.header_revision,
+            Self::Selected(selected) => selected.header_revision,
         }
     }
 
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Whole(revision) => revision.source.events.len(),
-            Self::Picked(picked) => picked.picks.len(),
+            Self::Selected(selected) => selected.picks.len(),
         }
     }
 
@@ -125,8 +125,8 @@ impl Delivery {
         match (self, with_prev) {
             (Self::Whole(revision), false) => revision.bytes_plain,
             (Self::Whole(revision), true) => revision.bytes_with_prev,
-            (Self::Picked(picked), false) => picked.bytes_plain,
-            (Self::Picked(picked), true) => picked.bytes_with_prev,
+            (Self::Selected(selected), false) => selected.bytes_plain,
+            (Self::Selected(selected), true) => selected.bytes_with_prev,
         }
     }
 
@@ -134,7 +134,7 @@ impl Delivery {
     pub(super) fn frame(&self, index: usize, with_prev: bool) -> Bytes {
         match self {
             Self::Whole(revision) => revision.frame(index, with_prev),
-            Self::Picked(picked) => match picked.picks.get(index) {
+            Self::Selected(selected) => match selected.picks.get(index) {
                 Some((revision, event)) => revision.frame(*event, with_prev),
                 None => Bytes::new(),
             },

@@ -12,8 +12,8 @@ use std::time::Duration;
 use slab::Slab;
 
 use super::index::RangeIndex;
-use super::outlet::{Inlet, Limits, Outlet, Wake};
 use super::range::KeyRange;
+use super::response_queue::{Limits, ResponseReceiver, ResponseSender, Wake};
 use super::watcher::{Filters, GroupKey, WatchState, Watcher, WatcherKey};
 
 /// The id of one client stream. Never reused.
@@ -46,7 +46,7 @@ pub struct HubStats {
 }
 
 pub(super) struct Stream {
-    pub(super) inlet: Arc<Inlet>,
+    pub(super) sender: Arc<ResponseSender>,
     pub(super) watches: BTreeMap<i64, WatcherKey>,
     pub(super) next_watch_id: i64,
     /// Watches catching up or slow.
@@ -59,12 +59,12 @@ pub(super) struct Stream {
 }
 
 /// Watchers with the same range and filters, which get the same events.
-pub(super) struct Group {
+pub(super) struct WatcherGroup {
     pub(super) range: KeyRange,
     pub(super) filters: Filters,
     pub(super) watchers: usize,
     /// The synced watchers of the group, which get events from `publish`.
-    pub(super) synced: Vec<Member>,
+    pub(super) synced: Vec<SyncedWatcher>,
     /// Newest revision that had an event for the synced watchers.
     pub(super) last_event_revision: i64,
     /// Scratch of `publish`: which events of the revision match. Empty between calls.
@@ -72,8 +72,8 @@ pub(super) struct Group {
 }
 
 /// A synced watcher with all that `publish` needs, so that it needs no look-ups.
-pub(super) struct Member {
-    pub(super) inlet: Arc<Inlet>,
+pub(super) struct SyncedWatcher {
+    pub(super) sender: Arc<ResponseSender>,
     pub(super) watch_id: i64,
     pub(super) watcher: WatcherKey,
     pub(super) prev_kv: bool,
@@ -86,7 +86,7 @@ pub struct Hub {
     pub(super) limits: Limits,
     pub(super) streams: HashMap<StreamId, Stream>,
     pub(super) watchers: Slab<Watcher>,
-    pub(super) groups: Slab<Group>,
+    pub(super) groups: Slab<WatcherGroup>,
     pub(super) index: RangeIndex<GroupKey>,
     /// Watches that start at a future revision, by that revision.
     pub(super) future: BTreeSet<(i64, WatcherKey)>,
@@ -146,19 +146,19 @@ impl Hub {
         }
     }
 
-    /// Opens a stream. Returns its id for requests and the outlet for the network task.
+    /// Opens a stream. Returns its id for requests and the receiver for the network task.
     pub fn open_stream(
         &mut self,
         options: StreamOptions,
         wake: Arc<dyn Wake>,
-    ) -> (StreamId, Outlet) {
+    ) -> (StreamId, ResponseReceiver) {
         let id = StreamId(self.next_stream);
         self.next_stream += 1;
-        let inlet = Inlet::new(self.limits, wake);
+        let sender = ResponseSender::new(self.limits, wake);
         let next_tick = options.now.saturating_add(options.progress_interval);
         self.ticks.insert((next_tick, id));
         let stream = Stream {
-            inlet: Arc::clone(&inlet),
+            sender: Arc::clone(&sender),
             watches: BTreeMap::new(),
             next_watch_id: 0,
             lagging: 0,
@@ -168,7 +168,7 @@ impl Hub {
             next_tick,
         };
         self.streams.insert(id, stream);
-        (id, Outlet::new(inlet))
+        (id, ResponseReceiver::new(sender))
     }
 
     /// Removes a stream and all its watches. Nothing is sent.
@@ -206,12 +206,12 @@ impl Hub {
             })
             .collect();
         for (key, next) in all {
-            self.place(key, next);
+            self.update_state(key, next);
         }
     }
 
     /// Sets the state that follows from a watcher's next revision.
-    pub(super) fn place(&mut self, key: WatcherKey, next: i64) {
+    pub(super) fn update_state(&mut self, key: WatcherKey, next: i64) {
         let Some(watcher) = self.watchers.get(key) else {
             return;
         };
@@ -229,7 +229,7 @@ impl Hub {
 
     /// Changes the state of a watcher and the lists that mirror it; the only function that does.
     pub(super) fn set_state(&mut self, key: WatcherKey, state: WatchState) {
-        self.leave(key);
+        self.remove_from_state_list(key);
         let Some(watcher) = self.watchers.get_mut(key) else {
             return;
         };
@@ -244,8 +244,8 @@ impl Hub {
                     return;
                 };
                 watcher.member_index = group.synced.len();
-                group.synced.push(Member {
-                    inlet: Arc::clone(&stream.inlet),
+                group.synced.push(SyncedWatcher {
+                    sender: Arc::clone(&stream.sender),
                     watch_id: watcher.watch_id,
                     watcher: key,
                     prev_kv: watcher.prev_kv,
@@ -271,14 +271,14 @@ impl Hub {
                 }
                 stream.lagging += 1;
                 if stream.lagging == 1 {
-                    stream.inlet.set_has_lagging(true);
+                    stream.sender.set_has_lagging(true);
                 }
             }
         }
     }
 
     /// Removes a watcher from the list of its state.
-    fn leave(&mut self, key: WatcherKey) {
+    fn remove_from_state_list(&mut self, key: WatcherKey) {
         let Some(watcher) = self.watchers.get(key) else {
             return;
         };
@@ -313,14 +313,14 @@ impl Hub {
                 }
                 stream.lagging -= 1;
                 if stream.lagging == 0 {
-                    stream.inlet.set_has_lagging(false);
+                    stream.sender.set_has_lagging(false);
                 }
             }
         }
     }
 
     pub(super) fn remove_watcher(&mut self, key: WatcherKey) {
-        self.leave(key);
+        self.remove_from_state_list(key);
         let Some(watcher) = self.watchers.try_remove(key) else {
             return;
         };

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! [`Hub`] owns all watches of a member and is called by the server, which puts
-//! it behind one lock. Network tasks own an [`Outlet`] each and do not touch
+//! it behind one lock. Network tasks own a [`ResponseReceiver`] each and do not touch
 //! that lock. A client that does not read costs only a bounded queue: its
 //! watches become slow and read [`History`] when there is room.
 //!
@@ -25,21 +25,21 @@ mod event;
 mod hub;
 mod index;
 mod interval;
-mod outlet;
 mod progress;
 mod publish;
 mod range;
 mod requests;
 mod response;
+mod response_queue;
 mod sync;
 mod watcher;
 
 pub use event::{Event, EventKind, History, HistoryError, RevisionEvents};
 pub use hub::{Hub, HubStats, StreamId, StreamOptions};
-pub use outlet::{Limits, Outlet, Queued, Wake};
 pub use publish::PublishError;
 pub use range::{KeyRange, RangeEnd};
 pub use requests::RequestError;
 pub use response::{NO_WATCH_ID, Response};
+pub use response_queue::{Limits, Queued, ResponseReceiver, Wake};
 pub use sync::{SyncBatch, SyncBudget, SyncPlan, SyncReport};
 pub use watcher::{WatchInfo, WatchState};

@@ -7,9 +7,9 @@
 use std::time::Duration;
 
 use super::hub::{Hub, StreamId};
-use super::outlet::{Item, Share};
 use super::requests::RequestError;
 use super::response::NO_WATCH_ID;
+use super::response_queue::{Item, QueueShare};
 use super::watcher::{WatchState, WatcherKey};
 
 impl Hub {
@@ -28,7 +28,7 @@ impl Hub {
             watch_id: NO_WATCH_ID,
             revision: self.revision,
         };
-        Ok(stream.inlet.offer(notice, Share::All))
+        Ok(stream.sender.push(notice, QueueShare::All))
     }
 
     /// Returns when the next automatic notice is due.
@@ -83,7 +83,7 @@ impl Hub {
                 watch_id: watcher.watch_id,
                 revision: self.revision,
             };
-            stream.inlet.offer(notice, Share::All);
+            stream.sender.push(notice, QueueShare::All);
         }
     }
 }

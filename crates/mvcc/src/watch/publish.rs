@@ -11,8 +11,8 @@ use thiserror::Error;
 
 use super::delivery::{Delivery, EncodedRevision};
 use super::event::RevisionEvents;
-use super::hub::{Hub, Member};
-use super::outlet::{Inlet, Item, Limits, Offer, Queue, Share};
+use super::hub::{Hub, SyncedWatcher};
+use super::response_queue::{Item, Limits, PushResult, Queue, QueueShare, ResponseSender};
 use super::watcher::{WatchState, WatcherKey};
 
 /// Events were published out of order.
@@ -44,7 +44,7 @@ impl Hub {
             });
         }
         if revision > self.revision + 1 {
-            self.fall_back_from(self.revision + 1);
+            self.catch_up_from(self.revision + 1);
         }
         self.revision = revision;
         self.start_due(revision);
@@ -56,7 +56,7 @@ impl Hub {
     }
 
     /// Makes every synced watch read history from `next` on.
-    fn fall_back_from(&mut self, next: i64) {
+    fn catch_up_from(&mut self, next: i64) {
         let synced: Vec<WatcherKey> = self
             .watchers
             .iter()
@@ -119,17 +119,17 @@ impl Hub {
                     .matched
                     .iter()
                     .map(|number| (Arc::clone(&encoded), *number));
-                Delivery::picked(revision, picks.collect())
+                Delivery::selected(revision, picks.collect())
             };
             let lacks_prev = |number: &usize| events.events[*number].known_prev().is_none();
             let has_prevs = all_known || !group.matched.iter().any(lacks_prev);
             group.matched.clear();
             group.last_event_revision = revision;
-            let offered = Offered {
+            let group_delivery = GroupDelivery {
                 delivery,
                 has_prevs,
             };
-            push_to_all(&group.synced, &offered, &self.limits, &mut refused);
+            push_to_all(&group.synced, &group_delivery, &self.limits, &mut refused);
         }
         for key in refused.drain(..) {
             self.set_state(key, WatchState::Slow { next: revision });
@@ -139,8 +139,8 @@ impl Hub {
     }
 }
 
-/// What a group of watchers is offered.
-struct Offered {
+/// The delivery that a group of watchers shares.
+struct GroupDelivery {
     delivery: Delivery,
     /// Whether the previous versions of all its events are known.
     has_prevs: bool,
@@ -149,23 +149,23 @@ struct Offered {
 /// Pushes the delivery to every watcher, keeping a queue locked for consecutive
 /// watchers of one stream.
 fn push_to_all(
-    members: &[Member],
-    offered: &Offered,
+    members: &[SyncedWatcher],
+    group_delivery: &GroupDelivery,
     limits: &Limits,
     refused: &mut Vec<WatcherKey>,
 ) {
-    let mut open: Option<(&Arc<Inlet>, MutexGuard<'_, Queue>, bool)> = None;
+    let mut open: Option<(&Arc<ResponseSender>, MutexGuard<'_, Queue>, bool)> = None;
     for member in members {
-        if member.prev_kv && !offered.has_prevs {
+        if member.prev_kv && !group_delivery.has_prevs {
             refused.push(member.watcher);
             continue;
         }
         let same = open
             .as_ref()
-            .is_some_and(|(inlet, ..)| Arc::ptr_eq(inlet, &member.inlet));
+            .is_some_and(|(sender, ..)| Arc::ptr_eq(sender, &member.sender));
         if !same {
-            finish(open.take());
-            open = Some((&member.inlet, member.inlet.lock(), false));
+            unlock_and_wake(open.take());
+            open = Some((&member.sender, member.sender.lock(), false));
         }
         let Some((_, queue, wake)) = &mut open else {
             continue;
@@ -174,23 +174,23 @@ fn push_to_all(
             watch_id: member.watch_id,
             with_prev: member.prev_kv,
             fragment: member.fragment,
-            delivery: offered.delivery.clone(),
+            delivery: group_delivery.delivery.clone(),
         };
-        match queue.offer(item, Share::Live, limits) {
-            Offer::Queued => {}
-            Offer::QueuedFirst => *wake = true,
-            Offer::Full => refused.push(member.watcher),
+        match queue.push(item, QueueShare::Live, limits) {
+            PushResult::Queued => {}
+            PushResult::QueuedFirst => *wake = true,
+            PushResult::Full => refused.push(member.watcher),
         }
     }
-    finish(open);
+    unlock_and_wake(open);
 }
 
 /// Unlocks the queue, then wakes the reader, which takes the same lock.
-fn finish(open: Option<(&Arc<Inlet>, MutexGuard<'_, Queue>, bool)>) {
-    if let Some((inlet, queue, wake)) = open {
+fn unlock_and_wake(open: Option<(&Arc<ResponseSender>, MutexGuard<'_, Queue>, bool)>) {
+    if let Some((sender, queue, wake)) = open {
         drop(queue);
         if wake {
-            inlet.wake_reader();
+            sender.wake_reader();
         }
     }
 }

@@ -9,10 +9,10 @@ use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::WatchCreateRequest;
 use thiserror::Error;
 
-use super::hub::{Group, Hub, StreamId};
-use super::outlet::Inlet;
+use super::hub::{Hub, StreamId, WatcherGroup};
 use super::range::KeyRange;
 use super::response::Response;
+use super::response_queue::ResponseSender;
 use super::watcher::{Filters, WatchInfo, WatchState, Watcher, WatcherKey};
 
 /// Sent when a client names a watch id that its stream already uses.
@@ -46,15 +46,15 @@ impl Hub {
         id: StreamId,
         request: WatchCreateRequest,
     ) -> Result<Option<i64>, RequestError> {
-        let inlet = self.answering(id)?;
+        let sender = self.sender_with_room(id)?;
         match self.try_create(id, request) {
             Ok((key, watch_id, next)) => {
-                inlet.answer(Response::created(watch_id, self.revision));
-                self.place(key, next);
+                sender.push_response(Response::created(watch_id, self.revision));
+                self.update_state(key, next);
                 Ok(Some(watch_id))
             }
             Err(reason) => {
-                inlet.answer(Response::refused(self.revision, Cow::Borrowed(reason)));
+                sender.push_response(Response::refused(self.revision, Cow::Borrowed(reason)));
                 Ok(None)
             }
         }
@@ -69,8 +69,8 @@ impl Hub {
         id: StreamId,
         reason: impl Into<Cow<'static, str>>,
     ) -> Result<(), RequestError> {
-        let inlet = self.answering(id)?;
-        inlet.answer(Response::refused(self.revision, reason.into()));
+        let sender = self.sender_with_room(id)?;
+        sender.push_response(Response::refused(self.revision, reason.into()));
         Ok(())
     }
 
@@ -79,7 +79,7 @@ impl Hub {
     /// # Errors
     /// [`RequestError`] if the stream cannot take an answer; nothing was changed.
     pub fn cancel(&mut self, id: StreamId, watch_id: i64) -> Result<bool, RequestError> {
-        let inlet = self.answering(id)?;
+        let sender = self.sender_with_room(id)?;
         let watch = self
             .streams
             .get(&id)
@@ -88,7 +88,7 @@ impl Hub {
             return Ok(false);
         };
         self.remove_watcher(key);
-        inlet.answer(Response::canceled(
+        sender.push_response(Response::canceled(
             watch_id,
             self.revision,
             Cow::Borrowed(""),
@@ -127,12 +127,12 @@ impl Hub {
         ending.len()
     }
 
-    fn answering(&self, id: StreamId) -> Result<Arc<Inlet>, RequestError> {
+    fn sender_with_room(&self, id: StreamId) -> Result<Arc<ResponseSender>, RequestError> {
         let stream = self.streams.get(&id).ok_or(RequestError::UnknownStream)?;
-        if !stream.inlet.has_answer_room() {
+        if !stream.sender.has_response_room() {
             return Err(RequestError::Backpressure);
         }
-        Ok(Arc::clone(&stream.inlet))
+        Ok(Arc::clone(&stream.sender))
     }
 
     /// Registers a watch without placing it. Returns its key, its id and its next revision.
@@ -169,7 +169,7 @@ impl Hub {
         }) {
             Some(key) => *key,
             None => {
-                let key = self.groups.insert(Group {
+                let key = self.groups.insert(WatcherGroup {
                     range: range.clone(),
                     filters,
                     watchers: 0,
@@ -223,13 +223,13 @@ impl Hub {
             return;
         };
         let watch_id = watcher.watch_id;
-        let inlet = self
+        let sender = self
             .streams
             .get(&watcher.stream)
-            .map(|stream| Arc::clone(&stream.inlet));
+            .map(|stream| Arc::clone(&stream.sender));
         self.remove_watcher(key);
-        if let Some(inlet) = inlet {
-            inlet.answer(final_response(watch_id, self.revision));
+        if let Some(sender) = sender {
+            sender.push_response(final_response(watch_id, self.revision));
         }
     }
 }

@@ -20,9 +20,9 @@ use super::catch_up::RESPONSE_REVISIONS_MAX;
 use super::delivery::Delivery;
 use super::event::History;
 use super::hub::Hub;
-use super::outlet::{Item, Share};
 use super::range::KeyRange;
 use super::response::Response;
+use super::response_queue::{Item, QueueShare};
 use super::watcher::{Filters, GroupKey, WatchState, WatcherKey};
 
 /// Limits of one round.
@@ -57,7 +57,7 @@ pub struct SyncReport {
 /// The watches that a round advances, with their next revisions.
 pub struct SyncPlan {
     /// In order of their turns.
-    pub(super) turns: Vec<Turn>,
+    pub(super) watches: Vec<PlannedWatch>,
     pub(super) ranges: Vec<(KeyRange, Filters)>,
     /// Newest revision of the hub; later ones belong to the next round.
     pub(super) newest: i64,
@@ -65,7 +65,7 @@ pub struct SyncPlan {
     pub(super) response_bytes_max: usize,
 }
 
-pub(super) struct Turn {
+pub(super) struct PlannedWatch {
     pub(super) watcher: WatcherKey,
     pub(super) ticket: u64,
     pub(super) next: i64,
@@ -75,17 +75,17 @@ pub(super) struct Turn {
 
 /// The results of a round; [`Hub::sync_commit`] delivers them.
 pub struct SyncBatch {
-    pub(super) outcomes: Vec<Outcome>,
+    pub(super) outcomes: Vec<ReadOutcome>,
 }
 
-pub(super) struct Outcome {
+pub(super) struct ReadOutcome {
     pub(super) watcher: WatcherKey,
     pub(super) ticket: u64,
     pub(super) from: i64,
-    pub(super) result: TurnResult,
+    pub(super) result: ReadResult,
 }
 
-pub(super) enum TurnResult {
+pub(super) enum ReadResult {
     /// Everything before `next` is covered; `delivery` holds the events that matched.
     Upto {
         next: i64,
@@ -108,7 +108,7 @@ impl Hub {
     pub fn sync_plan(&mut self, budget: SyncBudget) -> SyncPlan {
         self.resume_slow(budget.watchers_max);
         let mut plan = SyncPlan {
-            turns: Vec::new(),
+            watches: Vec::new(),
             ranges: Vec::new(),
             newest: self.revision,
             revisions_max: budget.revisions_max.max(1),
@@ -117,7 +117,7 @@ impl Hub {
         let mut without_room: Vec<(WatcherKey, i64)> = Vec::new();
         let mut ranges: HashMap<GroupKey, usize> = HashMap::new();
         for (ticket, key) in &self.catching_up {
-            if plan.turns.len() + without_room.len() >= budget.watchers_max {
+            if plan.watches.len() + without_room.len() >= budget.watchers_max {
                 break;
             }
             let Some(watcher) = self.watchers.get(*key) else {
@@ -127,7 +127,7 @@ impl Hub {
                 continue;
             };
             let stream = self.streams.get(&watcher.stream);
-            if !stream.is_some_and(|stream| stream.inlet.has_room()) {
+            if !stream.is_some_and(|stream| stream.sender.has_room()) {
                 without_room.push((*key, next));
                 continue;
             }
@@ -139,7 +139,7 @@ impl Hub {
                 plan.ranges.len() - 1
             });
             let prev_kv = watcher.prev_kv;
-            plan.turns.push(Turn {
+            plan.watches.push(PlannedWatch {
                 watcher: *key,
                 ticket: *ticket,
                 next,
@@ -172,16 +172,16 @@ impl Hub {
         }
     }
 
-    fn commit_one(&mut self, outcome: Outcome) {
+    fn commit_one(&mut self, outcome: ReadOutcome) {
         let key = outcome.watcher;
         let (next, delivery) = match outcome.result {
-            TurnResult::Upto { next, delivery } => (next, delivery),
-            TurnResult::Compacted { compact_revision } => {
+            ReadResult::Upto { next, delivery } => (next, delivery),
+            ReadResult::Compacted { compact_revision } => {
                 return self.end_watcher(key, |watch_id, _| {
                     Response::compacted(watch_id, compact_revision)
                 });
             }
-            TurnResult::Failed { reason } => {
+            ReadResult::Failed { reason } => {
                 return self.end_watcher(key, |watch_id, revision| {
                     Response::canceled(watch_id, revision, Cow::Owned(reason))
                 });
@@ -200,12 +200,12 @@ impl Hub {
                 fragment: watcher.fragment,
                 delivery,
             };
-            if !stream.inlet.offer(item, Share::All) {
+            if !stream.sender.push(item, QueueShare::All) {
                 return self.set_state(key, WatchState::Slow { next: outcome.from });
             }
             watcher.caught_up_since_tick = true;
         }
-        self.place(key, next);
+        self.update_state(key, next);
     }
 
     /// Moves slow watches of streams that have room back to catching up.
@@ -215,7 +215,7 @@ impl Hub {
             let Some(stream) = self.streams.get(id) else {
                 continue;
             };
-            if stream.inlet.has_room() {
+            if stream.sender.has_room() {
                 ready.extend(stream.slow.values().take(watchers_max));
             }
         }

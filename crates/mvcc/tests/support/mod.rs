@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use portunus_mvcc::watch::{
-    Event, History, HistoryError, Hub, Limits, Outlet, RevisionEvents, StreamId, StreamOptions,
-    SyncBudget, Wake,
+    Event, History, HistoryError, Hub, Limits, ResponseReceiver, RevisionEvents, StreamId,
+    StreamOptions, SyncBudget, Wake,
 };
 use portunus_proto::etcdserverpb::{ResponseHeader, WatchCreateRequest, WatchResponse};
 use portunus_proto::mvccpb::event::EventType;
@@ -205,7 +205,7 @@ impl Wake for CountingWake {
 
 pub struct Client {
     pub stream: StreamId,
-    pub outlet: Outlet,
+    pub receiver: ResponseReceiver,
     pub wake: Arc<CountingWake>,
 }
 
@@ -218,10 +218,10 @@ impl Client {
             now: Duration::ZERO,
             progress_interval: PROGRESS_INTERVAL,
         };
-        let (stream, outlet) = hub.open_stream(options, Arc::clone(&wake) as Arc<dyn Wake>);
+        let (stream, receiver) = hub.open_stream(options, Arc::clone(&wake) as Arc<dyn Wake>);
         Self {
             stream,
-            outlet,
+            receiver,
             wake,
         }
     }
@@ -233,7 +233,7 @@ impl Client {
             revision: -9,
             raft_term: 3,
         };
-        let response = self.outlet.take()?.to_message(&header).unwrap();
+        let response = self.receiver.take()?.to_message(&header).unwrap();
         let sent = response.header.as_ref().unwrap();
         assert_eq!((sent.cluster_id, sent.member_id, sent.raft_term), (7, 8, 3));
         Some(response)

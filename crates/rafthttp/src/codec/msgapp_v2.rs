@@ -27,15 +27,15 @@ const ENTRY_OVERHEAD_BYTES: u64 = size_of::<Entry>() as u64;
 
 /// The term and index of the last entry on a stream; the same on both sides.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-struct Reached {
+struct StreamPosition {
     term: u64,
     index: u64,
 }
 
-impl Reached {
-    fn after(message: &Message) -> Reached {
+impl StreamPosition {
+    fn after(message: &Message) -> StreamPosition {
         let last = message.entries.last();
-        Reached {
+        StreamPosition {
             term: message.term,
             index: last.map_or(message.index, |entry| entry.index),
         }
@@ -45,7 +45,7 @@ impl Reached {
 /// Encodes one stream.
 #[derive(Debug, Default)]
 pub struct Encoder {
-    reached: Reached,
+    position: StreamPosition,
 }
 
 impl Encoder {
@@ -60,21 +60,21 @@ impl Encoder {
                 put_with_length(entry, to);
             }
             to.put_u64(message.commit);
-            self.reached.index = self
-                .reached
+            self.position.index = self
+                .position
                 .index
                 .wrapping_add(message.entries.len() as u64);
         } else {
             to.put_u8(APP);
             put_with_length(message, to);
-            self.reached = Reached::after(message);
+            self.position = StreamPosition::after(message);
         }
     }
 
     fn continues(&self, message: &Message) -> bool {
         message.r#type == MessageType::MsgApp as i32
-            && message.index == self.reached.index
-            && message.log_term == self.reached.term
+            && message.index == self.position.index
+            && message.log_term == self.position.term
             && message.log_term == message.term
     }
 }
@@ -92,7 +92,7 @@ pub struct Decoder {
     local: u64,
     remote: u64,
     message_bytes_max: u64,
-    reached: Reached,
+    position: StreamPosition,
     arrived: BytesMut,
     open: Option<OpenAppend>,
 }
@@ -111,7 +111,7 @@ impl Decoder {
             local,
             remote,
             message_bytes_max,
-            reached: Reached::default(),
+            position: StreamPosition::default(),
             arrived: BytesMut::new(),
             open: None,
         }
@@ -157,9 +157,9 @@ impl Decoder {
             r#type: MessageType::MsgApp as i32,
             from: self.remote,
             to: self.local,
-            term: self.reached.term,
-            log_term: self.reached.term,
-            index: self.reached.index,
+            term: self.position.term,
+            log_term: self.position.term,
+            index: self.position.index,
             ..Message::default()
         }
     }
@@ -193,8 +193,8 @@ impl Decoder {
             return Ok(None);
         };
         message.commit = commit;
-        self.reached.index = self
-            .reached
+        self.position.index = self
+            .position
             .index
             .wrapping_add(message.entries.len() as u64);
         Ok(Some(message))
@@ -212,7 +212,7 @@ impl Decoder {
         self.arrived.advance(head_bytes);
         let message = self.arrived.split_to(length).freeze();
         let message = Message::decode(message).map_err(DecodeError::Malformed)?;
-        self.reached = Reached::after(&message);
+        self.position = StreamPosition::after(&message);
         Ok(Some(message))
     }
 }

@@ -17,8 +17,8 @@ use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use portunus_proto::raftpb::{Entry, Message, MessageType, Snapshot, SnapshotMetadata};
 use portunus_rafthttp::{
-    BoxFuture, BoxStream, Config, Local, OutgoingSnapshot, Raft, SnapshotRefused, StepRefused,
-    Transport,
+    BoxFuture, BoxStream, Config, LocalMember, OutgoingSnapshot, Raft, SnapshotRefused,
+    StepRefused, Transport,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -125,7 +125,7 @@ impl Raft for Recorder {
         })
     }
 
-    fn told_removed(&self, by: u64) {
+    fn report_removal(&self, by: u64) {
         self.record(Call::Removed { by });
     }
 }
@@ -150,8 +150,8 @@ pub fn quick() -> Config {
     }
 }
 
-pub fn local(id: u64) -> Local {
-    Local {
+pub fn local(id: u64) -> LocalMember {
+    LocalMember {
         member_id: id,
         cluster_id: CLUSTER,
         version: "3.8.0".into(),
@@ -182,7 +182,7 @@ impl Member {
     ) -> Member {
         let address = listener.local_addr().unwrap();
         let metrics = prometheus::Registry::new();
-        let local = Local {
+        let local = LocalMember {
             peer_urls: vec![url(address)],
             ..local(id)
         };

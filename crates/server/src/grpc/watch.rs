@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use portunus_mvcc::watch::{Outlet, RequestError, StreamId, StreamOptions, Wake};
+use portunus_mvcc::watch::{RequestError, ResponseReceiver, StreamId, StreamOptions, Wake};
 use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::WatchRequest;
 use portunus_proto::etcdserverpb::watch_request::RequestUnion;
@@ -40,14 +40,14 @@ impl Api {
             progress_interval: member.config.watch_progress_interval,
         };
         let wake: Arc<dyn Wake> = Arc::<StreamWaker>::clone(&waker);
-        let (id, outlet) = member.watches.lock().open_stream(options, wake);
+        let (id, receiver) = member.watches.lock().open_stream(options, wake);
         let mut stream = ResponseStream {
             gates_changed: member.cluster_gates.subscribe(),
             api: self.clone(),
             required,
             member: Arc::clone(&member),
             id,
-            outlet,
+            receiver,
             requests: Some(tokio::spawn(read_requests(
                 member,
                 id,
@@ -130,7 +130,7 @@ async fn read_requests(
 struct ResponseStream {
     member: Arc<Member>,
     id: StreamId,
-    outlet: Outlet,
+    receiver: ResponseReceiver,
     waker: Arc<StreamWaker>,
     /// The stream ends when one of these features is disabled.
     required: Required,
@@ -153,7 +153,7 @@ impl ResponseStream {
     /// Returns the next response; an error ends the stream.
     async fn next(&mut self) -> Result<Outgoing, Status> {
         loop {
-            if let Some(response) = self.outlet.take() {
+            if let Some(response) = self.receiver.take() {
                 // Checked after taking it: an event that was applied after a feature was
                 // disabled is published after that as well.
                 self.api.check_required(&self.required)?;

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use portunus_consensus::PeerSink;
 use portunus_consensus::bootstrap::Identity;
 use portunus_proto::raftpb::{Message, MessageType};
-use portunus_rafthttp::{Local, PeerClient, Transport};
+use portunus_rafthttp::{LocalMember, PeerClient, Transport};
 use thiserror::Error;
 use tokio::runtime::Runtime;
 
@@ -84,7 +84,7 @@ impl Peers {
         metrics: &prometheus::Registry,
         runtime: Runtime,
     ) -> Result<Peers, PeersError> {
-        let local = Local {
+        let local = LocalMember {
             member_id: identity.member_id,
             cluster_id: identity.cluster_id,
             version: version_text(&config.version),

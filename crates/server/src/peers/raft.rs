@@ -87,7 +87,7 @@ impl Raft for PeerRaft {
         Box::pin(incoming::receive(Arc::clone(&self.member), message, body))
     }
 
-    fn told_removed(&self, by: u64) {
+    fn report_removal(&self, by: u64) {
         tracing::error!(
             by = %format_args!("{by:x}"),
             "a peer says that this member was removed from the cluster"

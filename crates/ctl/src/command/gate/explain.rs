@@ -2,8 +2,8 @@
 
 use clap::Args;
 
-use super::{ConsistencyArgs, bad, own_features};
-use crate::gates::{picture, story, survey};
+use super::{ConsistencyArgs, bad_arguments, own_features};
+use crate::gates::{collect, explain, fleet};
 use crate::globals::Globals;
 use crate::outcome::{ExitWith, Failure};
 use crate::print::{Answer, GateAnswer};
@@ -20,16 +20,16 @@ pub struct ExplainArgs {
 /// Runs the command.
 pub async fn run(args: ExplainArgs, globals: &Globals) -> Result<(), Failure> {
     let [name] = args.arguments.as_slice() else {
-        return Err(bad(
+        return Err(bad_arguments(
             "gate explain command needs one argument as feature name",
         ));
     };
     let own = own_features()?;
     let serializable = args.consistency.is_serializable()?;
-    let survey = survey::survey(globals, serializable).await?;
-    let picture = picture::picture(&survey, &own);
-    let story = story::tell(&survey, &picture, &own, name);
-    let story = story.map_err(|unknown| Failure::new(ExitWith::Error, unknown))?;
-    let answer = Answer::Gate(GateAnswer::Story(&story));
+    let report = collect::collect(globals, serializable).await?;
+    let observed = fleet::observe(&report, &own);
+    let explanation = explain::explain(&report, &observed, &own, name);
+    let explanation = explanation.map_err(|unknown| Failure::new(ExitWith::Error, unknown))?;
+    let answer = Answer::Gate(GateAnswer::Explanation(&explanation));
     globals.printer.print(&answer)
 }

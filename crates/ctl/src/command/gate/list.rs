@@ -4,7 +4,7 @@
 use clap::Args;
 use portunus_proto::etcdserverpb::FeatureGateStatusRequest;
 
-use super::{ConsistencyArgs, bad, refused};
+use super::{ConsistencyArgs, bad_arguments, gate_failure};
 use crate::command::members;
 use crate::globals::Globals;
 use crate::outcome::{ExitWith, Failure, write_err};
@@ -14,7 +14,7 @@ use crate::print::{Answer, EndpointGates, GateAnswer, GateReport};
 #[derive(Debug, Args)]
 pub struct ListArgs {
     #[command(flatten)]
-    which: WhichArgs,
+    endpoints: EndpointArgs,
 }
 
 /// Flags of `gate status`.
@@ -24,11 +24,11 @@ pub struct StatusArgs {
     #[arg(value_name = "NAME")]
     names: Vec<String>,
     #[command(flatten)]
-    which: WhichArgs,
+    endpoints: EndpointArgs,
 }
 
 #[derive(Debug, Args)]
-struct WhichArgs {
+struct EndpointArgs {
     /// Use all endpoints from the cluster member list
     #[arg(long)]
     cluster: bool,
@@ -38,7 +38,7 @@ struct WhichArgs {
 
 /// Runs `gate list`.
 pub async fn list(args: ListArgs, globals: &Globals) -> Result<(), Failure> {
-    let report = ask(args.which, Vec::new(), globals).await?;
+    let report = collect_report(args.endpoints, Vec::new(), globals).await?;
     globals
         .printer
         .print(&Answer::Gate(GateAnswer::List(&report)))
@@ -47,9 +47,9 @@ pub async fn list(args: ListArgs, globals: &Globals) -> Result<(), Failure> {
 /// Runs `gate status`.
 pub async fn status(args: StatusArgs, globals: &Globals) -> Result<(), Failure> {
     if args.names.iter().any(String::is_empty) {
-        return Err(bad("a feature name is empty"));
+        return Err(bad_arguments("a feature name is empty"));
     }
-    let report = ask(args.which, args.names, globals).await?;
+    let report = collect_report(args.endpoints, args.names, globals).await?;
     globals
         .printer
         .print(&Answer::Gate(GateAnswer::Status(&report)))
@@ -58,44 +58,45 @@ pub async fn status(args: StatusArgs, globals: &Globals) -> Result<(), Failure> 
 /// Collects the cluster's features and those of each endpoint. An endpoint that does not answer is
 /// reported, and fails the command only if no other does. One that does not know gates, as Go's
 /// etcd does not, is shown as such; the next one is asked.
-async fn ask(
-    args: WhichArgs,
+async fn collect_report(
+    args: EndpointArgs,
     names: Vec<String>,
     globals: &Globals,
 ) -> Result<GateReport, Failure> {
     let serializable = args.consistency.is_serializable()?;
-    let endpoints = members::endpoints_by(args.cluster, !serializable, globals).await?;
-    let question = |is_server_feature| FeatureGateStatusRequest {
+    let endpoints =
+        members::endpoints_with_consistency(args.cluster, !serializable, globals).await?;
+    let request = |is_server_feature| FeatureGateStatusRequest {
         is_server_feature,
         features: names.clone(),
         all_known: true,
         serializable,
     };
-    let mut asked = Vec::new();
+    let mut requests = Vec::new();
     for endpoint in endpoints {
         let client = globals.connect_to(&endpoint)?;
-        let (asking, question) = (client.clone(), question(true));
+        let (sender, request) = (client.clone(), request(true));
         let answer = tokio::spawn(async move {
-            asking.ready().await?;
-            asking.feature_gate_status(question).await
+            sender.ready().await?;
+            sender.feature_gate_status(request).await
         });
-        asked.push((endpoint, client, answer));
+        requests.push((endpoint, client, answer));
     }
     let client = globals.connect()?;
-    let mut cluster = match client.feature_gate_status(question(false)).await {
-        Err(error) if !error.is_unimplemented() => return Err(refused(error)),
+    let mut cluster = match client.feature_gate_status(request(false)).await {
+        Err(error) if !error.is_unimplemented() => return Err(gate_failure(error)),
         answer => answer,
     };
     let mut servers = Vec::new();
     let mut gateless = Vec::new();
-    for (endpoint, client, answer) in asked {
+    for (endpoint, client, answer) in requests {
         // A task fails only if it panics, and a panic ends the process.
         let Ok(answer) = answer.await else { continue };
         match answer {
             Ok(response) => {
                 if cluster.is_err() {
                     // The endpoint that was asked first does not know gates.
-                    cluster = client.feature_gate_status(question(false)).await;
+                    cluster = client.feature_gate_status(request(false)).await;
                 }
                 servers.push(EndpointGates { endpoint, response });
             }
@@ -110,8 +111,8 @@ async fn ask(
         return Err(Failure::reported(ExitWith::Error));
     }
     Ok(GateReport {
-        asked: names,
-        cluster: cluster.map_err(refused)?,
+        requested: names,
+        cluster: cluster.map_err(gate_failure)?,
         servers,
         gateless,
     })

@@ -2,9 +2,9 @@
 //! has nothing of it.
 
 mod explain;
+mod history;
 mod list;
 mod plan;
-mod record;
 
 use clap::Subcommand;
 use portunus_client::ClientError;
@@ -17,19 +17,19 @@ use crate::outcome::{ExitWith, Failure, with_causes};
 /// What to do with feature gates.
 #[derive(Debug, Subcommand)]
 pub enum GateCommand {
-    /// Lists all known features: the cluster's, and the server's of each endpoint
+    /// Lists all known features: cluster features, and the server features of each endpoint
     List(list::ListArgs),
     /// Prints whether features are on and why; without names, all that are on
     Status(list::StatusArgs),
-    /// Explains why a feature is as it is; ends with the next command to type
+    /// Explains why a feature is on or off; ends with the next command to run
     Explain(explain::ExplainArgs),
-    /// Says what a change would do; exits with 7 if something stands in its way
+    /// Plans a change; exits with 7 if something blocks it
     #[command(subcommand)]
     Plan(plan::PlanCommand),
-    /// Prints what was decided about the cluster's features, oldest first
-    History(record::HistoryArgs),
-    /// Prints changes of the cluster's features as they happen
-    Watch(record::WatchArgs),
+    /// Prints the decisions about cluster features, oldest first
+    History(history::HistoryArgs),
+    /// Prints changes of cluster features as they happen
+    Watch(history::WatchArgs),
 }
 
 /// Runs the command.
@@ -39,12 +39,12 @@ pub async fn run(command: GateCommand, globals: &Globals) -> Result<(), Failure>
         GateCommand::Status(args) => list::status(args, globals).await,
         GateCommand::Explain(args) => explain::run(args, globals).await,
         GateCommand::Plan(command) => plan::run(command, globals).await,
-        GateCommand::History(args) => record::history(args, globals).await,
-        GateCommand::Watch(args) => record::watch(args, globals).await,
+        GateCommand::History(args) => history::history(args, globals).await,
+        GateCommand::Watch(args) => history::watch(args, globals).await,
     }
 }
 
-/// How fresh answers have to be.
+/// The consistency of the replies.
 #[derive(Debug, clap::Args)]
 struct ConsistencyArgs {
     /// Linearizable(l) or serializable(s), which needs no quorum
@@ -59,11 +59,11 @@ impl ConsistencyArgs {
 }
 
 /// A failure that distinguishes servers that do not know the request from those that refuse it.
-pub fn refused(error: ClientError) -> Failure {
+pub fn gate_failure(error: ClientError) -> Failure {
     let is_unimplemented = error.is_unimplemented();
     let mut failure = Failure::from(error);
     if is_unimplemented {
-        let note = "this server does not know that question about feature gates";
+        let note = "this server does not support that request about feature gates";
         failure.note = Some(note.to_owned());
     }
     failure
@@ -74,6 +74,6 @@ fn own_features() -> Result<OwnFeatures, Failure> {
     OwnFeatures::declared().map_err(|error| Failure::new(ExitWith::Error, with_causes(&error)))
 }
 
-fn bad(message: impl std::fmt::Display) -> Failure {
+fn bad_arguments(message: impl std::fmt::Display) -> Failure {
     Failure::new(ExitWith::BadArgs, message)
 }

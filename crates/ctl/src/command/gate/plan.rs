@@ -8,10 +8,10 @@ use portunus_gates::{
     Assignments, EMULATION_FLAG, MIN_COMPAT_FLAG, MajorMinor, Origin, Version, version_flag,
 };
 
-use super::{bad, own_features};
-use crate::gates::foresight::{foresee, is_known};
-use crate::gates::picture::{Picture, picture};
-use crate::gates::survey;
+use super::{bad_arguments, own_features};
+use crate::gates::collect;
+use crate::gates::fleet::{ObservedFleet, observe};
+use crate::gates::plan::{knows_features_of, plan_change};
 use crate::globals::Globals;
 use crate::outcome::{ExitWith, Failure};
 use crate::print::{Answer, GateAnswer};
@@ -19,12 +19,12 @@ use crate::print::{Answer, GateAnswer};
 /// The name of a new member without a name in a plan.
 const NEW_MEMBER: &str = "new";
 
-/// Changes to ask about.
+/// The changes that can be planned.
 #[derive(Debug, Subcommand)]
 pub enum PlanCommand {
     /// Restarts every member at a later version with its flags
     Upgrade(VersionArgs),
-    /// Lowers the cluster version by one minor and restarts every member there
+    /// Lowers the cluster version by one minor and restarts every member at that version
     Downgrade(VersionArgs),
     /// Cancels the downgrade that is enabled
     Cancel,
@@ -79,31 +79,31 @@ pub struct MemberArgs {
 /// What a member is started with. A flag stands for all of its values.
 #[derive(Debug, Args)]
 struct MemberFlags {
-    /// All server features the member is started with
+    /// All values of --feature-gates that the member is started with
     #[arg(long, value_name = "NAME=BOOL,...")]
     feature_gates: Option<String>,
-    /// All cluster features the member is started with
+    /// All values of --cluster-feature-gates that the member is started with
     #[arg(long, value_name = "NAME=BOOL,...")]
     cluster_feature_gates: Option<String>,
-    /// The version the member is to behave as
+    /// The version that the member emulates
     #[arg(long, alias = "emulation-version", value_name = "VERSION")]
     emulated_version: Option<String>,
-    /// The version that must be able to read what the member writes
+    /// The earliest version that must be able to read what the member writes
     #[arg(long, value_name = "VERSION")]
     min_compatibility_version: Option<String>,
 }
 
 /// Runs the command.
 pub async fn run(command: PlanCommand, globals: &Globals) -> Result<(), Failure> {
-    let asked = Asked::read(command)?;
+    let requested = RequestedChange::parse(command)?;
     let own = own_features()?;
-    let survey = survey::survey(globals, false).await?;
-    let picture = picture(&survey, &own);
-    let change = asked.change(&picture)?;
-    let foresight = foresee(picture, &own, &change);
-    let answer = Answer::Gate(GateAnswer::Plan(&foresight));
+    let report = collect::collect(globals, false).await?;
+    let observed = observe(&report, &own);
+    let change = requested.change(&observed)?;
+    let planned = plan_change(observed, &own, &change);
+    let answer = Answer::Gate(GateAnswer::Plan(&planned));
     globals.printer.print(&answer)?;
-    match foresight.plan.is_blocked() {
+    match planned.plan.is_blocked() {
         true => Err(Failure::reported(ExitWith::Blocked)),
         false => Ok(()),
     }
@@ -111,46 +111,46 @@ pub async fn run(command: PlanCommand, globals: &Globals) -> Result<(), Failure>
 
 /// A change as given, before the members of the cluster are known.
 #[derive(Debug)]
-enum Asked {
+enum RequestedChange {
     Upgrade(MajorMinor),
     Downgrade(MajorMinor),
     Cancel,
-    Restart(String, Started),
+    Restart(String, StartFlags),
     Add {
         name: String,
         learner: bool,
-        started: Started,
+        started: StartFlags,
     },
     Remove(String),
     Promote(String),
 }
 
 #[derive(Debug)]
-struct Started {
+struct StartFlags {
     server_flags: Option<Assignments>,
     cluster_flags: Option<Assignments>,
     version: Option<MajorMinor>,
     min_compat: Option<MajorMinor>,
 }
 
-impl Asked {
-    fn read(command: PlanCommand) -> Result<Self, Failure> {
+impl RequestedChange {
+    fn parse(command: PlanCommand) -> Result<Self, Failure> {
         Ok(match command {
             PlanCommand::Upgrade(args) => Self::Upgrade(target(&args.arguments)?),
             PlanCommand::Downgrade(args) => Self::Downgrade(target(&args.arguments)?),
             PlanCommand::Cancel => Self::Cancel,
             PlanCommand::Restart(args) => {
-                Self::Restart(one_member(args.arguments)?, args.flags.read()?)
+                Self::Restart(one_member(args.arguments)?, args.flags.parse()?)
             }
             PlanCommand::Add(mut args) => {
                 let name = args.arguments.pop();
                 if !args.arguments.is_empty() {
-                    return Err(bad("too many arguments"));
+                    return Err(bad_arguments("too many arguments"));
                 }
                 Self::Add {
                     name: name.unwrap_or_else(|| NEW_MEMBER.to_owned()),
                     learner: args.learner,
-                    started: args.flags.read()?,
+                    started: args.flags.parse()?,
                 }
             }
             PlanCommand::Remove(args) => Self::Remove(one_member(args.arguments)?),
@@ -158,13 +158,13 @@ impl Asked {
         })
     }
 
-    fn change(self, picture: &Picture) -> Result<Change, Failure> {
+    fn change(self, observed: &ObservedFleet) -> Result<Change, Failure> {
         Ok(match self {
             Self::Upgrade(target) => Change::Upgrade(target),
             Self::Downgrade(target) => Change::Downgrade(target),
             Self::Cancel => Change::CancelDowngrade,
             Self::Restart(member, started) => Change::Restart {
-                member: find(picture, &member)?,
+                member: find_member(observed, &member)?,
                 version: started.version,
                 min_compat: started.min_compat,
                 server_flags: started.server_flags,
@@ -188,52 +188,56 @@ impl Asked {
                 server_flags: started.server_flags.unwrap_or_default(),
                 cluster_flags: started.cluster_flags.unwrap_or_default(),
             }),
-            Self::Remove(member) => Change::Remove(find(picture, &member)?),
-            Self::Promote(member) => Change::Promote(find(picture, &member)?),
+            Self::Remove(member) => Change::Remove(find_member(observed, &member)?),
+            Self::Promote(member) => Change::Promote(find_member(observed, &member)?),
         })
     }
 }
 
 impl MemberFlags {
-    fn read(self) -> Result<Started, Failure> {
+    fn parse(self) -> Result<StartFlags, Failure> {
         let version = self.emulated_version.as_deref();
         let min_compat = self.min_compatibility_version.as_deref();
-        Ok(Started {
-            server_flags: flags(self.feature_gates.as_deref())?,
-            cluster_flags: flags(self.cluster_feature_gates.as_deref())?,
+        Ok(StartFlags {
+            server_flags: parse_flags(self.feature_gates.as_deref())?,
+            cluster_flags: parse_flags(self.cluster_feature_gates.as_deref())?,
             version: version
-                .map(|text| known(read_flag(EMULATION_FLAG, text)?))
+                .map(|text| require_known(parse_version_flag(EMULATION_FLAG, text)?))
                 .transpose()?,
             min_compat: min_compat
-                .map(|text| read_flag(MIN_COMPAT_FLAG, text))
+                .map(|text| parse_version_flag(MIN_COMPAT_FLAG, text))
                 .transpose()?,
         })
     }
 }
 
-fn flags(text: Option<&str>) -> Result<Option<Assignments>, Failure> {
+fn parse_flags(text: Option<&str>) -> Result<Option<Assignments>, Failure> {
     let parsed = text.map(|text| Assignments::parse(Origin::Flag, text));
-    parsed.transpose().map_err(bad)
+    parsed.transpose().map_err(bad_arguments)
 }
 
 fn target(arguments: &[String]) -> Result<MajorMinor, Failure> {
     match arguments {
-        [] => Err(bad("VERSION not provided")),
-        [version] => known(Version::parse(version).map_err(bad)?.major_minor()),
-        _ => Err(bad("too many arguments")),
+        [] => Err(bad_arguments("VERSION not provided")),
+        [version] => require_known(
+            Version::parse(version)
+                .map_err(bad_arguments)?
+                .major_minor(),
+        ),
+        _ => Err(bad_arguments("too many arguments")),
     }
 }
 
 /// The version that a flag sets, read as a server reads it.
-fn read_flag(flag: &'static str, text: &str) -> Result<MajorMinor, Failure> {
-    version_flag(flag, text).map_err(bad)
+fn parse_version_flag(flag: &'static str, text: &str) -> Result<MajorMinor, Failure> {
+    version_flag(flag, text).map_err(bad_arguments)
 }
 
 /// Refuses a version whose features this program does not know.
-fn known(version: MajorMinor) -> Result<MajorMinor, Failure> {
-    if !is_known(version) {
-        return Err(bad(format!(
-            "this portctl knows features up to version {ETCD_VERSION}: ask the portctl of {version}"
+fn require_known(version: MajorMinor) -> Result<MajorMinor, Failure> {
+    if !knows_features_of(version) {
+        return Err(bad_arguments(format!(
+            "this portctl knows features up to version {ETCD_VERSION}: use the portctl of {version}"
         )));
     }
     Ok(version)
@@ -241,28 +245,28 @@ fn known(version: MajorMinor) -> Result<MajorMinor, Failure> {
 
 fn one_member(mut arguments: Vec<String>) -> Result<String, Failure> {
     match (arguments.pop(), arguments.is_empty()) {
-        (None, _) => Err(bad("MEMBER not provided")),
+        (None, _) => Err(bad_arguments("MEMBER not provided")),
         (Some(member), true) => Ok(member),
-        (Some(_), false) => Err(bad("too many arguments")),
+        (Some(_), false) => Err(bad_arguments("too many arguments")),
     }
 }
 
 /// The member with this name, or else with this id in hexadecimal.
-fn find(picture: &Picture, name_or_id: &str) -> Result<MemberId, Failure> {
-    let members = || picture.fleet.members.iter().map(|it| &it.member);
+fn find_member(observed: &ObservedFleet, name_or_id: &str) -> Result<MemberId, Failure> {
+    let members = || observed.fleet.members.iter().map(|it| &it.member);
     let named: Vec<&Member> = members().filter(|it| it.name == name_or_id).collect();
     match named.as_slice() {
         [] => {
             let id = u64::from_str_radix(name_or_id, 16).ok().map(MemberId);
             let found = members().find(|it| Some(it.id) == id);
             found.map(|it| it.id).ok_or_else(|| {
-                bad(format!(
+                bad_arguments(format!(
                     "there is no member {name_or_id}: see `portctl member list`"
                 ))
             })
         }
         [one] => Ok(one.id),
-        _ => Err(bad(format!(
+        _ => Err(bad_arguments(format!(
             "several members are called {name_or_id}: name one by its ID"
         ))),
     }

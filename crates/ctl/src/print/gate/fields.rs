@@ -26,45 +26,45 @@ pub fn render(lines: &mut Lines, answer: GateAnswer<'_>) {
             }
         }
         GateAnswer::List(report) => {
-            seen(lines, rows::all(report));
+            feature_row(lines, rows::all_features(report));
             gateless(lines, report);
         }
         GateAnswer::Status(report) => {
-            seen(lines, rows::asked(report));
+            feature_row(lines, rows::requested_features(report));
             gateless(lines, report);
         }
-        GateAnswer::Story(story) => {
-            lines.field("Feature", text(&story.detail.name));
-            for (name, value) in simple::story(story).into_iter().skip(1) {
+        GateAnswer::Explanation(explanation) => {
+            lines.field("Feature", text(&explanation.detail.name));
+            for (name, value) in simple::explanation_lines(explanation).into_iter().skip(1) {
                 lines.field(&capitalised(name), text(&value));
             }
         }
-        GateAnswer::Plan(foresight) => {
+        GateAnswer::Plan(planned) => {
             let names = [
                 "Feature", "Level", "Member", "Before", "After", "Block", "Why",
             ];
-            for row in foresight.notable() {
-                for (name, cell) in names.iter().zip(rows::plan_cells(foresight, row)) {
+            for row in planned.notable() {
+                for (name, cell) in names.iter().zip(rows::plan_cells(planned, row)) {
                     lines.field(name, text(&cell));
                 }
                 lines.blank();
             }
-            for row in foresight.writes() {
-                lines.field("Writes", text(&rows::write(foresight, row)));
+            for row in planned.writes() {
+                lines.field("Writes", text(&rows::write_line(planned, row)));
             }
-            for it in &foresight.plan.flags_to_drop {
-                lines.field("FlagToDrop", text(&rows::flag_to_drop(foresight, it)));
+            for it in &planned.plan.flags_to_drop {
+                lines.field("FlagToDrop", text(&rows::flag_to_drop_line(planned, it)));
             }
-            for obstacle in &foresight.plan.obstacles {
+            for obstacle in &planned.plan.obstacles {
                 lines.field("Obstacle", text(obstacle));
             }
-            for assumption in &foresight.assumptions {
+            for assumption in &planned.assumptions {
                 lines.field("Assumed", text(assumption));
             }
-            let version = foresight.plan.cluster_version;
+            let version = planned.plan.cluster_version;
             let version = version.map_or_else(String::new, |version| version.to_string());
             lines.field("ClusterVersion", text(&version));
-            lines.field("Blocked", foresight.plan.is_blocked());
+            lines.field("Blocked", planned.plan.is_blocked());
         }
         GateAnswer::History { response, names } => {
             lines.header(response.header.as_ref());
@@ -76,7 +76,7 @@ pub fn render(lines: &mut Lines, answer: GateAnswer<'_>) {
             lines.header(response.header.as_ref());
             if let Some(it) = &response.decision {
                 let changed = response.changed.iter();
-                let decided = rows::Decided {
+                let decided = rows::DecisionRow {
                     decision: it,
                     changed: changed.map(|it| (it.name.clone(), it.enabled)).collect(),
                 };
@@ -92,13 +92,13 @@ fn gateless(lines: &mut Lines, report: &GateReport) {
     }
 }
 
-fn seen(lines: &mut Lines, list: Vec<rows::Seen<'_>>) {
+fn feature_row(lines: &mut Lines, list: Vec<rows::FeatureRow<'_>>) {
     let text = |text: &str| quote(text.as_bytes());
-    for seen in list {
-        lines.field("Name", text(seen.name));
-        lines.field("Level", text(seen.level()));
-        lines.field("Enabled", seen.enabled);
-        if let Some(detail) = seen.detail {
+    for feature_row in list {
+        lines.field("Name", text(feature_row.name));
+        lines.field("Level", text(feature_row.level()));
+        lines.field("Enabled", feature_row.enabled);
+        if let Some(detail) = feature_row.detail {
             lines.field("Stage", text(&detail.stage));
             lines.field("Default", detail.default);
             lines.field("Locked", detail.locked);
@@ -109,15 +109,15 @@ fn seen(lines: &mut Lines, list: Vec<rows::Seen<'_>>) {
                 lines.field("SinceIndex", detail.since_index);
             }
         }
-        lines.field("Reason", text(seen.reason()));
-        if !seen.endpoint.is_empty() {
-            lines.field("Endpoint", text(seen.endpoint));
+        lines.field("Reason", text(feature_row.reason()));
+        if !feature_row.endpoint.is_empty() {
+            lines.field("Endpoint", text(feature_row.endpoint));
         }
         lines.blank();
     }
 }
 
-fn decision(lines: &mut Lines, decided: &rows::Decided<'_>, names: &MemberNames) {
+fn decision(lines: &mut Lines, decided: &rows::DecisionRow<'_>, names: &MemberNames) {
     let it = decided.decision;
     lines.field("Index", it.index);
     lines.field("DecidedUnixSeconds", it.decided_unix_seconds);
@@ -125,7 +125,7 @@ fn decision(lines: &mut Lines, decided: &rows::Decided<'_>, names: &MemberNames)
     lines.member_id("DecidedBy", it.decided_by);
     lines.field(
         "DecidedByName",
-        quote(names.shown(it.decided_by).as_bytes()),
+        quote(names.display_name(it.decided_by).as_bytes()),
     );
     for (name, value) in &decided.changed {
         let changed = format!("{name}={value}");

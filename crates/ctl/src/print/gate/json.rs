@@ -8,8 +8,8 @@ use portunus_proto::membershippb::ClusterParamsDecision;
 
 use super::super::json::with_header;
 use super::{EndpointGates, GateAnswer, GateReport, MemberNames, rows};
-use crate::gates::foresight::Foresight;
-use crate::gates::story::Story;
+use crate::gates::explain::FeatureExplanation;
+use crate::gates::plan::PlannedChange;
 use crate::go::json::{Object, array, string};
 
 pub fn render(answer: GateAnswer<'_>, hex: bool) -> String {
@@ -18,8 +18,8 @@ pub fn render(answer: GateAnswer<'_>, hex: bool) -> String {
         GateAnswer::Enabled(response) => ids.response(response),
         GateAnswer::EndpointsEnabled(list) => ids.endpoints(list),
         GateAnswer::List(report) | GateAnswer::Status(report) => ids.report(report),
-        GateAnswer::Story(story) => ids.story(story),
-        GateAnswer::Plan(foresight) => ids.plan(foresight),
+        GateAnswer::Explanation(explanation) => ids.explanation(explanation),
+        GateAnswer::Plan(planned) => ids.plan(planned),
         GateAnswer::History { response, names } => {
             let decisions = rows::decisions(&response.decisions);
             let decisions = decisions
@@ -60,7 +60,7 @@ impl Ids {
         with_header(response.header.as_ref())
             .raw("is_server_feature", response.is_server_feature)
             .raw("features", array(response.features.iter().map(feature)))
-            .list_or_nothing("details", details)
+            .list_omit_empty("details", details)
             .end()
     }
 
@@ -77,15 +77,15 @@ impl Ids {
             .text("source", &detail.source)
             .text("reason", &detail.reason)
             .text("version_used", &detail.version_used)
-            .number_or_nothing("since_index", detail.since_index)
-            .list_or_nothing("votes", votes)
+            .number_omit_empty("since_index", detail.since_index)
+            .list_omit_empty("votes", votes)
             .end()
     }
 
     fn vote(self, vote: &FeatureGateVote) -> String {
         self.id(Object::default(), "member_id", vote.member_id)
             .text("vote", &vote.vote)
-            .text_or_nothing("if_promoted", &vote.if_promoted)
+            .text_omit_empty("if_promoted", &vote.if_promoted)
             .end()
     }
 
@@ -106,80 +106,80 @@ impl Ids {
             .end()
     }
 
-    fn story(self, story: &Story) -> String {
-        let members = story.members.iter().map(|it| {
+    fn explanation(self, explanation: &FeatureExplanation) -> String {
+        let members = explanation.members.iter().map(|it| {
             self.id(Object::default(), "member_id", it.member_id)
                 .text("name", &it.name)
-                .text("word", &it.word)
+                .text("word", &it.vote)
                 .end()
         });
-        let needs = story.needs.iter().map(|(name, enabled)| {
+        let needs = explanation.needs.iter().map(|(name, enabled)| {
             let need = Object::default().text("name", name);
             need.raw("enabled", enabled).end()
         });
-        let not_written_by = story.not_written_by.iter().map(|it| {
+        let not_written_by = explanation.not_written_by.iter().map(|it| {
             self.id(Object::default(), "member_id", it.member_id)
                 .text("name", &it.name)
                 .text("min_compatibility_version", &it.min_compat.to_string())
                 .end()
         });
-        let readable_since = story.readable_since.map(|it| it.to_string());
+        let readable_since = explanation.readable_since.map(|it| it.to_string());
         let readable_since = readable_since.unwrap_or_default();
-        let enabled = story.enabled.map(|value| value.to_string());
+        let enabled = explanation.enabled.map(|value| value.to_string());
         Object::default()
-            .text("name", &story.detail.name)
+            .text("name", &explanation.detail.name)
             .raw("enabled", enabled.unwrap_or_else(|| "null".to_owned()))
-            .raw("detail", self.detail(&story.detail))
-            .text_or_nothing("what", &story.what)
-            .text_or_nothing("spec", &story.spec)
-            .text_or_nothing("inert", story.inert.as_deref().unwrap_or_default())
+            .raw("detail", self.detail(&explanation.detail))
+            .text_omit_empty("what", &explanation.what)
+            .text_omit_empty("spec", &explanation.spec)
+            .text_omit_empty("inert", explanation.inert.as_deref().unwrap_or_default())
             .raw("members", array(members))
             .raw("needs", array(needs))
-            .text_or_nothing("readable_since", &readable_since)
+            .text_omit_empty("readable_since", &readable_since)
             .raw("not_written_by", array(not_written_by))
-            .text_or_nothing(
+            .text_omit_empty(
                 "not_written",
-                story.not_written.as_deref().unwrap_or_default(),
+                explanation.not_written.as_deref().unwrap_or_default(),
             )
-            .raw("assumptions", texts(&story.assumptions))
-            .raw("to_change", texts(&story.to_change))
-            .text("next", &story.next)
+            .raw("assumptions", texts(&explanation.assumptions))
+            .raw("to_change", texts(&explanation.to_change))
+            .text("next", &explanation.next)
             .end()
     }
 
-    fn plan(self, foresight: &Foresight) -> String {
-        let plan = &foresight.plan;
+    fn plan(self, planned: &PlannedChange) -> String {
+        let plan = &planned.plan;
         let version = |version: Option<_>| match version {
             Some(version) => string(&format!("{version}")),
             None => "null".to_owned(),
         };
-        let rows = foresight.notable().map(|row| self.plan_row(foresight, row));
-        let writes = foresight.writes().map(|row| self.write_row(foresight, row));
+        let rows = planned.notable().map(|row| self.plan_row(planned, row));
+        let writes = planned.writes().map(|row| self.write_row(planned, row));
         let flags_to_drop = plan.flags_to_drop.iter();
-        let flags_to_drop = flags_to_drop.map(|it| self.flag_to_drop(foresight, it));
+        let flags_to_drop = flags_to_drop.map(|it| self.flag_to_drop(planned, it));
         Object::default()
-            .text("change", &foresight.change)
+            .text("change", &planned.change)
             .raw("blocked", plan.is_blocked())
             .raw(
                 "cluster_version_before",
-                version(foresight.cluster_version_before),
+                version(planned.cluster_version_before),
             )
             .raw("cluster_version", version(plan.cluster_version))
             .raw("rows", array(rows))
             .raw("writes", array(writes))
             .raw("flags_to_drop", array(flags_to_drop))
             .raw("obstacles", texts(&plan.obstacles))
-            .raw("assumptions", texts(&foresight.assumptions))
+            .raw("assumptions", texts(&planned.assumptions))
             .end()
     }
 
-    fn plan_row(self, foresight: &Foresight, row: &PlanRow) -> String {
+    fn plan_row(self, planned: &PlannedChange, row: &PlanRow) -> String {
         let mut object = Object::default()
             .text("feature", &row.feature)
             .text("level", row.level.text());
         if let Some(id) = row.member {
             object = self.id(object, "member_id", id.0);
-            object = object.text("member", &foresight.name_of(id));
+            object = object.text("member", &planned.name_of(id));
         }
         let value = |value: Option<bool>| match value {
             Some(value) => value.to_string(),
@@ -188,16 +188,16 @@ impl Ids {
         object
             .raw("before", value(row.before))
             .raw("after", value(row.after))
-            .text_or_nothing("block", row.block.map_or("", rows::block))
+            .text_omit_empty("block", row.block.map_or("", rows::block_name))
             .text("why", &row.why)
             .end()
     }
 
-    fn write_row(self, foresight: &Foresight, row: &WriteRow) -> String {
+    fn write_row(self, planned: &PlannedChange, row: &WriteRow) -> String {
         let object = Object::default().text("feature", &row.feature);
         let before = row.before.map(|value| value.to_string());
         self.id(object, "member_id", row.member.0)
-            .text("member", &foresight.name_of(row.member))
+            .text("member", &planned.name_of(row.member))
             .raw("before", before.unwrap_or_else(|| "null".to_owned()))
             .raw("after", row.after)
             .text("readable_since", &row.readable_since.to_string())
@@ -205,11 +205,11 @@ impl Ids {
             .end()
     }
 
-    fn flag_to_drop(self, foresight: &Foresight, it: &FlagToDrop) -> String {
+    fn flag_to_drop(self, planned: &PlannedChange, it: &FlagToDrop) -> String {
         self.id(Object::default(), "member_id", it.member.0)
-            .text("member", &foresight.name_of(it.member))
+            .text("member", &planned.name_of(it.member))
             .text("flag", it.flag)
-            .text_or_nothing("feature", it.feature.as_deref().unwrap_or_default())
+            .text_omit_empty("feature", it.feature.as_deref().unwrap_or_default())
             .text("why", &it.why)
             .end()
     }
@@ -230,10 +230,10 @@ impl Ids {
             .raw("decided_unix_seconds", decision.decided_unix_seconds)
             .text("cluster_version", &decision.cluster_version);
         self.id(object, "decided_by", decision.decided_by)
-            .text("decided_by_name", &names.shown(decision.decided_by))
+            .text("decided_by_name", &names.display_name(decision.decided_by))
             .raw("features", params.unwrap_or_else(|| "null".to_owned()))
             .raw("changed", array(changed))
-            .text_or_nothing("cause", &decision.cause)
+            .text_omit_empty("cause", &decision.cause)
             .end()
     }
 }

@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 use portunus_proto::etcdserverpb::FeatureGateStatusResponse;
 use portunus_proto::portunuspb::{HistoryResponse, WatchResponse};
 
-use crate::gates::foresight::Foresight;
-use crate::gates::story::Story;
+use crate::gates::explain::FeatureExplanation;
+use crate::gates::plan::PlannedChange;
 
 /// One answer about feature gates.
 #[derive(Debug, Clone, Copy)]
@@ -28,9 +28,9 @@ pub enum GateAnswer<'a> {
     /// `gate status`
     Status(&'a GateReport),
     /// `gate explain`
-    Story(&'a Story),
+    Explanation(&'a FeatureExplanation),
     /// `gate plan`
-    Plan(&'a Foresight),
+    Plan(&'a PlannedChange),
     /// `gate history`
     History {
         /// The server's response.
@@ -59,8 +59,8 @@ pub struct EndpointGates {
 /// Features of both levels.
 #[derive(Debug)]
 pub struct GateReport {
-    /// Names the user asked for; none means all.
-    pub asked: Vec<String>,
+    /// The names given by the user; none means all.
+    pub requested: Vec<String>,
     /// The cluster features.
     pub cluster: FeatureGateStatusResponse,
     /// The server features of each endpoint.
@@ -75,7 +75,7 @@ pub struct MemberNames(pub BTreeMap<u64, String>);
 
 impl MemberNames {
     /// The name, or the id if there is none; `-` where no member decided.
-    fn shown(&self, id: u64) -> String {
+    fn display_name(&self, id: u64) -> String {
         if id == 0 {
             return "-".to_owned();
         }

@@ -7,11 +7,11 @@ use portunus_proto::membershippb;
 use portunus_proto::membershippb::ClusterParamsDecision;
 
 use super::{EndpointGates, GateReport, MemberNames};
-use crate::gates::foresight::Foresight;
+use crate::gates::plan::PlannedChange;
 use crate::go::time;
 
 /// A feature and the endpoint that reported it.
-pub struct Seen<'a> {
+pub struct FeatureRow<'a> {
     pub name: &'a str,
     pub enabled: bool,
     /// Absent if no server that was asked knows the feature.
@@ -21,27 +21,31 @@ pub struct Seen<'a> {
 }
 
 /// All known features, those of the cluster first; of one name, in the order of the endpoints.
-pub fn all(report: &GateReport) -> Vec<Seen<'_>> {
-    let cluster = known(&report.cluster).map(|detail| seen(detail, ""));
+pub fn all_features(report: &GateReport) -> Vec<FeatureRow<'_>> {
+    let cluster = known(&report.cluster).map(|detail| feature_row(detail, ""));
     let servers = report.servers.iter();
-    let mut servers: Vec<Seen<'_>> = servers
-        .flat_map(|it| known(&it.response).map(|detail| seen(detail, &it.endpoint)))
+    let mut servers: Vec<FeatureRow<'_>> = servers
+        .flat_map(|it| known(&it.response).map(|detail| feature_row(detail, &it.endpoint)))
         .collect();
-    servers.sort_by_key(|seen| seen.name);
+    servers.sort_by_key(|feature_row| feature_row.name);
     cluster.chain(servers).collect()
 }
 
 /// The requested features, in that order; without names, all that are on.
-pub fn asked(report: &GateReport) -> Vec<Seen<'_>> {
-    let everything = || all(report).into_iter();
-    if report.asked.is_empty() {
-        return everything().filter(|seen| seen.enabled).collect();
+pub fn requested_features(report: &GateReport) -> Vec<FeatureRow<'_>> {
+    let everything = || all_features(report).into_iter();
+    if report.requested.is_empty() {
+        return everything()
+            .filter(|feature_row| feature_row.enabled)
+            .collect();
     }
     let mut rows = Vec::new();
-    for name in &report.asked {
-        let found: Vec<Seen<'_>> = everything().filter(|seen| seen.name == name).collect();
+    for name in &report.requested {
+        let found: Vec<FeatureRow<'_>> = everything()
+            .filter(|feature_row| feature_row.name == name)
+            .collect();
         match found.is_empty() {
-            true => rows.push(Seen {
+            true => rows.push(FeatureRow {
                 name,
                 enabled: false,
                 detail: None,
@@ -54,7 +58,7 @@ pub fn asked(report: &GateReport) -> Vec<Seen<'_>> {
 }
 
 /// One sentence for each server that knows no gates.
-pub fn gateless(report: &GateReport) -> impl Iterator<Item = String> {
+pub fn gateless_notes(report: &GateReport) -> impl Iterator<Item = String> {
     report.gateless.iter().map(|endpoint| {
         format!(
             "{endpoint} does not know feature gates, as etcd and versions before \
@@ -69,8 +73,8 @@ fn known(response: &FeatureGateStatusResponse) -> impl Iterator<Item = &FeatureG
     details.filter(|detail| detail.source != "unknown")
 }
 
-fn seen<'a>(detail: &'a FeatureGateDetail, endpoint: &'a str) -> Seen<'a> {
-    Seen {
+fn feature_row<'a>(detail: &'a FeatureGateDetail, endpoint: &'a str) -> FeatureRow<'a> {
+    FeatureRow {
         name: &detail.name,
         enabled: detail.enabled,
         detail: Some(detail),
@@ -78,7 +82,7 @@ fn seen<'a>(detail: &'a FeatureGateDetail, endpoint: &'a str) -> Seen<'a> {
     }
 }
 
-impl Seen<'_> {
+impl FeatureRow<'_> {
     pub fn level(&self) -> &str {
         self.detail.map_or("unknown", |detail| &detail.level)
     }
@@ -89,7 +93,7 @@ impl Seen<'_> {
     }
 
     /// The endpoint that reported it; `-` for a cluster feature.
-    pub fn place(&self) -> &str {
+    pub fn endpoint_or_dash(&self) -> &str {
         if self.endpoint.is_empty() {
             "-"
         } else {
@@ -99,28 +103,28 @@ impl Seen<'_> {
 }
 
 /// Whether the one feature asked for is on.
-pub fn single(response: &FeatureGateStatusResponse) -> Option<&Feature> {
+pub fn only_feature(response: &FeatureGateStatusResponse) -> Option<&Feature> {
     response.features.first()
 }
 
 /// One row per endpoint.
 pub fn endpoints(list: &[EndpointGates]) -> impl Iterator<Item = (&str, &Feature)> {
     list.iter()
-        .filter_map(|it| Some((it.endpoint.as_str(), single(&it.response)?)))
+        .filter_map(|it| Some((it.endpoint.as_str(), only_feature(&it.response)?)))
 }
 
 /// A decision, compared with the one before.
-pub struct Decided<'a> {
+pub struct DecisionRow<'a> {
     pub decision: &'a ClusterParamsDecision,
     pub changed: Vec<(String, bool)>,
 }
 
 /// All decisions, each compared with the one before; the first one with nothing.
-pub fn decisions(list: &[ClusterParamsDecision]) -> Vec<Decided<'_>> {
+pub fn decisions(list: &[ClusterParamsDecision]) -> Vec<DecisionRow<'_>> {
     let earlier = std::iter::once(None).chain(list.iter().map(Some));
     let pairs = list.iter().zip(earlier);
     pairs
-        .map(|(decision, before)| Decided {
+        .map(|(decision, before)| DecisionRow {
             decision,
             changed: changed(before, decision),
         })
@@ -148,7 +152,7 @@ fn values(decision: Option<&ClusterParamsDecision>) -> &[membershippb::Feature] 
     params.map_or(&[], |params| &params.feature_gates)
 }
 
-impl Decided<'_> {
+impl DecisionRow<'_> {
     /// Index, time, cluster version, deciding member, changes, cause.
     pub fn cells(&self, names: &MemberNames) -> Vec<String> {
         let decision = self.decision;
@@ -156,7 +160,7 @@ impl Decided<'_> {
             decision.index.to_string(),
             time::rfc3339(decision.decided_unix_seconds),
             decision.cluster_version.clone(),
-            names.shown(decision.decided_by),
+            names.display_name(decision.decided_by),
             changes(&self.changed, decision.params.is_some()),
             match decision.cause.as_str() {
                 "" => "-".to_owned(),
@@ -179,7 +183,7 @@ fn changes(changed: &[(String, bool)], has_params: bool) -> String {
 }
 
 /// The text of a value that may be absent.
-pub fn value(value: Option<bool>) -> &'static str {
+pub fn value_text(value: Option<bool>) -> &'static str {
     match value {
         Some(true) => "on",
         Some(false) => "off",
@@ -188,30 +192,30 @@ pub fn value(value: Option<bool>) -> &'static str {
 }
 
 /// Feature, level, member, before, after, block, why.
-pub fn plan_cells(foresight: &Foresight, row: &PlanRow) -> Vec<String> {
+pub fn plan_cells(planned: &PlannedChange, row: &PlanRow) -> Vec<String> {
     let member = row
         .member
-        .map_or_else(String::new, |id| foresight.name_of(id));
+        .map_or_else(String::new, |id| planned.name_of(id));
     vec![
         row.feature.clone(),
         row.level.text().to_owned(),
         member,
-        value(row.before).to_owned(),
-        value(row.after).to_owned(),
-        row.block.map_or("", block).to_owned(),
+        value_text(row.before).to_owned(),
+        value_text(row.after).to_owned(),
+        row.block.map_or("", block_name).to_owned(),
         row.why.clone(),
     ]
 }
 
 /// `Feature (written by member): before -> after: why`
-pub fn write(foresight: &Foresight, row: &WriteRow) -> String {
+pub fn write_line(planned: &PlannedChange, row: &WriteRow) -> String {
     let value = |value: bool| if value { "yes" } else { "no" };
     let after = value(row.after);
     let change = match row.before.filter(|before| *before != row.after) {
         Some(before) => format!("{} -> {after}", value(before)),
         None => after.to_owned(),
     };
-    let member = foresight.name_of(row.member);
+    let member = planned.name_of(row.member);
     format!(
         "{} (written by {member}): {change}: {}",
         row.feature, row.why
@@ -219,8 +223,8 @@ pub fn write(foresight: &Foresight, row: &WriteRow) -> String {
 }
 
 /// A flag that has to be dropped, in one line.
-pub fn flag_to_drop(foresight: &Foresight, it: &FlagToDrop) -> String {
-    let member = foresight.name_of(it.member);
+pub fn flag_to_drop_line(planned: &PlannedChange, it: &FlagToDrop) -> String {
+    let member = planned.name_of(it.member);
     match &it.feature {
         Some(feature) => format!("{feature} in {} of {member}: {}", it.flag, it.why),
         None => format!("{} of {member}: {}", it.flag, it.why),
@@ -228,7 +232,7 @@ pub fn flag_to_drop(foresight: &Foresight, it: &FlagToDrop) -> String {
 }
 
 /// The name of a block.
-pub fn block(block: Block) -> &'static str {
+pub fn block_name(block: Block) -> &'static str {
     match block {
         Block::Unknown => "unknown",
         Block::Removed => "removed",

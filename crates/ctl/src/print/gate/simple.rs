@@ -4,8 +4,8 @@ use std::io::Write;
 
 use super::GateAnswer;
 use super::{rows, table};
-use crate::gates::foresight::Foresight;
-use crate::gates::story::Story;
+use crate::gates::explain::FeatureExplanation;
+use crate::gates::plan::PlannedChange;
 
 /// Appends formatted text; writing to memory cannot fail.
 macro_rules! line {
@@ -17,7 +17,7 @@ macro_rules! line {
 pub fn render(out: &mut Vec<u8>, answer: GateAnswer<'_>) {
     match answer {
         GateAnswer::Enabled(response) => {
-            let enabled = rows::single(response).is_some_and(|feature| feature.enabled);
+            let enabled = rows::only_feature(response).is_some_and(|feature| feature.enabled);
             line!(out, "{enabled}");
         }
         GateAnswer::EndpointsEnabled(list) => {
@@ -25,19 +25,19 @@ pub fn render(out: &mut Vec<u8>, answer: GateAnswer<'_>) {
                 line!(out, "{endpoint}, {}", feature.enabled);
             }
         }
-        GateAnswer::Story(told) => {
-            for (name, value) in story(told) {
+        GateAnswer::Explanation(explanation) => {
+            for (name, value) in explanation_lines(explanation) {
                 match name {
                     "" => line!(out, "{value}"),
                     name => line!(out, "  {name:<10}{value}"),
                 }
             }
         }
-        GateAnswer::Plan(foresight) => {
-            for row in foresight.notable() {
-                line!(out, "{}", in_one_line(&rows::plan_cells(foresight, row)));
+        GateAnswer::Plan(planned) => {
+            for row in planned.notable() {
+                line!(out, "{}", plan_line(&rows::plan_cells(planned, row)));
             }
-            for text in around(foresight) {
+            for text in plan_summary(planned) {
                 line!(out, "{text}");
             }
         }
@@ -47,7 +47,7 @@ pub fn render(out: &mut Vec<u8>, answer: GateAnswer<'_>) {
                 return line!(out, "nothing was decided yet");
             };
             let changed = response.changed.iter();
-            let decided = rows::Decided {
+            let decided = rows::DecisionRow {
                 decision,
                 changed: changed.map(|it| (it.name.clone(), it.enabled)).collect(),
             };
@@ -59,7 +59,7 @@ pub fn render(out: &mut Vec<u8>, answer: GateAnswer<'_>) {
                 line!(out, "{}", row.join(", "));
             }
             if let GateAnswer::List(report) | GateAnswer::Status(report) = answer {
-                for text in rows::gateless(report) {
+                for text in rows::gateless_notes(report) {
                     line!(out, "{text}");
                 }
             }
@@ -68,22 +68,22 @@ pub fn render(out: &mut Vec<u8>, answer: GateAnswer<'_>) {
 }
 
 /// The lines of an explanation; the one without a name is its heading.
-pub fn story(story: &Story) -> Vec<(&'static str, String)> {
-    let detail = &story.detail;
+pub fn explanation_lines(explanation: &FeatureExplanation) -> Vec<(&'static str, String)> {
+    let detail = &explanation.detail;
     let (name, level) = (&detail.name, &detail.level);
-    let heading = match story.enabled {
+    let heading = match explanation.enabled {
         Some(value) => {
-            let value = rows::value(Some(value));
+            let value = rows::value_text(Some(value));
             format!("{name} ({level} feature) is {value}: {}", detail.reason)
         }
         None => format!("{name} ({level} feature) is on for some members and off for others"),
     };
     let mut lines = vec![("", heading)];
-    if !story.what.is_empty() {
-        lines.push(("what", story.what.clone()));
+    if !explanation.what.is_empty() {
+        lines.push(("what", explanation.what.clone()));
     }
     let locked = if detail.locked { ", locked" } else { "" };
-    let entry = match story.spec.as_str() {
+    let entry = match explanation.spec.as_str() {
         "" => detail.stage.as_str(),
         spec => spec,
     };
@@ -97,32 +97,35 @@ pub fn story(story: &Story) -> Vec<(&'static str, String)> {
     if detail.since_index != 0 {
         lines.push(("since", format!("log index {}", detail.since_index)));
     }
-    if let Some(reason) = &story.inert {
+    if let Some(reason) = &explanation.inert {
         lines.push(("note", format!("it has no effect here: {reason}")));
     }
-    if let Some(note) = &story.not_written {
+    if let Some(note) = &explanation.not_written {
         lines.push(("note", note.clone()));
     }
     let whose = if level == "cluster" { "vote" } else { "member" };
-    for word in &story.members {
-        let text = format!("{} ({:x}) {}", word.name, word.member_id, word.word);
+    for vote in &explanation.members {
+        let text = format!("{} ({:x}) {}", vote.name, vote.member_id, vote.vote);
         lines.push((whose, text));
     }
-    for (need, enabled) in &story.needs {
-        lines.push(("needs", format!("{need} ({})", rows::value(Some(*enabled)))));
+    for (need, enabled) in &explanation.needs {
+        lines.push((
+            "needs",
+            format!("{need} ({})", rows::value_text(Some(*enabled))),
+        ));
     }
-    for assumption in &story.assumptions {
+    for assumption in &explanation.assumptions {
         lines.push(("assumed", assumption.clone()));
     }
-    for way in &story.to_change {
+    for way in &explanation.to_change {
         lines.push(("change", way.clone()));
     }
-    lines.push(("next", story.next.clone()));
+    lines.push(("next", explanation.next.clone()));
     lines
 }
 
 /// `Feature (level, member): before -> after: why`
-fn in_one_line(cells: &[String]) -> String {
+fn plan_line(cells: &[String]) -> String {
     let [feature, level, member, before, after, block, why] = cells else {
         return cells.join(", ");
     };
@@ -137,35 +140,37 @@ fn in_one_line(cells: &[String]) -> String {
 }
 
 /// The lines of a plan besides its rows, the verdict last.
-pub fn around(foresight: &Foresight) -> Vec<String> {
-    let plan = &foresight.plan;
+pub fn plan_summary(planned: &PlannedChange) -> Vec<String> {
+    let plan = &planned.plan;
     let version = |version: Option<_>| {
         version.map_or_else(|| "undecided".to_owned(), |version| format!("{version}"))
     };
     let (before, after) = (
-        version(foresight.cluster_version_before),
+        version(planned.cluster_version_before),
         version(plan.cluster_version),
     );
     let mut lines = vec![match before == after {
         true => format!("cluster version: {after}"),
         false => format!("cluster version: {before} -> {after}"),
     }];
-    lines.extend(foresight.writes().map(|row| rows::write(foresight, row)));
+    lines.extend(planned.writes().map(|row| rows::write_line(planned, row)));
     let to_drop = plan.flags_to_drop.iter();
-    lines.extend(to_drop.map(|it| format!("flag to drop: {}", rows::flag_to_drop(foresight, it))));
+    lines.extend(
+        to_drop.map(|it| format!("flag to drop: {}", rows::flag_to_drop_line(planned, it))),
+    );
     let obstacles = plan.obstacles.iter();
     lines.extend(obstacles.map(|obstacle| format!("obstacle: {obstacle}")));
-    let assumptions = foresight.assumptions.iter();
+    let assumptions = planned.assumptions.iter();
     lines.extend(assumptions.map(|assumption| format!("assumed: {assumption}")));
-    let nothing = match foresight.notable().next().is_none() {
-        true => "no feature changes, nothing",
-        false => "nothing",
+    let not_blocked = match planned.notable().next().is_none() {
+        true => "no feature changes, not blocked",
+        false => "not blocked",
     };
     let verdict = match (plan.is_blocked(), plan.flags_to_drop.is_empty()) {
         (true, _) => "blocked".to_owned(),
-        (false, true) => format!("{nothing} stands in the way"),
-        (false, false) => format!("{nothing} stands in the way once these flags are dropped"),
+        (false, true) => not_blocked.to_owned(),
+        (false, false) => format!("{not_blocked} once these flags are dropped"),
     };
-    lines.push(format!("{}: {verdict}", foresight.change));
+    lines.push(format!("{}: {verdict}", planned.change));
     lines
 }

@@ -7,8 +7,10 @@ use super::{GateAnswer, rows, simple};
 pub fn render(answer: GateAnswer<'_>) -> Option<String> {
     let mut text = draw(&contents(answer)?);
     let below: Vec<String> = match answer {
-        GateAnswer::Plan(foresight) => simple::around(foresight),
-        GateAnswer::List(report) | GateAnswer::Status(report) => rows::gateless(report).collect(),
+        GateAnswer::Plan(planned) => simple::plan_summary(planned),
+        GateAnswer::List(report) | GateAnswer::Status(report) => {
+            rows::gateless_notes(report).collect()
+        }
         _ => Vec::new(),
     };
     for line in below {
@@ -23,7 +25,7 @@ pub fn contents(answer: GateAnswer<'_>) -> Option<Contents> {
     let contents = match answer {
         GateAnswer::Enabled(response) => Contents {
             heading: vec!["FEATURE", "ENABLED"],
-            rows: rows::single(response)
+            rows: rows::only_feature(response)
                 .map(|it| vec![it.name.clone(), it.enabled.to_string()])
                 .into_iter()
                 .collect(),
@@ -41,41 +43,41 @@ pub fn contents(answer: GateAnswer<'_>) -> Option<Contents> {
             heading: vec![
                 "NAME", "LEVEL", "ENABLED", "STAGE", "DEFAULT", "LOCKED", "SOURCE", "ENDPOINT",
             ],
-            rows: rows::all(report)
+            rows: rows::all_features(report)
                 .into_iter()
-                .filter_map(|seen| {
-                    let detail = seen.detail?;
+                .filter_map(|feature_row| {
+                    let detail = feature_row.detail?;
                     Some(vec![
-                        seen.name.to_owned(),
-                        seen.level().to_owned(),
-                        seen.enabled.to_string(),
+                        feature_row.name.to_owned(),
+                        feature_row.level().to_owned(),
+                        feature_row.enabled.to_string(),
                         detail.stage.clone(),
                         detail.default.to_string(),
                         detail.locked.to_string(),
                         detail.source.clone(),
-                        seen.place().to_owned(),
+                        feature_row.endpoint_or_dash().to_owned(),
                     ])
                 })
                 .collect(),
         },
         GateAnswer::Status(report) => Contents {
             heading: vec!["NAME", "LEVEL", "ENABLED", "ENDPOINT", "REASON"],
-            rows: rows::asked(report)
+            rows: rows::requested_features(report)
                 .into_iter()
-                .map(|seen| {
+                .map(|feature_row| {
                     vec![
-                        seen.name.to_owned(),
-                        seen.level().to_owned(),
-                        seen.enabled.to_string(),
-                        seen.place().to_owned(),
-                        seen.reason().to_owned(),
+                        feature_row.name.to_owned(),
+                        feature_row.level().to_owned(),
+                        feature_row.enabled.to_string(),
+                        feature_row.endpoint_or_dash().to_owned(),
+                        feature_row.reason().to_owned(),
                     ]
                 })
                 .collect(),
         },
-        GateAnswer::Story(story) => Contents {
+        GateAnswer::Explanation(explanation) => Contents {
             heading: vec!["FIELD", "VALUE"],
-            rows: simple::story(story)
+            rows: simple::explanation_lines(explanation)
                 .into_iter()
                 .map(|(name, value)| {
                     let name = if name.is_empty() { "feature" } else { name };
@@ -83,13 +85,13 @@ pub fn contents(answer: GateAnswer<'_>) -> Option<Contents> {
                 })
                 .collect(),
         },
-        GateAnswer::Plan(foresight) => Contents {
+        GateAnswer::Plan(planned) => Contents {
             heading: vec![
                 "FEATURE", "LEVEL", "MEMBER", "BEFORE", "AFTER", "BLOCK", "WHY",
             ],
-            rows: foresight
+            rows: planned
                 .notable()
-                .map(|row| rows::plan_cells(foresight, row))
+                .map(|row| rows::plan_cells(planned, row))
                 .collect(),
         },
         GateAnswer::History { response, names } => Contents {

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use portunus_consensus::Role;
 use portunus_features::LeaseCheckpoint as CheckpointFeature;
 use portunus_mvcc::lease::Renewal;
-use portunus_mvcc::watch::{Outlet, Response, StreamId, StreamOptions, SyncBudget, Wake};
+use portunus_mvcc::watch::{Response, ResponseReceiver, StreamId, StreamOptions, SyncBudget, Wake};
 use portunus_mvcc::{ReadError, Reader};
 use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::{
@@ -493,7 +493,7 @@ impl Running {
 /// The watch streams at a member, by watcher.
 #[derive(Default)]
 pub(in super::super) struct Streams {
-    open: BTreeMap<u64, (StreamId, Outlet, Arc<Flag>)>,
+    open: BTreeMap<u64, (StreamId, ResponseReceiver, Arc<Flag>)>,
 }
 
 /// Set when the queue of a stream is drained, so that the hub is to be run.

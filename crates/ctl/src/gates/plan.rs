@@ -12,12 +12,12 @@ use portunus_gates::cluster::{ClusterSpecs, MemberId, Publication};
 use portunus_gates::plan::{Change, FleetMember, Plan, PlanRow, WriteRow, plan_dropping_flags};
 use portunus_gates::{Assignments, EMULATION_FLAG, Level, MIN_COMPAT_FLAG, MajorMinor};
 
-use super::picture::{MECHANISM, Picture, has_mechanism};
-use super::votes::flag_text;
+use super::fleet::{MECHANISM, ObservedFleet, has_mechanism};
+use super::member_flags::flag_text;
 
 /// A plan with its assumptions.
 #[derive(Debug)]
-pub struct Foresight {
+pub struct PlannedChange {
     /// A description of the change.
     pub change: String,
     /// The cluster version now.
@@ -32,7 +32,7 @@ pub struct Foresight {
     pub assumptions: Vec<String>,
 }
 
-impl Foresight {
+impl PlannedChange {
     /// The rows whose value changes or that block. Every server feature of a new member would be a
     /// change; only those that block are included.
     pub fn notable(&self) -> impl Iterator<Item = &PlanRow> {
@@ -54,52 +54,56 @@ impl Foresight {
 }
 
 /// Plans a change.
-pub fn foresee(mut picture: Picture, own: &OwnFeatures, change: &Change) -> Foresight {
+pub fn plan_change(
+    mut observed: ObservedFleet,
+    own: &OwnFeatures,
+    change: &Change,
+) -> PlannedChange {
     let specs = own.cluster_specs();
-    let before = picture.fleet.cluster_version;
+    let before = observed.fleet.cluster_version;
     let mut change = change.clone();
-    let starts = let_publish(&mut picture, own, &mut change);
-    let mut plan = plan_dropping_flags(own.server.registry(), &specs, &picture.fleet, &change);
-    let obstacles = start_obstacles(&picture, &specs, &change, &starts, &plan);
+    let starts = set_publications(&mut observed, own, &mut change);
+    let mut plan = plan_dropping_flags(own.server.registry(), &specs, &observed.fleet, &change);
+    let obstacles = start_obstacles(&observed, &specs, &change, &starts, &plan);
     plan.obstacles.extend(obstacles);
     let mut names: Vec<(MemberId, String)> = Vec::new();
     let added = match &change {
         Change::Add(member) => Some(member),
         _ => None,
     };
-    for member in picture.fleet.members.iter().chain(added) {
-        names.push((member.member.id, member.member.shown()));
+    for member in observed.fleet.members.iter().chain(added) {
+        names.push((member.member.id, member.member.display_name()));
     }
-    Foresight {
-        change: in_words(&change, &picture),
+    PlannedChange {
+        change: describe_change(&change, &observed),
         cluster_version_before: before,
         plan,
         added: added.map(|member| member.member.id),
         names,
-        assumptions: picture.assumptions,
+        assumptions: observed.assumptions,
     }
 }
 
 /// Sets whether each started member publishes a proposal, from the flags it will have. Returns
 /// the members that start.
-fn let_publish(
-    picture: &mut Picture,
+fn set_publications(
+    observed: &mut ObservedFleet,
     own: &OwnFeatures,
     change: &mut Change,
 ) -> BTreeSet<MemberId> {
     let mut starts = BTreeSet::new();
-    for member in &mut picture.fleet.members {
+    for member in &mut observed.fleet.members {
         let id = member.member.id;
         let Some(then) = started_by(change, member) else {
             continue;
         };
         starts.insert(id);
         // A member that is started with this flag knows feature gates.
-        let says_so = then.server_flags.get(MECHANISM).is_some();
-        if says_so {
-            picture.gateless.remove(&id);
+        let has_mechanism_flag = then.server_flags.get(MECHANISM).is_some();
+        if has_mechanism_flag {
+            observed.gateless.remove(&id);
         }
-        let takes_part = !picture.gateless.contains(&id) && has_mechanism(&then, own);
+        let takes_part = !observed.gateless.contains(&id) && has_mechanism(&then, own);
         set_publication(&mut member.member.publication, takes_part);
     }
     if let Change::Add(member) = change {
@@ -141,13 +145,13 @@ fn started_by(change: &Change, member: &FleetMember) -> Option<FleetMember> {
 
 /// Why members would refuse to start, by the check that a server makes of its version flags.
 fn start_obstacles(
-    picture: &Picture,
+    observed: &ObservedFleet,
     specs: &ClusterSpecs,
     change: &Change,
     starts: &BTreeSet<MemberId>,
     plan: &Plan,
 ) -> Vec<String> {
-    let Ok(after) = picture.fleet.after(specs, change) else {
+    let Ok(after) = observed.fleet.after(specs, change) else {
         return Vec::new();
     };
     let mut obstacles = Vec::new();
@@ -156,8 +160,8 @@ fn start_obstacles(
         .iter()
         .filter(|it| starts.contains(&it.member.id))
     {
-        let shown = member.member.shown();
-        if picture.gateless.contains(&member.member.id) {
+        let name_or_id = member.member.display_name();
+        if observed.gateless.contains(&member.member.id) {
             continue;
         }
         let mut version = effective_version();
@@ -168,13 +172,13 @@ fn start_obstacles(
             version.set_min_compat(min_compat);
         }
         if let Err(error) = version.validate() {
-            obstacles.push(format!("{shown} would not start: {error}"));
+            obstacles.push(format!("{name_or_id} would not start: {error}"));
         }
     }
     obstacles
 }
 
-fn in_words(change: &Change, picture: &Picture) -> String {
+fn describe_change(change: &Change, observed: &ObservedFleet) -> String {
     let with = |flag: &str, flags: &Option<Assignments>| {
         let flags = flags.as_ref();
         flags.map_or_else(String::new, |flags| format!(" {flag}={}", flag_text(flags)))
@@ -195,7 +199,7 @@ fn in_words(change: &Change, picture: &Picture) -> String {
         } => {
             format!(
                 "restart {}{}{}{}{}",
-                picture.name_of(*member),
+                observed.name_of(*member),
                 with("--feature-gates", server_flags),
                 with("--cluster-feature-gates", cluster_flags),
                 at(EMULATION_FLAG, *version),
@@ -208,14 +212,14 @@ fn in_words(change: &Change, picture: &Picture) -> String {
                 false => "learner",
             };
             let min_compat = at(MIN_COMPAT_FLAG, member.min_compat);
-            format!("add {kind} {}{min_compat}", member.member.shown())
+            format!("add {kind} {}{min_compat}", member.member.display_name())
         }
-        Change::Remove(id) => format!("remove {}", picture.name_of(*id)),
-        Change::Promote(id) => format!("promote {}", picture.name_of(*id)),
+        Change::Remove(id) => format!("remove {}", observed.name_of(*id)),
+        Change::Promote(id) => format!("promote {}", observed.name_of(*id)),
     }
 }
 
 /// Whether this program knows the features of a version: those up to its own.
-pub fn is_known(version: MajorMinor) -> bool {
+pub fn knows_features_of(version: MajorMinor) -> bool {
     version <= ETCD_VERSION
 }

@@ -1,12 +1,12 @@
 //! The bounded response queue of a client stream.
 //!
 //! ```text
-//!   publish / sync / progress ──offer──▶ [ queue ] ──take──▶ network task
+//!   publish / sync / progress ──push──▶ [ queue ] ──take──▶ network task
 //!                                           │ full: refused, the watcher
 //!                                           ▼ re-reads history later
 //! ```
 //!
-//! The hub fills the queue, one network task empties it through its [`Outlet`];
+//! The hub fills the queue, one network task empties it through its [`ResponseReceiver`];
 //! they share only the queue's lock, never the hub's. All responses of a stream
 //! pass through this one queue in order, so a progress notice cannot overtake
 //! an event and the created response always comes first.
@@ -92,7 +92,7 @@ impl Item {
 }
 
 /// The hub's end of a stream's queue.
-pub(super) struct Inlet {
+pub(super) struct ResponseSender {
     queue: Mutex<Queue>,
     wake: Arc<dyn Wake>,
     limits: Limits,
@@ -112,7 +112,7 @@ pub(super) struct Queue {
 
 /// The part of the queue that the caller may fill.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Share {
+pub(super) enum QueueShare {
     /// Live events: half of it while a watch of the stream lags.
     Live,
     /// Catch-up and progress: all of it.
@@ -121,14 +121,14 @@ pub(super) enum Share {
 
 /// The result of offering an item.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Offer {
+pub(super) enum PushResult {
     Queued,
-    /// Queued into an empty queue: call [`Inlet::wake_reader`] once the lock is free.
+    /// Queued into an empty queue: call [`ResponseSender::wake_reader`] once the lock is free.
     QueuedFirst,
     Full,
 }
 
-impl Inlet {
+impl ResponseSender {
     pub(super) fn new(limits: Limits, wake: Arc<dyn Wake>) -> Arc<Self> {
         let queue = Queue {
             items: VecDeque::new(),
@@ -154,18 +154,18 @@ impl Inlet {
     }
 
     /// Offers one item and wakes the reader if needed; false if there is no room.
-    pub(super) fn offer(&self, item: Item, share: Share) -> bool {
-        let offer = self.lock().offer(item, share, &self.limits);
-        if offer == Offer::QueuedFirst {
+    pub(super) fn push(&self, item: Item, share: QueueShare) -> bool {
+        let result = self.lock().push(item, share, &self.limits);
+        if result == PushResult::QueuedFirst {
             self.wake_reader();
         }
-        offer != Offer::Full
+        result != PushResult::Full
     }
 
     /// Queues an answer or a cancellation regardless of the limits: each
     /// belongs to one request or ends one watch, so their number is bounded by
     /// those.
-    pub(super) fn answer(&self, response: Response) {
+    pub(super) fn push_response(&self, response: Response) {
         let first = {
             let mut queue = self.lock();
             queue.answers += 1;
@@ -178,7 +178,7 @@ impl Inlet {
     }
 
     /// Whether one more request may be answered. If not, `drained` is called once it may.
-    pub(super) fn has_answer_room(&self) -> bool {
+    pub(super) fn has_response_room(&self) -> bool {
         let mut queue = self.lock();
         let room = queue.answers < self.limits.answers_max;
         queue.room_wanted |= !room;
@@ -200,8 +200,8 @@ impl Inlet {
 }
 
 impl Queue {
-    pub(super) fn offer(&mut self, item: Item, share: Share, limits: &Limits) -> Offer {
-        let halved = share == Share::Live && self.has_lagging;
+    pub(super) fn push(&mut self, item: Item, share: QueueShare, limits: &Limits) -> PushResult {
+        let halved = share == QueueShare::Live && self.has_lagging;
         let divisor = if halved { 2 } else { 1 };
         let bytes = item.bytes();
         let was_empty = self.items.is_empty();
@@ -209,14 +209,14 @@ impl Queue {
             && self.bytes.saturating_add(bytes) <= limits.bytes_max / divisor;
         if !was_empty && !fits {
             self.room_wanted = true;
-            return Offer::Full;
+            return PushResult::Full;
         }
         self.bytes += bytes;
         self.items.push_back(item);
         if was_empty {
-            Offer::QueuedFirst
+            PushResult::QueuedFirst
         } else {
-            Offer::Queued
+            PushResult::Queued
         }
     }
 
@@ -246,8 +246,8 @@ impl Queue {
 const KEPT_CAPACITY_MAX: usize = 1024;
 
 /// The network task's end of a stream's queue. One task owns it.
-pub struct Outlet {
-    inlet: Arc<Inlet>,
+pub struct ResponseReceiver {
+    sender: Arc<ResponseSender>,
     /// Rest of a response that is being sent in fragments.
     unsent: Option<Response>,
 }
@@ -261,10 +261,10 @@ pub struct Queued {
     pub bytes: usize,
 }
 
-impl Outlet {
-    pub(super) fn new(inlet: Arc<Inlet>) -> Self {
+impl ResponseReceiver {
+    pub(super) fn new(sender: Arc<ResponseSender>) -> Self {
         Self {
-            inlet,
+            sender,
             unsent: None,
         }
     }
@@ -276,7 +276,7 @@ impl Outlet {
             Some(rest) => rest,
             None => self.next()?,
         };
-        let (head, rest) = cut(response, self.inlet.limits.fragment_bytes);
+        let (head, rest) = split_response(response, self.sender.limits.fragment_bytes);
         self.unsent = rest;
         Some(head)
     }
@@ -284,7 +284,7 @@ impl Outlet {
     /// Returns the queue length, without a response of which a fragment was already taken.
     #[must_use]
     pub fn queued(&self) -> Queued {
-        let queue = self.inlet.lock();
+        let queue = self.sender.lock();
         Queued {
             responses: queue.items.len(),
             bytes: queue.bytes,
@@ -292,9 +292,9 @@ impl Outlet {
     }
 
     fn next(&self) -> Option<Response> {
-        let (item, notify_drained) = self.inlet.lock().pop(&self.inlet.limits);
+        let (item, notify_drained) = self.sender.lock().pop(&self.sender.limits);
         if notify_drained {
-            self.inlet.wake.drained();
+            self.sender.wake.drained();
         }
         Some(match item? {
             Item::Answer(response) => *response,
@@ -325,7 +325,7 @@ const HEAD_BYTES_MAX: usize = 96;
 /// Splits a response that may be fragmented (its `fragment` field is set) into
 /// what fits and the rest; the first part holds at least one event. Only a part
 /// that is not the last keeps the field set.
-fn cut(mut response: Response, fragment_bytes: usize) -> (Response, Option<Response>) {
+fn split_response(mut response: Response, fragment_bytes: usize) -> (Response, Option<Response>) {
     if !response.fragment {
         return (response, None);
     }

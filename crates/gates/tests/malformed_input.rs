@@ -62,7 +62,7 @@ proptest! {
 }
 
 #[test]
-fn megabyte_of_garbage_is_refused_with_a_short_error() {
+fn megabyte_of_malformed_text_is_refused_with_a_short_error() {
     for unit in ["x", "=", ",", "9", "1.", "A=true,", "{", "[", "\u{10ffff}"] {
         let text = unit.repeat((1 << 20) / unit.len());
         parse_with_every_parser(&text);

@@ -8,12 +8,12 @@ use portunus_gates::cluster::{Decision, FeatureDecision, Hold, MemberId, Outcome
 use portunus_gates::plan::FleetMember;
 use portunus_gates::{Assignments, Level, MajorMinor, Origin, Registered, Versions};
 
-use super::picture::{MECHANISM, Picture};
-use super::votes::flag_text;
+use super::fleet::{MECHANISM, ObservedFleet};
+use super::member_flags::flag_text;
 
 /// The next command about one of the cluster's features.
 pub fn for_cluster(
-    picture: &Picture,
+    observed: &ObservedFleet,
     feature: &Registered,
     decision: &Decision,
     decided: Option<&FeatureDecision>,
@@ -21,11 +21,11 @@ pub fn for_cluster(
 ) -> String {
     let name = feature.name.as_str();
     let propose = |ids: &[MemberId], value| {
-        let mut members = ids.iter().filter_map(|id| picture.member(*id));
+        let mut members = ids.iter().filter_map(|id| observed.member(*id));
         members.next().map(|member| propose(member, name, value))
     };
     let voters = || -> Vec<MemberId> {
-        let voters = picture.fleet.members.iter().filter(|it| it.member.voter);
+        let voters = observed.fleet.members.iter().filter(|it| it.member.voter);
         voters.map(|it| it.member.id).collect()
     };
     let command = match decided.map(|decided| &decided.reason) {
@@ -34,7 +34,7 @@ pub fn for_cluster(
             Outcome::Hold(_) => Some("portctl endpoint status --cluster".to_owned()),
             _ => Some(format!("portctl gate plan upgrade {}", feature.since())),
         },
-        Some(Reason::Foreign(ids)) => take_part(picture, ids, name),
+        Some(Reason::Foreign(ids)) => take_part(observed, ids, name),
         Some(Reason::Veto(ids) | Reason::NotUnanimous(ids)) => propose(ids, true),
         Some(Reason::Dependency(needs)) => {
             let need = needs.first();
@@ -42,7 +42,7 @@ pub fn for_cluster(
         }
         Some(Reason::Unanimous | Reason::Default) => propose(&voters(), !enabled),
         Some(Reason::Lock | Reason::Absent) => {
-            let version = picture.fleet.cluster_version;
+            let version = observed.fleet.cluster_version;
             version.and_then(|version| other_version(feature, version, !enabled))
         }
         Some(Reason::CarriedOver) => None,
@@ -55,7 +55,7 @@ pub fn for_server(member: &FleetMember, feature: &Registered, enabled: bool) -> 
     let name = feature.name.as_str();
     let version = member.server_version;
     let spec = feature.at(Versions::emulating(version)).spec;
-    let who = member.member.shown();
+    let who = member.member.display_name();
     if !spec.stage.exists() || spec.locked {
         let at = feature
             .specs
@@ -82,7 +82,7 @@ pub fn for_server(member: &FleetMember, feature: &Registered, enabled: bool) -> 
 fn propose(member: &FleetMember, name: &str, value: bool) -> String {
     let mut flags = member.cluster_flags.clone();
     flags.set(Origin::Flag, name, value);
-    let who = member.member.shown();
+    let who = member.member.display_name();
     format!(
         "portctl gate plan restart {who} {}",
         flag(Level::Cluster, &flags)
@@ -91,22 +91,22 @@ fn propose(member: &FleetMember, name: &str, value: bool) -> String {
 
 /// The plan that turns the mechanism on at the first of these members that knows gates, or else
 /// removes the first one.
-fn take_part(picture: &Picture, ids: &[MemberId], name: &str) -> Option<String> {
-    let switched_off = ids.iter().find(|id| !picture.gateless.contains(id));
+fn take_part(observed: &ObservedFleet, ids: &[MemberId], name: &str) -> Option<String> {
+    let switched_off = ids.iter().find(|id| !observed.gateless.contains(id));
     let Some(id) = switched_off else {
         let gateless = ids.first()?;
         return Some(format!(
             "portctl gate plan remove {}",
-            picture.name_of(*gateless)
+            observed.name_of(*gateless)
         ));
     };
-    let member = picture.member(*id)?;
+    let member = observed.member(*id)?;
     let mut server = member.server_flags.clone();
     server.set(Origin::Flag, MECHANISM, true);
     let cluster = Assignments::from_map(Origin::Flag, [(name, true)]);
     Some(format!(
         "portctl gate plan restart {} {} {}",
-        member.member.shown(),
+        member.member.display_name(),
         flag(Level::Server, &server),
         flag(Level::Cluster, &cluster),
     ))

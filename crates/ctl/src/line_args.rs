@@ -79,18 +79,18 @@ mod tests {
     }
 
     #[test]
-    fn a_quote_inside_a_word_is_a_character() {
+    fn quote_inside_a_word_is_an_ordinary_character() {
         assert_eq!(words(r#"a"b" c"#), ["a\"b\"", "c"]);
     }
 
     #[test]
-    fn a_quote_that_is_never_closed_is_skipped() {
+    fn unclosed_quote_is_skipped() {
         assert_eq!(words(r#"get "a"#), ["get", "a"]);
         assert_eq!(words("get 'a"), ["get", "a"]);
     }
 
     #[test]
-    fn an_unknown_escape_is_an_error() {
+    fn unknown_escape_is_an_error() {
         assert_eq!(split(r#"get "\z""#), Err(BadQuote));
     }
 }

@@ -12,15 +12,15 @@ use portunus_gates::plan::{Fleet, FleetMember};
 use portunus_gates::{Assignments, MajorMinor, Origin, Registry, Reversibility, Version, Versions};
 use portunus_proto::etcdserverpb::FeatureGateStatusResponse;
 
-use super::survey::{Survey, Surveyed, Words};
-use super::votes::{Published, proposed, published, server_flags};
+use super::collect::{ClusterReport, MemberReport, Replies};
+use super::member_flags::{Published, proposed_flags, published_by, server_flags};
 
 /// The server gate without which a member publishes nothing about the cluster's features.
 pub const MECHANISM: &str = "ClusterFeatureGate";
 
 /// A fleet and what was assumed about it.
 #[derive(Debug, Clone)]
-pub struct Picture {
+pub struct ObservedFleet {
     /// The input of the rules.
     pub fleet: Fleet,
     /// Members whose server knows no feature gates: another program, or an earlier version.
@@ -31,7 +31,7 @@ pub struct Picture {
     pub assumptions: Vec<String>,
 }
 
-impl Picture {
+impl ObservedFleet {
     /// The member with this id.
     pub fn member(&self, id: MemberId) -> Option<&FleetMember> {
         let mut members = self.fleet.members.iter();
@@ -41,60 +41,60 @@ impl Picture {
     /// A member's name, or its id if it has none.
     pub fn name_of(&self, id: MemberId) -> String {
         let member = self.member(id);
-        member.map_or_else(|| id.to_string(), |member| member.member.shown())
+        member.map_or_else(|| id.to_string(), |member| member.member.display_name())
     }
 }
 
 /// Makes the fleet from the replies.
-pub fn picture(survey: &Survey, own: &OwnFeatures) -> Picture {
-    let cluster_version = cluster_version(survey);
-    let mut picture = Picture {
+pub fn observe(report: &ClusterReport, own: &OwnFeatures) -> ObservedFleet {
+    let cluster_version = cluster_version(report);
+    let mut observed = ObservedFleet {
         fleet: Fleet {
             cluster_version,
-            downgrade_target: downgrade_target(survey),
-            previous: in_force(survey.cluster.as_ref(), cluster_version),
+            downgrade_target: downgrade_target(report),
+            previous: in_force(report.cluster.as_ref(), cluster_version),
             members: Vec::new(),
-            used: taken_as_used(own),
+            used: assumed_used(own),
         },
         gateless: BTreeSet::new(),
         proposals_known: BTreeSet::new(),
         assumptions: Vec::new(),
     };
-    for surveyed in &survey.members {
-        let member = picture.add(surveyed, survey.cluster.as_ref(), own);
-        picture.fleet.members.push(member);
+    for member_report in &report.members {
+        let member = observed.add(member_report, report.cluster.as_ref(), own);
+        observed.fleet.members.push(member);
     }
-    picture.note_what_this_program_cannot_know(survey, own);
-    picture
+    observed.note_unknown_features(report, own);
+    observed
 }
 
-impl Picture {
+impl ObservedFleet {
     fn add(
         &mut self,
-        surveyed: &Surveyed,
+        member_report: &MemberReport,
         cluster: Option<&FeatureGateStatusResponse>,
         own: &OwnFeatures,
     ) -> FleetMember {
-        let id = MemberId(surveyed.member.id);
-        let name = &surveyed.member.name;
-        let shown = match name.is_empty() {
+        let id = MemberId(member_report.member.id);
+        let name = &member_report.member.name;
+        let name_or_id = match name.is_empty() {
             true => id.to_string(),
             false => name.clone(),
         };
-        let own_answer = surveyed.said.as_ref().ok();
-        let own_answer = own_answer.and_then(|words| words.cluster.as_ref());
-        let proposed = proposed(own_answer.into_iter().chain(cluster), id.0);
+        let own_answer = member_report.replies.as_ref().ok();
+        let own_answer = own_answer.and_then(|replies| replies.cluster.as_ref());
+        let proposed = proposed_flags(own_answer.into_iter().chain(cluster), id.0);
         let published = match &proposed {
             Some(flags) => Some(Published::Flags(flags.clone())),
             // The reply has no proposals, only votes.
-            None => cluster.and_then(|cluster| published(cluster, id.0)),
+            None => cluster.and_then(|cluster| published_by(cluster, id.0)),
         };
         if proposed.is_some() {
             self.proposals_known.insert(id);
         }
-        let (server_version, server_flags) = match &surveyed.said {
-            Ok(words) => self.said(&shown, id, words),
-            Err(why) => self.unsaid(&shown, why, published.as_ref(), own),
+        let (server_version, server_flags) = match &member_report.replies {
+            Ok(replies) => self.reported_start(&name_or_id, id, replies),
+            Err(why) => self.assumed_start(&name_or_id, why, published.as_ref(), own),
         };
         let cluster_flags = match &published {
             Some(Published::Flags(flags)) => flags.clone(),
@@ -104,21 +104,22 @@ impl Picture {
             member: Member {
                 id,
                 name: name.clone(),
-                voter: !surveyed.member.is_learner,
+                voter: !member_report.member.is_learner,
                 started: !name.is_empty(),
                 publication: Publication::Nothing,
             },
             server_version,
-            min_compat: surveyed
+            min_compat: member_report
                 .min_compat()
                 .filter(|version| *version != usual_min_compat(server_version)),
             server_flags: Assignments::from_map(Origin::Flag, server_flags),
             cluster_flags: Assignments::from_map(Origin::Flag, cluster_flags),
         };
         let takes_part = !self.gateless.contains(&id) && has_mechanism(&member, own);
-        let tells = matches!(published, Some(Published::Flags(_)));
-        if takes_part && member.member.started && !tells {
-            let note = format!("{shown} has not published its cluster flags: taken to have none");
+        let has_proposal = matches!(published, Some(Published::Flags(_)));
+        if takes_part && member.member.started && !has_proposal {
+            let note =
+                format!("{name_or_id} has not published its cluster flags: assumed to have none");
             self.assumptions.push(note);
         }
         member.member.publication = match published {
@@ -135,35 +136,35 @@ impl Picture {
     }
 
     /// The version and the flags of a member that answered.
-    fn said(
+    fn reported_start(
         &mut self,
-        shown: &str,
+        name_or_id: &str,
         id: MemberId,
-        words: &Words,
+        replies: &Replies,
     ) -> (MajorMinor, BTreeMap<String, bool>) {
-        let version = major_minor(&words.status.version).unwrap_or_else(|| {
+        let version = major_minor(&replies.status.version).unwrap_or_else(|| {
             let assumed = self.usual_version();
-            let said = &words.status.version;
-            let note = format!("{shown} calls its version {said:?}: taken for {assumed}");
+            let reported = &replies.status.version;
+            let note = format!("{name_or_id} reports version {reported:?}, which cannot be parsed: assumed to run {assumed}");
             self.assumptions.push(note);
             assumed
         });
-        if let Some(server) = &words.server {
+        if let Some(server) = &replies.server {
             return (version, server_flags(server));
         }
         self.gateless.insert(id);
         let note = format!(
-            "{shown} does not know feature gates, as etcd and versions before \
-             {CLUSTER_PARAMS_SINCE} do not: its flags cannot be seen and are taken to be none"
+            "{name_or_id} does not know feature gates, as etcd and versions before \
+             {CLUSTER_PARAMS_SINCE} do not: its flags are unknown and assumed to be empty"
         );
         self.assumptions.push(note);
         (version, BTreeMap::new())
     }
 
     /// The version and the flags of a member that did not answer.
-    fn unsaid(
+    fn assumed_start(
         &mut self,
-        shown: &str,
+        name_or_id: &str,
         why: &str,
         published: Option<&Published>,
         own: &OwnFeatures,
@@ -176,15 +177,16 @@ impl Picture {
             Some(Published::Nothing) | None => None,
         };
         let default = mechanism_default(version, own);
-        let (flags, taken) = match proposes.filter(|proposes| *proposes != default) {
+        let (flags, assumed) = match proposes.filter(|proposes| *proposes != default) {
             Some(value) => (
                 BTreeMap::from([(MECHANISM.to_owned(), value)]),
                 format!("{MECHANISM}={value} as its only server flag"),
             ),
             None => (BTreeMap::new(), "no server flags".to_owned()),
         };
-        let note =
-            format!("{shown} does not answer ({why}): taken to run version {version} with {taken}");
+        let note = format!(
+            "{name_or_id} does not answer ({why}): assumed to run version {version} with {assumed}"
+        );
         self.assumptions.push(note);
         (version, flags)
     }
@@ -193,10 +195,13 @@ impl Picture {
         self.fleet.cluster_version.unwrap_or(ETCD_VERSION)
     }
 
-    fn note_what_this_program_cannot_know(&mut self, survey: &Survey, own: &OwnFeatures) {
-        let servers = survey.members.iter().filter_map(|it| it.said.as_ref().ok());
-        let servers = servers.filter_map(|words| words.server.as_ref());
-        let known = [(survey.cluster.as_ref(), own.cluster.registry())];
+    fn note_unknown_features(&mut self, report: &ClusterReport, own: &OwnFeatures) {
+        let servers = report
+            .members
+            .iter()
+            .filter_map(|it| it.replies.as_ref().ok());
+        let servers = servers.filter_map(|replies| replies.server.as_ref());
+        let known = [(report.cluster.as_ref(), own.cluster.registry())];
         let known = known.into_iter();
         let known = known.chain(servers.map(|reply| (Some(reply), own.server.registry())));
         let mut foreign_names = BTreeSet::new();
@@ -207,7 +212,7 @@ impl Picture {
         }
         for name in foreign_names {
             let note = format!(
-                "{name} is not known to this portctl ({ETCD_VERSION}): what is said about it \
+                "{name} is not known to this portctl ({ETCD_VERSION}): its plan and explanation \
                  may be wrong; use the portctl of the cluster's version"
             );
             self.assumptions.push(note);
@@ -219,10 +224,10 @@ impl Picture {
         let members = members.filter(|it| !self.proposals_known.contains(&it.member.id));
         let newest = members.map(|member| member.server_version).max();
         let newest = newest.unwrap_or(current);
-        if hides_flags(own.cluster.registry(), current, newest) {
+        if may_hide_flags(own.cluster.registry(), current, newest) {
             let note = format!(
                 "the cluster is at {current} while a member runs {newest}: flags for cluster \
-                 features that came after {current} cannot be seen and are taken not to be set"
+                 features that came after {current} are unknown and assumed not to be set"
             );
             self.assumptions.push(note);
         }
@@ -231,7 +236,7 @@ impl Picture {
 
 /// Whether a member of the newer version could have a flag for a cluster feature that does not
 /// exist at the current version, so that no votes on it are counted.
-fn hides_flags(registry: &Registry, current: MajorMinor, newest: MajorMinor) -> bool {
+fn may_hide_flags(registry: &Registry, current: MajorMinor, newest: MajorMinor) -> bool {
     let exists = |version: MajorMinor, name: &str| {
         let feature = registry.get(name);
         feature.is_some_and(|it| it.at(Versions::exactly(version)).spec.stage.exists())
@@ -269,7 +274,7 @@ fn mechanism_default(version: MajorMinor, own: &OwnFeatures) -> bool {
 
 /// Features that cannot be turned off once data of them exists. No member reports whether it
 /// does, so all of them are taken as used.
-fn taken_as_used(own: &OwnFeatures) -> BTreeSet<String> {
+fn assumed_used(own: &OwnFeatures) -> BTreeSet<String> {
     let registries = [own.server.registry(), own.cluster.registry()];
     let features = registries.into_iter().flat_map(|it| it.features());
     let until_used = features.filter(|it| it.reversible == Reversibility::UntilUsed);
@@ -295,18 +300,24 @@ fn in_force(cluster: Option<&FeatureGateStatusResponse>, version: Option<MajorMi
 
 /// The version that the cluster's features are decided at; without such features, the one that
 /// the members store their data for, which follows it.
-fn cluster_version(survey: &Survey) -> Option<MajorMinor> {
-    let details = survey.cluster.iter().flat_map(|cluster| &cluster.details);
+fn cluster_version(report: &ClusterReport) -> Option<MajorMinor> {
+    let details = report.cluster.iter().flat_map(|cluster| &cluster.details);
     let mut used = details.filter_map(|detail| major_minor(&detail.version_used));
-    let words = survey.members.iter().filter_map(|it| it.said.as_ref().ok());
-    let stored = words.filter_map(|words| major_minor(&words.status.storage_version));
+    let replies = report
+        .members
+        .iter()
+        .filter_map(|it| it.replies.as_ref().ok());
+    let stored = replies.filter_map(|replies| major_minor(&replies.status.storage_version));
     used.next().or_else(|| stored.max())
 }
 
 /// The target of a downgrade, as the member that has applied most knows it.
-fn downgrade_target(survey: &Survey) -> Option<MajorMinor> {
-    let words = survey.members.iter().filter_map(|it| it.said.as_ref().ok());
-    let newest = words.max_by_key(|words| words.status.raft_applied_index)?;
+pub fn downgrade_target(report: &ClusterReport) -> Option<MajorMinor> {
+    let replies = report
+        .members
+        .iter()
+        .filter_map(|it| it.replies.as_ref().ok());
+    let newest = replies.max_by_key(|replies| replies.status.raft_applied_index)?;
     let downgrade = newest.status.downgrade_info.as_ref()?;
     downgrade
         .enabled
@@ -314,7 +325,8 @@ fn downgrade_target(survey: &Survey) -> Option<MajorMinor> {
         .flatten()
 }
 
-fn major_minor(text: &str) -> Option<MajorMinor> {
+/// The major and minor version in a text; `None` if it is not a version.
+pub fn major_minor(text: &str) -> Option<MajorMinor> {
     let version = Version::parse(text).ok()?;
     Some(version.major_minor())
 }

@@ -19,7 +19,7 @@ pub enum Published {
 
 /// The flags a member proposes, raw: from its own answer, or as another member knows them
 /// from the log.
-pub fn proposed<'a>(
+pub fn proposed_flags<'a>(
     answers: impl IntoIterator<Item = &'a FeatureGateStatusResponse>,
     member_id: u64,
 ) -> Option<BTreeMap<String, bool>> {
@@ -30,7 +30,7 @@ pub fn proposed<'a>(
 }
 
 /// What one member published, from its votes; `None` if the reply has no vote of it.
-pub fn published(cluster: &FeatureGateStatusResponse, member_id: u64) -> Option<Published> {
+pub fn published_by(cluster: &FeatureGateStatusResponse, member_id: u64) -> Option<Published> {
     let mut flags = BTreeMap::new();
     let mut voted = false;
     for detail in &cluster.details {
@@ -39,14 +39,14 @@ pub fn published(cluster: &FeatureGateStatusResponse, member_id: u64) -> Option<
             continue;
         };
         voted = true;
-        let word = match vote.vote.as_str() {
+        let text = match vote.vote.as_str() {
             "learner" => &vote.if_promoted,
-            word => word,
+            text => text,
         };
-        match word {
+        match text {
             "unpublished" => return Some(Published::Nothing),
             "foreign" => return Some(Published::Foreign),
-            word => flags.extend(flag(&detail.name, word)),
+            text => flags.extend(flag(&detail.name, text)),
         }
     }
     voted.then_some(Published::Flags(flags))
@@ -54,8 +54,8 @@ pub fn published(cluster: &FeatureGateStatusResponse, member_id: u64) -> Option<
 
 /// A vote that comes from a flag is the flag's value, with the flag's name if that is not the
 /// feature's. Anything else means that there is none.
-fn flag(feature: &str, word: &str) -> Option<(String, bool)> {
-    let (name, value) = word.split_once('=').unwrap_or((feature, word));
+fn flag(feature: &str, vote: &str) -> Option<(String, bool)> {
+    let (name, value) = vote.split_once('=').unwrap_or((feature, vote));
     Some((name.to_owned(), value.parse().ok()?))
 }
 

@@ -18,9 +18,9 @@ use crate::outcome::Failure;
 
 /// The replies of all members.
 #[derive(Debug, Clone, Default)]
-pub struct Survey {
+pub struct ClusterReport {
     /// The members of the cluster, each with its reply.
-    pub members: Vec<Surveyed>,
+    pub members: Vec<MemberReport>,
     /// What the cluster decided, with every vote; absent if no member that answers knows cluster
     /// features.
     pub cluster: Option<FeatureGateStatusResponse>,
@@ -28,25 +28,25 @@ pub struct Survey {
 
 /// One member.
 #[derive(Debug, Clone)]
-pub struct Surveyed {
+pub struct MemberReport {
     /// As the cluster lists it.
     pub member: Member,
     /// Its replies, or why it did not answer.
-    pub said: Result<Words, String>,
+    pub replies: Result<Replies, String>,
 }
 
-impl Surveyed {
+impl MemberReport {
     /// The version that must be able to read what the member writes; `None` if the member did
     /// not answer, or does not report it.
     pub fn min_compat(&self) -> Option<MajorMinor> {
-        let server = self.said.as_ref().ok()?.server.as_ref()?;
+        let server = self.replies.as_ref().ok()?.server.as_ref()?;
         server.min_compatibility_version.parse().ok()
     }
 }
 
 /// The replies of one member.
 #[derive(Debug, Clone, Default)]
-pub struct Words {
+pub struct Replies {
     /// Its status.
     pub status: StatusResponse,
     /// Its server features; absent if the server does not know the request.
@@ -56,53 +56,57 @@ pub struct Words {
 }
 
 /// Asks all members. With `serializable` the answers need no quorum and may be old.
-pub async fn survey(globals: &Globals, serializable: bool) -> Result<Survey, Failure> {
+pub async fn collect(globals: &Globals, serializable: bool) -> Result<ClusterReport, Failure> {
     let request = MemberListRequest {
         linearizable: !serializable,
     };
     let members = globals.connect()?.member_list(request).await?.members;
-    let mut asked = JoinSet::new();
+    let mut requests = JoinSet::new();
     for endpoint in distinct_endpoints(&globals.client.endpoints, &members) {
         let client = globals.connect_to(&endpoint);
-        asked.spawn(async move {
-            let words = match client {
-                Ok(client) => ask(&client, serializable).await.map_err(why),
+        requests.spawn(async move {
+            let replies = match client {
+                Ok(client) => request_replies(&client, serializable)
+                    .await
+                    .map_err(failure_text),
                 Err(failure) => Err(failure.message.unwrap_or_default()),
             };
-            (endpoint, words)
+            (endpoint, replies)
         });
     }
-    let (mut words_of, mut silence_at) = (BTreeMap::new(), BTreeMap::new());
-    let is_complete = |words_of: &BTreeMap<u64, Words>| {
+    let (mut replies_of, mut error_at) = (BTreeMap::new(), BTreeMap::new());
+    let is_complete = |replies_of: &BTreeMap<u64, Replies>| {
         members
             .iter()
-            .all(|member| words_of.contains_key(&member.id))
+            .all(|member| replies_of.contains_key(&member.id))
     };
-    while !is_complete(&words_of)
-        && let Some(answer) = asked.join_next().await
+    while !is_complete(&replies_of)
+        && let Some(answer) = requests.join_next().await
     {
         // A task fails only if it panics, and a panic ends the process.
-        let Ok((endpoint, words)) = answer else {
+        let Ok((endpoint, replies)) = answer else {
             continue;
         };
-        match words {
-            Ok(words) => {
-                let header = words.status.header.as_ref();
-                words_of.insert(header.map_or(0, |header| header.member_id), words);
+        match replies {
+            Ok(replies) => {
+                let header = replies.status.header.as_ref();
+                replies_of.insert(header.map_or(0, |header| header.member_id), replies);
             }
             Err(error) => {
-                silence_at.insert(endpoint, error);
+                error_at.insert(endpoint, error);
             }
         }
     }
-    let cluster = words_of.values().find_map(|words| words.cluster.clone());
-    let members = members.into_iter().map(|member| Surveyed {
-        said: words_of
+    let cluster = replies_of
+        .values()
+        .find_map(|replies| replies.cluster.clone());
+    let members = members.into_iter().map(|member| MemberReport {
+        replies: replies_of
             .remove(&member.id)
-            .ok_or_else(|| why_silent(&member, &silence_at)),
+            .ok_or_else(|| missing_reply_reason(&member, &error_at)),
         member,
     });
-    Ok(Survey {
+    Ok(ClusterReport {
         members: members.collect(),
         cluster,
     })
@@ -122,11 +126,11 @@ fn distinct_endpoints(given: &[String], members: &[Member]) -> Vec<String> {
         .collect()
 }
 
-fn why_silent(member: &Member, silence_at: &BTreeMap<String, String>) -> String {
+fn missing_reply_reason(member: &Member, error_at: &BTreeMap<String, String>) -> String {
     let mut errors = member
         .client_urls
         .iter()
-        .filter_map(|url| silence_at.get(url));
+        .filter_map(|url| error_at.get(url));
     match errors.next() {
         Some(error) => error.clone(),
         None if member.name.is_empty() => "it has not started".to_owned(),
@@ -135,28 +139,28 @@ fn why_silent(member: &Member, silence_at: &BTreeMap<String, String>) -> String 
 }
 
 /// Returns the error of the last attempt, if there is one, instead of the timeout.
-fn why(error: ClientError) -> String {
+fn failure_text(error: ClientError) -> String {
     let failure = Failure::from(error);
     failure.note.or(failure.message).unwrap_or_default()
 }
 
-async fn ask(client: &Client, serializable: bool) -> Result<Words, ClientError> {
+async fn request_replies(client: &Client, serializable: bool) -> Result<Replies, ClientError> {
     client.ready().await?;
-    let question = |is_server_feature| FeatureGateStatusRequest {
+    let request = |is_server_feature| FeatureGateStatusRequest {
         is_server_feature,
         all_known: true,
         serializable,
         ..FeatureGateStatusRequest::default()
     };
-    Ok(Words {
+    Ok(Replies {
         status: client.status().await?,
-        server: known(client.feature_gate_status(question(true)).await)?,
-        cluster: known(client.feature_gate_status(question(false)).await)?,
+        server: unless_unimplemented(client.feature_gate_status(request(true)).await)?,
+        cluster: unless_unimplemented(client.feature_gate_status(request(false)).await)?,
     })
 }
 
 /// Returns `None` for a server that does not know the request.
-fn known<T>(answer: Result<T, ClientError>) -> Result<Option<T>, ClientError> {
+fn unless_unimplemented<T>(answer: Result<T, ClientError>) -> Result<Option<T>, ClientError> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
         Err(error) if error.is_unimplemented() => Ok(None),

@@ -11,6 +11,7 @@ use super::keys::{ZERO, argument_bytes, prefix_end};
 use super::watch::WatchFlags;
 use crate::go::quote::quote;
 use crate::outcome::{ExitWith, Failure};
+use crate::settings::ENV_PREFIXES;
 
 /// A key, and perhaps the end of a range, given by the environment.
 #[derive(Debug, Clone, Default)]
@@ -23,7 +24,7 @@ impl WatchEnvironment {
     /// Reads the environment variables.
     pub fn read() -> Result<Self, Failure> {
         let variable = |name: &str| {
-            ["PORTCTL_", "ETCDCTL_"]
+            ENV_PREFIXES
                 .iter()
                 .filter_map(|prefix| env::var_os(format!("{prefix}{name}")))
                 .find(|value| !value.is_empty())
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_comes_from_the_arguments_or_the_environment_but_not_both() {
+    fn watch_key_comes_from_arguments_or_environment_but_not_both() {
         let ranged = request((None, None), &["a", "b"], false).unwrap();
         assert_eq!(
             (&ranged.key[..], &ranged.range_end[..]),
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_separator_without_command_is_refused() {
+    fn separator_without_command_is_refused() {
         assert!(refuse_lone_separator(["watch", "a", "--", "echo"].iter()).is_ok());
         assert!(refuse_lone_separator(["watch", "a"].iter()).is_ok());
         assert!(refuse_lone_separator(["watch", "a", "--"].iter()).is_err());

@@ -8,7 +8,7 @@ use portunus_client::{Client, ClientError};
 use portunus_proto::etcdserverpb::MemberListRequest;
 use portunus_proto::portunuspb::{HistoryRequest, WatchRequest};
 
-use super::{ConsistencyArgs, refused};
+use super::{ConsistencyArgs, gate_failure};
 use crate::globals::Globals;
 use crate::outcome::Failure;
 use crate::print::{Answer, GateAnswer, MemberNames};
@@ -23,8 +23,8 @@ pub struct HistoryArgs {
 /// Flags of `gate watch`.
 #[derive(Debug, Args)]
 pub struct WatchArgs {
-    /// Print decisions after this log index first, as far back as they are kept; 0 begins with
-    /// what holds now
+    /// Print the retained decisions after this log index first; 0 starts with the decision in
+    /// force
     #[arg(long, default_value_t = 0, value_name = "INDEX")]
     after_index: u64,
 }
@@ -36,16 +36,16 @@ pub async fn history(args: HistoryArgs, globals: &Globals) -> Result<(), Failure
     let mut client = globals.connect()?;
     let mut response = client.gate_history(request).await;
     if response.as_ref().is_err_and(ClientError::is_unimplemented) {
-        client = client_of_those_that_know(globals).await?;
+        client = connect_to_gate_servers(globals).await?;
         response = client.gate_history(request).await;
     }
-    let response = &response.map_err(refused)?;
+    let response = &response.map_err(gate_failure)?;
     let mut names = member_names(&client).await;
     // The member list may be that of another endpoint, which is not of this cluster.
     let is_named = |id: u64| id == 0 || names.0.contains_key(&id);
     let all_named = response.decisions.iter().all(|it| is_named(it.decided_by));
     if !all_named && globals.client.endpoints.len() > 1 {
-        names = member_names(&client_of_those_that_know(globals).await?).await;
+        names = member_names(&connect_to_gate_servers(globals).await?).await;
     }
     let names = &names;
     let answer = GateAnswer::History { response, names };
@@ -55,13 +55,13 @@ pub async fn history(args: HistoryArgs, globals: &Globals) -> Result<(), Failure
 /// Runs `gate watch`.
 pub async fn watch(args: WatchArgs, globals: &Globals) -> Result<(), Failure> {
     // From the start: after a lost connection the client may use any of its endpoints.
-    let client = client_of_those_that_know(globals).await?;
+    let client = connect_to_gate_servers(globals).await?;
     let names = &member_names(&client).await;
     let mut watcher = client.gate_watch(WatchRequest {
         after_index: args.after_index,
     });
     loop {
-        let response = &watcher.next().await.map_err(refused)?;
+        let response = &watcher.next().await.map_err(gate_failure)?;
         let answer = GateAnswer::Event { response, names };
         globals.printer.print(&Answer::Gate(answer))?;
     }
@@ -69,8 +69,8 @@ pub async fn watch(args: WatchArgs, globals: &Globals) -> Result<(), Failure> {
 
 /// A client without the endpoints whose server does not know decisions, such as Go's etcd; with
 /// all endpoints if none does, so that the server's error is shown.
-async fn client_of_those_that_know(globals: &Globals) -> Result<Client, Failure> {
-    let mut asked = Vec::new();
+async fn connect_to_gate_servers(globals: &Globals) -> Result<Client, Failure> {
+    let mut requests = Vec::new();
     for endpoint in &globals.client.endpoints {
         let client = globals.connect_to(endpoint)?;
         let answer = tokio::spawn(async move {
@@ -78,10 +78,10 @@ async fn client_of_those_that_know(globals: &Globals) -> Result<Client, Failure>
             let serializable = true;
             client.gate_history(HistoryRequest { serializable }).await
         });
-        asked.push((endpoint, answer));
+        requests.push((endpoint, answer));
     }
     let mut endpoints = Vec::new();
-    for (endpoint, answer) in asked {
+    for (endpoint, answer) in requests {
         if !matches!(answer.await, Ok(Err(error)) if error.is_unimplemented()) {
             endpoints.push(endpoint.clone());
         }

@@ -5,12 +5,12 @@ use portunus_gates::MajorMinor;
 use crate::agreement::Agreement;
 use crate::limits::Start;
 use crate::replica::{Attributes, Entry, PLACES, Record, Replica};
-use crate::state::{Config, Left, Machine, State, apply_bound};
+use crate::state::{Config, Machine, RemainingSteps, State, apply_entry};
 
 impl Agreement {
     /// Returns one state for each mixture of flags. One founder may differ from the others;
     /// by symmetry it is always the last one.
-    pub(crate) fn beginnings(&self) -> Vec<State> {
+    pub(crate) fn initial_states(&self) -> Vec<State> {
         let of = |version: Option<MajorMinor>| {
             let fits = move |config: &&Config| Some(config.version) == version;
             self.configs.iter().filter(fits)
@@ -19,7 +19,7 @@ impl Agreement {
         let (low, high) = (versions.first().copied(), versions.last().copied());
         let last = match self.limits.start {
             Start::OneBehind | Start::FoundingMixed => low,
-            Start::Founding | Start::Level => high,
+            Start::Founding | Start::SameVersion => high,
         };
         let mut states = Vec::new();
         for first in of(high) {
@@ -28,7 +28,7 @@ impl Agreement {
                 configs[self.limits.founders - 1] = *last;
                 states.push(match self.limits.start {
                     Start::Founding | Start::FoundingMixed => self.founded(&configs),
-                    Start::OneBehind | Start::Level => self.decided(&configs),
+                    Start::OneBehind | Start::SameVersion => self.decided(&configs),
                 });
             }
         }
@@ -48,7 +48,7 @@ impl Agreement {
             log: Vec::new(),
             pending: Vec::new(),
             machines: [const { None }; PLACES],
-            left: Left {
+            remaining: RemainingSteps {
                 changes: self.limits.changes,
                 crashes: self.limits.crashes,
                 writes: self.limits.writes,
@@ -87,7 +87,7 @@ impl Agreement {
                 break;
             }
             for entry in entries {
-                apply_bound(&self.rules, &mut state.base, &entry);
+                apply_entry(&self.rules, &mut state.base, &entry);
             }
             for machine in state.machines.iter_mut().flatten() {
                 machine.replica = state.base.clone();
