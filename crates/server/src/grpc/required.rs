@@ -55,8 +55,8 @@ impl Api {
         if required.is_empty() {
             return Ok(());
         }
-        let membership = self.member.membership.load();
-        let registry = self.member.cluster_gates.specs().registry();
+        let membership = self.member.cluster.membership();
+        let registry = self.member.cluster.gates.specs().registry();
         let names = required.names.iter().map(String::as_str);
         require(registry, membership.params.as_ref(), names).map_err(|off| {
             let text = format!("etcdserver: {off}");
@@ -75,13 +75,13 @@ impl Api {
         if !is_serializable {
             self.read_barrier(required).await?;
         }
-        Ok(self.member.reader())
+        Ok(self.member.store.reader())
     }
 
     /// Waits until this member has applied what was committed before, then checks the required
     /// features again.
     pub(super) async fn read_barrier(&self, required: &Required) -> Result<(), Status> {
-        let barrier = self.member.linearizable().await;
+        let barrier = self.member.store.linearizable().await;
         barrier.map_err(|error| self.refuse(error))?;
         self.check_required(required)
     }
@@ -92,7 +92,10 @@ impl Api {
         request: InternalRaftRequest,
         required: &Required,
     ) -> Result<statemachine::Response, Status> {
-        let proposed = self.member.propose_requiring(request, &required.names);
+        let proposed = self
+            .member
+            .proposals
+            .propose_requiring(request, &required.names);
         proposed.await.map_err(|error| match error {
             EtcdError::RequiredFeatureOff => Status::new(
                 error.code(),

@@ -1,11 +1,10 @@
 //! Background work of a member: publishing its attributes, probing held peers, shortening the log
 //! and compacting old revisions.
 
-use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use portunus_consensus::CompactError;
+use portunus_consensus::{CompactError, Handle};
 use portunus_mvcc::StoreFault;
 use portunus_proto::etcdserverpb::{CompactionRequest, InternalRaftRequest};
 use portunus_proto::membershippb::{Attributes, ClusterMemberAttrSetRequest};
@@ -13,7 +12,10 @@ use portunus_proto::membershippb::{Attributes, ClusterMemberAttrSetRequest};
 use super::Member;
 use super::downgrade::{self, ClusterVersionAbove};
 use crate::config::AutoCompaction;
+use crate::handles::{ClusterState, Process, StoreAccess};
+use crate::peers::Peers;
 use crate::peers::ask::Asked;
+use crate::proposals::Proposals;
 use portunus_statemachine::SnapshotRequest;
 use portunus_statemachine::membership::{MemberRecord, Membership};
 use portunus_statemachine::params::proposal_to_message;
@@ -39,12 +41,12 @@ const PERIODIC_INTERVAL_MAX: Duration = Duration::from_secs(3600);
 ///
 /// # Errors
 /// If the cluster turns out to be at a version above this member's.
-pub async fn announce(member: &Arc<Member>) -> Result<(), ClusterVersionAbove> {
-    let version = member.config.version.emulation();
+pub async fn announce(member: &Member) -> Result<(), ClusterVersionAbove> {
+    let version = member.process.config.version.emulation();
     loop {
         let caught_up = tokio::select! {
-            caught_up = member.linearizable() => caught_up,
-            () = member.stop.stopped() => return Ok(()),
+            caught_up = member.store.linearizable() => caught_up,
+            () = member.process.stop.stopped() => return Ok(()),
         };
         if let Err(error) = caught_up {
             tracing::warn!(
@@ -54,34 +56,34 @@ pub async fn announce(member: &Arc<Member>) -> Result<(), ClusterVersionAbove> {
             tokio::time::sleep(ANNOUNCE_INTERVAL).await;
             continue;
         }
-        let membership = member.membership.load_full();
+        let membership = member.cluster.membership_full();
         downgrade::check_version(&membership, version)?;
         if membership.cluster_version.is_some_and(|it| it > version) {
             tracing::info!(target = %version, "waiting for the cluster version to be lowered by the downgrade");
             tokio::time::sleep(ANNOUNCE_INTERVAL).await;
             continue;
         }
-        let own = membership.get(member.identity.member_id);
+        let own = membership.get(member.cluster.own_id());
         let is_announced = own.is_some_and(|own| is_announced(member, &membership, own));
-        let republishes = member.cluster_gates.take_republish();
+        let republishes = member.cluster.gates.take_republish();
         if is_announced && !republishes {
             // A cluster of one decides its version before it serves.
             let decided = membership.cluster_version;
             if membership.iter().count() > 1 || decided.is_some_and(|decided| decided >= version) {
                 return Ok(());
             }
-            member.versions_changed.notify_one();
+            member.cluster.review_versions();
             tokio::time::sleep(DECISION_INTERVAL).await;
             continue;
         }
         let request = announcement(member, &membership);
         let proposed = tokio::select! {
-            proposed = member.propose(request) => proposed,
-            () = member.stop.stopped() => return Ok(()),
+            proposed = member.proposals.propose(request) => proposed,
+            () = member.process.stop.stopped() => return Ok(()),
         };
         if let Err(error) = proposed {
             if republishes {
-                member.cluster_gates.republish();
+                member.cluster.gates.republish();
             }
             tracing::warn!(%error, "publishing member attributes failed; retrying");
             tokio::time::sleep(ANNOUNCE_INTERVAL).await;
@@ -91,19 +93,19 @@ pub async fn announce(member: &Arc<Member>) -> Result<(), ClusterVersionAbove> {
 
 /// Whether the applied attributes of this member are current.
 fn is_announced(member: &Member, membership: &Membership, own: &MemberRecord) -> bool {
-    own.name == member.config.name
-        && own.client_urls == member.config.advertise_client_urls
-        && own.proposal.as_ref() == member.cluster_gates.own_proposal(membership)
+    own.name == member.process.config.name
+        && own.client_urls == member.process.config.advertise_client_urls
+        && own.proposal.as_ref() == member.cluster.gates.own_proposal(membership)
 }
 
 fn announcement(member: &Member, membership: &Membership) -> InternalRaftRequest {
-    let proposal = member.cluster_gates.own_proposal(membership);
+    let proposal = member.cluster.gates.own_proposal(membership);
     InternalRaftRequest {
         cluster_member_attr_set: Some(ClusterMemberAttrSetRequest {
-            member_id: member.identity.member_id,
+            member_id: member.cluster.own_id(),
             member_attributes: Some(Attributes {
-                name: member.config.name.clone(),
-                client_urls: member.config.advertise_client_urls.clone(),
+                name: member.process.config.name.clone(),
+                client_urls: member.process.config.advertise_client_urls.clone(),
                 proposed_cluster_params: proposal.map(proposal_to_message),
             }),
         }),
@@ -113,26 +115,30 @@ fn announcement(member: &Member, membership: &Membership) -> InternalRaftRequest
 
 /// Publishes the attributes again when they have to change: the cluster version has gained or
 /// lost cluster features, or a repetition is due.
-pub async fn keep_announced(member: Arc<Member>) {
+pub async fn keep_announced(member: &Member) {
     loop {
-        if pause(&member, ANNOUNCED_CHECK_INTERVAL).await {
+        if member.process.stops_within(ANNOUNCED_CHECK_INTERVAL).await {
             return;
         }
-        let membership = member.membership.load_full();
-        let Some(own) = membership.get(member.identity.member_id) else {
+        let membership = member.cluster.membership_full();
+        let Some(own) = membership.get(member.cluster.own_id()) else {
             continue;
         };
-        if !own.has_published() || !member.founding.is_over() {
+        if !own.has_published() || !member.cluster.founding.is_over() {
             // The start publishes the attributes.
             continue;
         }
-        let republishes = member.cluster_gates.take_republish();
-        if is_announced(&member, &membership, own) && !republishes {
+        let republishes = member.cluster.gates.take_republish();
+        if is_announced(member, &membership, own) && !republishes {
             continue;
         }
-        if let Err(error) = member.propose(announcement(&member, &membership)).await {
+        if let Err(error) = member
+            .proposals
+            .propose(announcement(member, &membership))
+            .await
+        {
             if republishes {
-                member.cluster_gates.republish();
+                member.cluster.gates.republish();
             }
             tracing::warn!(%error, "publishing member attributes again failed; retrying");
         }
@@ -141,52 +147,55 @@ pub async fn keep_announced(member: Arc<Member>) {
 
 /// Asks held peers whether they support cluster features, and releases those that do, so that
 /// they receive the log.
-pub async fn probe_held_peers(member: Arc<Member>) {
+pub async fn probe_held_peers(process: &Process, cluster: &ClusterState, peers: &Peers) {
+    let hold = peers.replication_hold();
     loop {
         tokio::select! {
             () = tokio::time::sleep(HELD_PEERS_INTERVAL) => {}
-            () = member.peers.replication_hold().held_changed() => {}
-            () = member.stop.stopped() => return,
+            () = hold.held_changed() => {}
+            () = process.stop.stopped() => return,
         }
-        for id in member.peers.replication_hold().held() {
-            let membership = member.membership.load_full();
-            let Some(record) = membership
-                .get(id)
-                .filter(|_| id != member.identity.member_id)
-            else {
+        for id in hold.held() {
+            let membership = cluster.membership_full();
+            let Some(record) = membership.get(id).filter(|_| id != cluster.own_id()) else {
                 continue;
             };
             let asked = Asked {
-                client: member.peers.client().clone(),
+                client: peers.client().clone(),
                 urls: record.peer_urls.clone().unwrap_or_default(),
                 timeout: HELD_PEERS_INTERVAL,
             };
             if asked.versions().await.is_some_and(|it| it.knows_gates) {
-                let membership = member.membership.load();
-                member.peers.replication_hold().release(id, &membership);
+                let membership = cluster.membership();
+                hold.release(id, &membership);
             }
         }
     }
 }
 
 /// Shortens the log when apply requests it, once the backend holds the removed entries.
-pub fn run_snapshots(member: &Arc<Member>, orders: &Receiver<SnapshotRequest>) {
+pub fn run_snapshots(
+    process: &Process,
+    store: &StoreAccess,
+    consensus: &Handle,
+    orders: &Receiver<SnapshotRequest>,
+) {
     while let Ok(order) = orders.recv() {
-        if member.stop.is_stopping() {
+        if process.stop.is_stopping() {
             return;
         }
-        match member.reader().flush() {
+        match store.reader().flush() {
             Ok(()) => {}
             // A snapshot of the leader has replaced the store, and is in the log itself.
             Err(StoreFault::Closed) => continue,
             Err(fault) => {
-                member.stop.fatal(&fault);
+                process.stop.fatal(&fault);
                 return;
             }
         }
         let shortened = match order.keeps_no_entries {
-            true => member.consensus.forget_log(order.index, order.conf_state),
-            false => member.consensus.compact_log(order.index, order.conf_state),
+            true => consensus.forget_log(order.index, order.conf_state),
+            false => consensus.compact_log(order.index, order.conf_state),
         };
         match shortened {
             Ok(compacted) => tracing::info!(
@@ -203,14 +212,14 @@ pub fn run_snapshots(member: &Arc<Member>, orders: &Receiver<SnapshotRequest>) {
 }
 
 /// Compacts old revisions as configured.
-pub async fn compact_automatically(member: Arc<Member>) {
-    match member.config.auto_compaction {
+pub async fn compact_automatically(process: &Process, store: &StoreAccess, proposals: &Proposals) {
+    match process.config.auto_compaction {
         AutoCompaction::Off => {}
         AutoCompaction::Revision(keep) => loop {
-            if pause(&member, REVISION_COMPACTION_INTERVAL).await {
+            if process.stops_within(REVISION_COMPACTION_INTERVAL).await {
                 return;
             }
-            compact(&member, member.reader().revision() - keep).await;
+            compact(store, proposals, store.reader().revision() - keep).await;
         },
         AutoCompaction::Periodic(retention) => {
             let interval = retention.min(PERIODIC_INTERVAL_MAX);
@@ -219,17 +228,17 @@ pub async fn compact_automatically(member: Arc<Member>) {
             let mut samples = std::collections::VecDeque::new();
             let mut until_compaction = samples_kept;
             loop {
-                samples.push_back(member.reader().revision());
+                samples.push_back(store.reader().revision());
                 if samples.len() > samples_kept + 1 {
                     samples.pop_front();
                 }
-                if pause(&member, step).await {
+                if process.stops_within(step).await {
                     return;
                 }
                 until_compaction = until_compaction.saturating_sub(1);
                 if until_compaction == 0 && samples.len() > samples_kept {
                     if let Some(&revision) = samples.front() {
-                        compact(&member, revision).await;
+                        compact(store, proposals, revision).await;
                     }
                     until_compaction = SAMPLES_PER_INTERVAL as usize;
                 }
@@ -238,16 +247,8 @@ pub async fn compact_automatically(member: Arc<Member>) {
     }
 }
 
-/// Waits for `time`; true if the member stops meanwhile.
-async fn pause(member: &Arc<Member>, time: Duration) -> bool {
-    tokio::select! {
-        () = tokio::time::sleep(time) => false,
-        () = member.stop.stopped() => true,
-    }
-}
-
-async fn compact(member: &Arc<Member>, revision: i64) {
-    if revision <= member.reader().compact_revision().max(0) {
+async fn compact(store: &StoreAccess, proposals: &Proposals, revision: i64) {
+    if revision <= store.reader().compact_revision().max(0) {
         return;
     }
     let request = InternalRaftRequest {
@@ -257,7 +258,7 @@ async fn compact(member: &Arc<Member>, revision: i64) {
         }),
         ..InternalRaftRequest::default()
     };
-    match member.propose(request).await {
+    match proposals.propose(request).await {
         Ok(_) => tracing::info!(revision, "compacted by itself"),
         Err(error) => tracing::warn!(%error, revision, "could not compact by itself"),
     }

@@ -42,21 +42,21 @@ fn next_version(
 }
 
 /// Decides the cluster version and params while this member leads, until it stops.
-pub async fn monitor(member: Arc<Member>) {
-    let mut leadership = member.leadership.subscribe();
+pub async fn monitor(member: &Member) {
+    let mut leadership = member.cluster.leadership.subscribe();
     let mut last = LastDecision::default();
     loop {
-        let leads = leadership.borrow_and_update().leader == member.identity.member_id;
+        let leads = leadership.borrow_and_update().leader == member.cluster.own_id();
         let pause = if leads {
-            raise_or_lower(&member, &mut last).await
+            raise_or_lower(member, &mut last).await
         } else {
             MONITOR_INTERVAL
         };
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             _ = leadership.changed() => {}
-            () = member.versions_changed.notified() => {}
-            () = member.stop.stopped() => return,
+            () = member.cluster.versions_changed() => {}
+            () = member.process.stop.stopped() => return,
         }
     }
 }
@@ -79,19 +79,19 @@ impl LastDecision {
     }
 }
 
-async fn raise_or_lower(member: &Arc<Member>, last: &mut LastDecision) -> Duration {
+async fn raise_or_lower(member: &Member, last: &mut LastDecision) -> Duration {
     // Founders decide no version before they have compared theirs.
-    if !member.founding.is_over() {
+    if !member.cluster.founding.is_over() {
         return FIRST_LOOK;
     }
     // A new leader may still be applying what was committed before it led, or installing a
     // snapshot; its membership and versions may be stale until then.
-    if member.linearizable().await.is_err() {
+    if member.store.linearizable().await.is_err() {
         return FIRST_LOOK;
     }
     let versions = member.server_versions().await;
-    let membership = member.membership.load_full();
-    let gates = &member.cluster_gates;
+    let membership = member.cluster.membership_full();
+    let gates = &member.cluster.gates;
     let next = next_version(gates.specs(), &membership, versions.as_ref());
     let next = next.filter(|next| is_heard(&membership, *next));
     let Some(version) = next.or(membership.cluster_version) else {
@@ -114,7 +114,7 @@ async fn raise_or_lower(member: &Arc<Member>, last: &mut LastDecision) -> Durati
                 ver: format!("{version}.0"),
                 // Without cluster features the entry is the one that etcd writes.
                 decided_unix_seconds: params.as_ref().map_or(0, |_| unix_seconds()),
-                decided_by: params.as_ref().map_or(0, |_| member.identity.member_id),
+                decided_by: params.as_ref().map_or(0, |_| member.cluster.own_id()),
                 cause: params.as_ref().map_or_else(String::new, |_| {
                     last.inputs(&membership).cause(&membership, version)
                 }),
@@ -130,7 +130,7 @@ async fn raise_or_lower(member: &Arc<Member>, last: &mut LastDecision) -> Durati
             } else {
                 "failed"
             };
-            let reconciles = &member.metrics.cluster_gates.reconciles;
+            let reconciles = &member.process.metrics.cluster_gates.reconciles;
             reconciles.with_label_values(&[result]).inc();
         }
         if let Err(error) = proposed {
@@ -139,7 +139,11 @@ async fn raise_or_lower(member: &Arc<Member>, last: &mut LastDecision) -> Durati
         }
         if is_changed {
             *last = LastDecision {
-                index: member.membership.load().params_since().unwrap_or_default(),
+                index: member
+                    .cluster
+                    .membership()
+                    .params_since()
+                    .unwrap_or_default(),
                 inputs: Arc::new(DecisionInputs::at(version, &membership)),
             };
         }
@@ -153,7 +157,7 @@ async fn propose_decision(
     request: InternalRaftRequest,
     version: MajorMinor,
 ) -> Result<Response, EtcdError> {
-    let mut proposal = std::pin::pin!(member.propose(request));
+    let mut proposal = std::pin::pin!(member.proposals.propose(request));
     tokio::select! {
         biased;
         // The first poll hands the proposal to consensus.
@@ -192,10 +196,13 @@ fn unix_seconds() -> i64 {
 impl Member {
     /// The version each member behaves as; `None` if a member does not answer.
     pub async fn server_versions(&self) -> Option<BTreeMap<u64, MajorMinor>> {
-        let membership = self.membership.load_full();
+        let membership = self.cluster.membership_full();
         let mut versions = BTreeMap::new();
-        if membership.get(self.identity.member_id).is_some() {
-            versions.insert(self.identity.member_id, self.config.version.emulation());
+        if membership.get(self.cluster.own_id()).is_some() {
+            versions.insert(
+                self.cluster.own_id(),
+                self.process.config.version.emulation(),
+            );
         }
         for (id, answer) in self.member_versions(&membership).await {
             versions.insert(id, answer?.server()?.major_minor());

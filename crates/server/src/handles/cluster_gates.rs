@@ -9,20 +9,25 @@
 //! ```
 //! The rules are in the crate `portunus-gates`; this module supplies their inputs.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use portunus_gates::cluster::{
     self, ClusterParams, ClusterSpecs, Decision, InForce, Outcome, Previous,
 };
-use portunus_gates::{Assignments, MajorMinor};
-use std::sync::Arc;
-
+use portunus_gates::{Gates, MajorMinor};
 use tokio::sync::watch;
 
-use portunus_features::OwnFeatures;
+use crate::config::Config;
+use portunus_features::{ClusterFeatureGate, OwnFeatures, ServerFeatures};
 use portunus_statemachine::membership::{Membership, ProposalRecord};
 use portunus_statemachine::params::{View, members};
+
+/// Whether the server gates let this member publish a proposal.
+pub fn publishes_proposal(gates: &Gates<ServerFeatures>) -> bool {
+    gates.enabled(ClusterFeatureGate)
+}
 
 /// This member's proposal, and the cluster feature values in force.
 pub struct ClusterGates {
@@ -47,23 +52,23 @@ impl ClusterGates {
     /// Starts with the values that `params` decided before the member stopped.
     pub fn new(
         own: &OwnFeatures,
-        proposes: bool,
-        version: MajorMinor,
-        flags: &Assignments,
-        is_founder: bool,
+        gates: &Gates<ServerFeatures>,
+        config: &Config,
         params: Option<&ClusterParams>,
     ) -> ClusterGates {
-        let flags = flags
+        let proposes = publishes_proposal(gates);
+        let flags = config
+            .cluster_feature_gates
             .iter()
             .map(|(name, value, _)| (name.to_owned(), value));
         ClusterGates {
             specs: own.cluster_specs(),
             proposes,
             own: ProposalRecord {
-                version: version.to_string(),
+                version: config.version.emulation().to_string(),
                 flags: flags.collect(),
             },
-            is_founder,
+            is_founder: !config.cluster.is_existing,
             // A snapshot of a member that does not know cluster features may have dropped
             // an earlier proposal here and not elsewhere, so the absence of one is published
             // at every start, as etcd publishes its attributes.
