@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use arc_swap::Guard;
-use portunus_gates::cluster::require;
 use portunus_mvcc::Reader;
 use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::InternalRaftRequest;
@@ -55,10 +54,9 @@ impl Api {
         if required.is_empty() {
             return Ok(());
         }
-        let membership = self.member.cluster.membership();
-        let registry = self.member.cluster.gates.specs().registry();
         let names = required.names.iter().map(String::as_str);
-        require(registry, membership.params.as_ref(), names).map_err(|off| {
+        let view = self.member.cluster.gates.newest();
+        view.require(names).map_err(|off| {
             let text = format!("etcdserver: {off}");
             Status::new(Code::FailedPrecondition, text)
         })

@@ -49,12 +49,12 @@ pub struct ClusterGates {
 }
 
 impl ClusterGates {
-    /// Starts with the values that `params` decided before the member stopped.
+    /// Starts with `newest`, the values of the state machine when the member stopped.
     pub fn new(
         own: &OwnFeatures,
         gates: &Gates<ServerFeatures>,
         config: &Config,
-        params: Option<&ClusterParams>,
+        newest: Arc<View>,
     ) -> ClusterGates {
         let proposes = publishes_proposal(gates);
         let flags = config
@@ -73,7 +73,7 @@ impl ClusterGates {
             // an earlier proposal here and not elsewhere, so the absence of one is published
             // at every start, as etcd publishes its attributes.
             needs_republish: AtomicBool::new(!proposes),
-            newest: ArcSwap::from_pointee(own.cluster.view(params)),
+            newest: ArcSwap::new(newest),
             since: watch::Sender::new(None),
         }
     }

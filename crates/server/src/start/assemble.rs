@@ -34,8 +34,8 @@ pub(super) fn assemble(
     let settings = settings(&process.config, identity.member_id);
     let machine = StateMachine::new(settings, own, store, state, raft.last_wrapped);
 
-    let params = membership.params.as_ref();
-    let gates = ClusterGates::new(own, &process.gates, &process.config, params);
+    let view = Arc::clone(machine.view());
+    let gates = ClusterGates::new(own, &process.gates, &process.config, view);
     let cluster = Arc::new(ClusterState::new(
         identity,
         membership,
