@@ -1,4 +1,8 @@
 //! The outermost service of a connection: counts each request and how it ended.
+//!
+//! Two things about a response are changed here and nowhere else, each for the reason in its module:
+//! the refusal of an oversized request ([`grpc::translate_oversized`]), and the body of a long range
+//! ([`grpc::send_in_pieces`]).
 
 use std::convert::Infallible;
 use std::future::Future;
