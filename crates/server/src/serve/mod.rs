@@ -53,6 +53,7 @@ pub fn serve(member: &Arc<Member>, listeners: Vec<TcpListener>) -> Result<Server
         queues.push(sender);
         let member = Arc::clone(member);
         let runtime = tokio::runtime::Builder::new_current_thread()
+            .thread_name("serve-blocking")
             .enable_all()
             .build()
             .map_err(ListenError::Thread)?;
@@ -143,8 +144,12 @@ async fn serve_one(process: Arc<Process>, router: Router, connection: TcpStream)
         .set_nonblocking(true)
         .and_then(|()| connection.set_nodelay(true))
         .and_then(|()| tokio::net::TcpStream::from_std(connection));
-    let Ok(connection) = prepared else {
-        return;
+    let connection = match prepared {
+        Ok(connection) => connection,
+        Err(error) => {
+            tracing::debug!(%error, "a connection ended before it was served");
+            return;
+        }
     };
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new());

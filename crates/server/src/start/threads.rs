@@ -32,6 +32,7 @@ pub(super) fn start(
     let upkeep = {
         let member = Arc::clone(member);
         let runtime = tokio::runtime::Builder::new_current_thread()
+            .thread_name("upkeep-blocking")
             .enable_all()
             .build()
             .map_err(StartError::Thread)?;
