@@ -59,7 +59,7 @@ impl ApplyThread {
         let outputs = &self.outputs;
         if outputs.consensus.led_term() == Some(term) {
             let extend_ms = outputs.process.config.election_timeout.as_millis();
-            let extend_ms = u64::try_from(extend_ms).unwrap_or(0);
+            let extend_ms = u64::try_from(extend_ms).unwrap_or(u64::MAX);
             let now_ms = outputs.leases.now_ms();
             outputs.leases.lock().promote(term, now_ms, extend_ms);
         }

@@ -31,6 +31,12 @@ impl ApplyThread {
             index,
             term: snapshot.term,
         });
+        // The receiver refuses a file that is older than its message.
+        assert!(
+            position.index >= index,
+            "the leader's snapshot of index {index} holds the store of index {}",
+            position.index
+        );
         let auth_revision = state.auth_revision;
 
         // Readers first: a request that sees the new index must read the new store.

@@ -172,6 +172,10 @@ impl ApplyThread {
         let count = entries.len();
         for entry in entries {
             let (index, term) = (entry.index, entry.term);
+            assert!(
+                last.is_none_or(|last: u64| index == last + 1),
+                "consensus committed entry {index} after entry {last:?}: a member that skips entries diverges"
+            );
             let begins_term = term > self.outputs.store.applied.term();
             self.apply_entry(entry)?;
             if begins_term {

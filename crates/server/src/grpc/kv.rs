@@ -236,8 +236,8 @@ impl Api {
     }
 }
 
-/// The error for a response of another kind than the request: a request id was used twice. The
-/// response is not printed: it may be long and deep.
+/// The error for a response of another kind than the request: another member used the same request
+/// id, which ids of etcd's form allow. The response is not printed: it may be long and deep.
 pub(super) fn unexpected(_: &statemachine::Response) -> Status {
     Status::internal("the response belongs to another request")
 }

@@ -279,9 +279,13 @@ fn has_quorum_after_addition(voters: usize, connected: usize) -> bool {
     voters == 1 || connected > voters.div_ceil(2)
 }
 
+// Numbers and strings always serialize; without its context a change would add a member that
+// cannot be reached.
+#[allow(clippy::expect_used)]
 fn json(value: &impl Serialize) -> Bytes {
     // Numbers and strings always serialize.
-    serde_json::to_vec(value).unwrap_or_default().into()
+    let json = serde_json::to_vec(value).expect("the context of a membership change serializes");
+    json.into()
 }
 
 #[cfg(test)]
