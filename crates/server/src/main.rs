@@ -39,6 +39,7 @@ fn main() -> ExitCode {
 fn serve(config: Config) -> ExitCode {
     logging::init(&config.log);
     let runtime = match tokio::runtime::Builder::new_current_thread()
+        .thread_name("start")
         .enable_all()
         .build()
     {

@@ -42,12 +42,12 @@ pub fn stored_by(
 }
 
 /// Resolves a declared record.
-// A test resolves every declared record, so no released program has an unknown bucket.
 #[allow(clippy::panic)]
 fn record(&(name, key): &(&'static str, &'static [u8])) -> (Bucket, &'static [u8]) {
-    let bucket = Bucket::ALL.into_iter().find(|it| it.name() == name);
-    // A test resolves every declared record, so no released program has an unknown bucket.
-    let bucket = bucket.unwrap_or_else(|| panic!("a feature stores to no bucket of etcd: {name}"));
+    let Some(bucket) = Bucket::ALL.into_iter().find(|it| it.name() == name) else {
+        // A test resolves every declared record, so no released program gets here.
+        panic!("a feature stores to {name}, which is no bucket");
+    };
     (bucket, key)
 }
 

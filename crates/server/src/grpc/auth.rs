@@ -1,6 +1,6 @@
 //! The Auth service: only `AuthStatus`, which reports that authentication is disabled.
 //!
-//! Data with authentication enabled is not served (see [`crate::auth`]). Calls that would
+//! Data with authentication enabled is not served (see [`portunus_statemachine::LoadError`]). Calls that would
 //! change users, roles or the setting are refused with `UNIMPLEMENTED`.
 
 use portunus_proto::etcdserverpb::auth_server::Auth;

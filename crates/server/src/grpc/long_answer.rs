@@ -6,7 +6,7 @@
 //!                                   │
 //!                serve/counted.rs ──▶ send_in_pieces(): the body of the answer, in pieces
 //! ```
-//! [`respond`] is the only place that a handler calls, and [`send_in_pieces`] the only one that
+//! `respond` is the only function that a handler calls, and [`send_in_pieces`] the only one that
 //! replaces a body; no other answer is changed after its handler.
 //!
 //! The handler cannot return this body itself: a tonic handler returns a message, which tonic
@@ -77,7 +77,7 @@ fn respond_within(
     }
 }
 
-/// Replaces the body of a response that carries a long answer of [`respond`]. The outermost
+/// Replaces the body of a response that carries a long answer of `respond`. The outermost
 /// service of a connection calls it, where a body need not be contiguous bytes.
 pub fn send_in_pieces(mut response: Response<Body>) -> Response<AnswerBody> {
     match response.extensions_mut().remove::<LongAnswer>() {

@@ -33,6 +33,7 @@ pub fn serve_metrics(
         return Ok(MetricsServers::default());
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
+        .thread_name("serve-metrics")
         .enable_all()
         .build()
         .map_err(ListenError::Thread)?;

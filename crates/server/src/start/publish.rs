@@ -49,6 +49,7 @@ pub(super) fn serve_metrics(
 /// log, has published its attributes and has a cluster version.
 pub(super) fn publish(member: &Member) -> Result<(), StartError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
+        .thread_name("start")
         .enable_all()
         .build()
         .map_err(StartError::Thread)?;
