@@ -45,7 +45,7 @@ pub fn stored_by(
 #[allow(clippy::panic)]
 fn record(&(name, key): &(&'static str, &'static [u8])) -> (Bucket, &'static [u8]) {
     let Some(bucket) = Bucket::ALL.into_iter().find(|it| it.name() == name) else {
-        // A test resolves every declared record, so no released program gets here.
+        // A test resolves every declared record, so this never happens in a released program.
         panic!("a feature stores to {name}, which is no bucket");
     };
     (bucket, key)

@@ -10,15 +10,18 @@
 //! nothing knows [`Member`]: the apply thread and the connections to peers take the handles they
 //! use.
 
+pub mod attributes;
+pub mod auto_compaction;
 pub mod corruption;
 pub mod downgrade;
 pub mod first_election;
 pub mod founding;
 mod hand_over;
+pub mod held_peers;
 pub mod leases;
+pub mod log_snapshots;
 pub mod reconfigure;
 pub mod settings;
-pub mod upkeep;
 pub mod versions;
 
 use std::sync::Arc;

@@ -146,12 +146,17 @@ impl Peers {
     pub fn attach(
         &self,
         raft: PeerRaft,
-        members: &Membership,
         reserved: Vec<Reserved>,
         routes: &Router,
     ) -> Result<Vec<SocketAddr>, PeersError> {
         let stop = raft.stop();
-        self.set_members(members);
+        {
+            // The apply thread may follow changes already. It publishes a membership before it
+            // follows the change, so the one that is loaded under this lock is not older than
+            // what was followed.
+            let mut known = self.known();
+            self.replace_members(&mut known, &raft.membership());
+        }
         self.transport.attach(Arc::new(raft));
         let mut addresses = Vec::new();
         let _context = self.runtime.enter();
@@ -167,7 +172,10 @@ impl Peers {
 
     /// Replaces the peers by these members. Connections to peers that stay are kept.
     pub fn set_members(&self, membership: &Membership) {
-        let mut known = self.known();
+        self.replace_members(&mut self.known(), membership);
+    }
+
+    fn replace_members(&self, known: &mut BTreeSet<u64>, membership: &Membership) {
         known.retain(|id| {
             let stays = membership.get(*id).is_some();
             if !stays {

@@ -15,6 +15,7 @@ use super::replication_hold::ReplicationHold;
 use super::snapshot::SnapshotSource;
 use crate::handles::stop::StopSwitch;
 use crate::handles::{ClusterState, Process, StoreAccess};
+use portunus_statemachine::membership::Membership;
 use portunus_statemachine::wrap::is_wrapped;
 
 /// A member, as used by its transport.
@@ -52,6 +53,11 @@ impl PeerRaft {
             consensus,
             hold,
         }
+    }
+
+    /// Returns the members as applied.
+    pub(super) fn membership(&self) -> Arc<Membership> {
+        self.cluster.membership_full()
     }
 
     /// Returns what ends the process.

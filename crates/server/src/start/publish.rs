@@ -8,7 +8,7 @@ use portunus_statemachine::membership::MemberRecord;
 use super::StartError;
 use crate::http;
 use crate::listen::Reserved;
-use crate::member::{Member, founding, settings, upkeep};
+use crate::member::{Member, attributes, founding, settings};
 use crate::peers::PeerRaft;
 use crate::serve::{self, MetricsServers};
 
@@ -25,9 +25,8 @@ pub(super) fn connect_peers(
         member.consensus.clone(),
         Arc::clone(member.peers.replication_hold()),
     );
-    let membership = member.cluster.membership_full();
     let routes = http::peers::router(member);
-    let addresses = member.peers.attach(raft, &membership, reserved, &routes)?;
+    let addresses = member.peers.attach(raft, reserved, &routes)?;
     member.peers.add_remotes(remotes);
     tracing::info!(addresses = joined(&addresses), "listening for peers");
     Ok(())
@@ -56,7 +55,7 @@ pub(super) fn publish(member: &Member) -> Result<(), StartError> {
     runtime.block_on(async {
         settings::compare(member).await?;
         founding::compare_versions(member).await?;
-        upkeep::announce(member).await?;
+        attributes::announce(member).await?;
         Ok(())
     })
 }

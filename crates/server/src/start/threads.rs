@@ -9,7 +9,8 @@ use portunus_statemachine::StateMachine;
 use super::StartError;
 use crate::apply::{ApplyThread, Outputs};
 use crate::member::{
-    Member, corruption, downgrade, first_election, leases, settings, upkeep, versions,
+    Member, attributes, auto_compaction, corruption, downgrade, first_election, held_peers, leases,
+    log_snapshots, settings, versions,
 };
 
 /// Starts the apply thread and the background threads.
@@ -23,7 +24,7 @@ pub(super) fn start(
     let log_snapshots = {
         let (process, store) = (Arc::clone(&member.process), Arc::clone(&member.store));
         let consensus = member.consensus.clone();
-        move || upkeep::run_snapshots(&process, &store, &consensus, &order_receiver)
+        move || log_snapshots::run_snapshots(&process, &store, &consensus, &order_receiver)
     };
     let watch_catch_up = {
         let (watches, store) = (Arc::clone(&member.watches), Arc::clone(&member.store));
@@ -77,14 +78,14 @@ async fn run_upkeep(member: Arc<Member>) {
             &member.consensus,
             &member.peers
         ),
-        upkeep::keep_announced(&member),
-        upkeep::probe_held_peers(&member.process, &member.cluster, &member.peers),
+        attributes::keep_announced(&member),
+        held_peers::probe_held_peers(&member.process, &member.cluster, &member.peers),
         leases::checkpoint(&member),
         versions::monitor(&member),
         downgrade::end_downgrades(&member),
         settings::warn_about_differences(&member),
         corruption::check_periodically(&member),
         corruption::check_compactions(&member),
-        upkeep::compact_automatically(&member.process, &member.store, &member.proposals),
+        auto_compaction::compact_automatically(&member.process, &member.store, &member.proposals),
     );
 }
