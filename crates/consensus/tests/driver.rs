@@ -1024,7 +1024,7 @@ fn proposal_bound_to_a_term_is_proposed_by_the_leader_of_that_term_only() {
     assert_eq!(forwarded(&sent), [value(2)]);
 }
 
-/// The clock thread never ticks here.
+/// The turn thread never ticks here.
 #[test]
 fn skipped_ticks_bring_an_election_unless_there_is_a_leader() {
     let never = Config {

@@ -37,7 +37,7 @@ feature! {
         owner: "consensus",
         touches: Log,
         reversible: Free,
-        readable_since: "3.8",
+        readable_since: FirstSpec,
         specs: [Spec::alpha("3.8")],
     }
 }
@@ -52,6 +52,7 @@ feature! {
         owner: "tests",
         touches: Backend,
         reversible: Free,
+        stores: [("cluster", b"applyTag")],
         specs: [Spec::alpha("3.7")],
     }
 }

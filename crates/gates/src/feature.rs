@@ -98,6 +98,9 @@ pub struct Declaration {
     /// it only if its minimum compatibility version is this one or a later one. Absent where
     /// every version reads it.
     pub readable_since: Option<MajorMinor>,
+    /// The records of its own that the feature writes to the store: the name of the bucket and the
+    /// key of each. They are removed with the versions that have the feature.
+    pub stores: &'static [(&'static str, &'static [u8])],
 }
 
 impl Declaration {
@@ -105,6 +108,11 @@ impl Declaration {
     pub fn is_written_by(&self, version: &EffectiveVersion) -> bool {
         self.readable_since
             .is_none_or(|since| version.may_write(since))
+    }
+
+    /// Returns the first version that has the feature: that of its first spec.
+    pub const fn since(&self) -> MajorMinor {
+        self.specs[0].version
     }
 }
 
@@ -145,9 +153,11 @@ pub trait MemberOf<Set: FeatureSet>: Feature {
 /// }
 /// ```
 ///
-/// Three optional lines: `inert: "reason",` after `reversible` for a gate that is known
-/// but has no effect, then `readable_since: "3.8",` for one that writes what earlier versions
-/// cannot read, and `depends_on: [Other],` at the end, with other handles.
+/// Four optional lines: `inert: "reason",` after `reversible` for a gate that is known
+/// but has no effect, then `readable_since: FirstSpec,` for one that writes what only versions
+/// with the feature can read (or `readable_since: "3.8",` where other versions can), then
+/// `stores: [("cluster", b"key")],` for the records that it writes to the store, and
+/// `depends_on: [Other],` at the end, with other handles.
 #[macro_export]
 macro_rules! feature {
     (
@@ -158,7 +168,8 @@ macro_rules! feature {
             touches: $touches:ident,
             reversible: $reversible:ident,
             $(inert: $inert:literal,)?
-            $(readable_since: $readable_since:literal,)?
+            $(readable_since: $readable_since:tt,)?
+            $(stores: [$(($bucket:literal, $key:literal)),+ $(,)?],)?
             specs: [$($spec:expr),+ $(,)?],
             $(depends_on: [$($dependency:ty),+ $(,)?],)?
         }
@@ -169,16 +180,20 @@ macro_rules! feature {
 
         impl $crate::Feature for $name {
             const DECLARATION: $crate::Declaration = {
-                #[allow(unused_imports)]
-                use $crate::Spec;
                 #[allow(unused_mut, unused_assignments)]
                 let mut inert: ::core::option::Option<&'static str> = ::core::option::Option::None;
                 $(inert = ::core::option::Option::Some($inert);)?
                 #[allow(unused_mut, unused_assignments)]
                 let mut readable_since: ::core::option::Option<$crate::MajorMinor> =
                     ::core::option::Option::None;
-                $(readable_since =
-                    ::core::option::Option::Some($crate::MajorMinor::literal($readable_since));)?
+                const SPECS: &[$crate::Spec] = {
+                    #[allow(unused_imports)]
+                    use $crate::Spec;
+                    &[$($spec),+]
+                };
+                $(readable_since = ::core::option::Option::Some(
+                    $crate::readable_since!($readable_since, SPECS),
+                );)?
                 $crate::Declaration {
                     name: ::core::stringify!($name),
                     level: $crate::Level::$level,
@@ -186,13 +201,26 @@ macro_rules! feature {
                     owner: $owner,
                     touches: $crate::Touches::$touches,
                     reversible: $crate::Reversibility::$reversible,
-                    specs: &[$($spec),+],
+                    specs: SPECS,
                     depends_on: &[$($(<$dependency as $crate::Feature>::DECLARATION.name),+)?],
                     inert,
                     readable_since,
+                    stores: &[$($(($bucket, $key)),+)?],
                 }
             };
         }
+    };
+}
+
+/// Returns the version of a `readable_since` line. Used by [`feature!`](crate::feature!).
+#[doc(hidden)]
+#[macro_export]
+macro_rules! readable_since {
+    (FirstSpec, $specs:expr) => {
+        $specs[0].version
+    };
+    ($version:literal, $specs:expr) => {
+        $crate::MajorMinor::literal($version)
     };
 }
 

@@ -580,7 +580,7 @@ fn features_of_both_levels_are_checked_by_handle_and_by_name() {
     assert!(!cluster.view(Some(&params("3.7", ""))).enabled(Persist));
 
     let ask = |params: Option<&ClusterParams>, name: &str| {
-        enabled_at_either_level(&gates, cluster.registry(), params, name)
+        enabled_at_either_level(&gates, &cluster.view(params), name)
     };
     assert_eq!(ask(Some(&on), "Persist"), Ok(true));
     assert_eq!(ask(None, "Persist"), Ok(false));
@@ -628,13 +628,11 @@ fn errors_map_to_the_class_of_their_cause() {
     let unknown = Components::new().set(&ComponentFlags::parse(&["x=1.2"], &[], &[]).unwrap());
     assert_eq!(unknown.unwrap_err().class(), C::ComponentUnknown);
     assert_eq!(RegisterError::Closed.class(), C::Closed);
-    let off = require(
-        specs().registry(),
-        Some(&params("3.7", "On=true")),
-        ["On", "Off"],
-    );
+    let cluster = Features::<ClusterSet>::declared().unwrap();
+    let on = params("3.7", "Persist=true");
+    let off = cluster.view(Some(&on)).require(["Persist", "Off"]);
     let off = off.unwrap_err();
     assert_eq!((off.class(), off.features.len()), (C::NotEnabled, 1));
-    assert!(require(specs().registry(), None, ["On"]).is_err());
-    assert!(require(specs().registry(), None, []).is_ok());
+    assert!(cluster.view(None).require(["Persist"]).is_err());
+    assert!(cluster.view(None).require([]).is_ok());
 }

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use portunus_server::command::{Invocation, Portunus};
 use portunus_server::config::Config;
+use portunus_server::handles::stop::StopReason;
 use portunus_server::logging;
-use portunus_server::member::stop::StopReason;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 // Freed history goes back to the system, which glibc's allocator does not do.
@@ -39,6 +39,7 @@ fn main() -> ExitCode {
 fn serve(config: Config) -> ExitCode {
     logging::init(&config.log);
     let runtime = match tokio::runtime::Builder::new_current_thread()
+        .thread_name("start")
         .enable_all()
         .build()
     {
@@ -54,7 +55,7 @@ fn serve(config: Config) -> ExitCode {
         }
     };
     let started = runtime.block_on(async {
-        let starting = tokio::task::spawn_blocking(|| portunus_server::member::start(config));
+        let starting = tokio::task::spawn_blocking(|| portunus_server::start::start(config));
         tokio::select! {
             started = starting => started,
             name = signals.next() => {
@@ -71,7 +72,7 @@ fn serve(config: Config) -> ExitCode {
     };
     let member = std::sync::Arc::clone(&running.member);
     // A member that was removed while it was down applies the removal before it is ready.
-    if !member.stop.is_stopping() {
+    if !member.process.stop.is_stopping() {
         running.log_ready();
     }
     runtime.block_on(async {
@@ -80,14 +81,14 @@ fn serve(config: Config) -> ExitCode {
                 tracing::info!(signal = name, "stopping");
                 // Clients are still served: pending requests go to the new leader.
                 member.hand_leadership_over().await;
-                member.stop.stop(StopReason::Requested(name));
+                member.process.stop.stop(StopReason::Requested(name));
             }
-            () = member.stop.stopped() => {}
+            () = member.process.stop.stopped() => {}
         }
     });
     // A fatal stop exits at once: waiting for threads could last forever, and none of them may
     // touch the data any more. The log has everything that was acknowledged.
-    if let Some(StopReason::Fatal(reason)) = member.stop.reason() {
+    if let Some(StopReason::Fatal(reason)) = member.process.stop.reason() {
         logging::print_fatal(&format!("portunus: {reason}"));
         std::process::exit(1);
     }

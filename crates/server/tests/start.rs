@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::TcpListener;
 
@@ -457,5 +458,58 @@ fn the_start_is_one_line_of_values() {
             let is_debug = text == "None" || text.starts_with("Some(") || text.starts_with('[');
             assert!(!is_debug, "{name} in {line}");
         }
+    }
+}
+
+/// The names of the table "Threads" of ARCHITECTURE.md as the kernel keeps them: the first 15
+/// letters, without numbers. With each whether every member has such a thread.
+fn documented_threads() -> Vec<(String, bool)> {
+    const DOCUMENT: &str = include_str!("../../../ARCHITECTURE.md");
+    let (_, section) = DOCUMENT.split_once("### Threads").unwrap();
+    let section = section.split("\n### ").next().unwrap();
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    rows.flat_map(|row| {
+        let cell = row.split('|').nth(1).unwrap();
+        let is_there_sometimes = [", for a while", ", with ", ", if "];
+        let is_always_there = !is_there_sometimes.iter().any(|it| cell.contains(it));
+        let names = cell.split('`').skip(1).step_by(2);
+        let names = names.filter(|name| !name.starts_with("--"));
+        names.map(move |name| {
+            let name: String = name.trim_end_matches("-N").chars().take(15).collect();
+            (name, is_always_there)
+        })
+    })
+    .collect()
+}
+
+#[test]
+fn threads_of_a_member_are_those_of_the_table() {
+    let documented = documented_threads();
+    assert!(documented.len() > 10, "{documented:?}");
+    let (_keep, dir) = data_dir();
+    let server = Server::start(&dir, &[]);
+    let tasks = format!("/proc/{}/task", server.process.id());
+    let name = |task: fs::DirEntry| -> Option<String> {
+        // A thread may have ended since it was listed.
+        let name = fs::read_to_string(task.path().join("comm")).ok()?;
+        let name = name.trim();
+        Some(
+            name.trim_end_matches(|it: char| it.is_ascii_digit())
+                .trim_end_matches('-')
+                .to_owned(),
+        )
+    };
+    let tasks = fs::read_dir(tasks).unwrap().map(Result::unwrap);
+    let running: BTreeSet<String> = tasks.filter_map(name).collect();
+    server.stop();
+    for name in &running {
+        let is_known = documented.iter().any(|(known, _)| known == name);
+        assert!(is_known, "the table has no thread {name}");
+    }
+    for (name, _) in documented
+        .iter()
+        .filter(|(_, is_always_there)| *is_always_there)
+    {
+        assert!(running.contains(name), "no thread {name} in {running:?}");
     }
 }

@@ -26,9 +26,10 @@ const REVISION_KEY: &[u8] = b"authRevision";
 /// The revision of a store that never had users; etcd writes it at its first start.
 const REVISION_FIRST: u64 = 1;
 
-/// The revision of users and roles in a store.
-pub fn revision(store: &Store) -> u64 {
-    let stored = store.get_raw(Bucket::Auth, REVISION_KEY);
-    let stored = stored.and_then(|value| value.as_ref().try_into().ok());
-    stored.map_or(REVISION_FIRST, u64::from_be_bytes)
+/// The revision of users and roles in a store; `None` if the stored one is damaged.
+pub fn revision(store: &Store) -> Option<u64> {
+    match store.get_raw(Bucket::Auth, REVISION_KEY) {
+        None => Some(REVISION_FIRST),
+        Some(value) => value.as_ref().try_into().ok().map(u64::from_be_bytes),
+    }
 }

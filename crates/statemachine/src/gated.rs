@@ -11,7 +11,7 @@ use portunus_features::version::CLUSTER_PARAMS_SINCE;
 use portunus_gates::MajorMinor;
 
 use crate::membership::{Membership, ParamsDecision};
-use crate::wrap::PACKED_SINCE;
+use crate::wrap;
 
 /// The gated entries in the log.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl GatedEntries {
             readable_since: match last_wrapped {
                 0 => CLUSTER_PARAMS_SINCE,
                 // The kind of the wrapped entries is not examined.
-                _ => PACKED_SINCE,
+                _ => wrap::all_readable_since(),
             },
             needs_review: true,
             is_forget_requested: false,

@@ -12,6 +12,7 @@ use portunus_gates::cluster::{
 use portunus_proto::membershippb;
 use prost::Message as _;
 
+use crate::decision::downgrade_target;
 use crate::membership::{MemberRecord, Membership, ProposalRecord};
 
 /// The values of all cluster features at one log index, by handle.
@@ -24,14 +25,10 @@ pub fn check_member_version(
     record: &MemberRecord,
     own_version: MajorMinor,
 ) -> Result<(), MixedVersions> {
-    let downgrade = &membership.downgrade;
-    let target = downgrade
-        .enabled
-        .then(|| downgrade.target_version.parse::<MajorMinor>().ok());
     specs.check_member_version(
         own_version,
         membership.cluster_version,
-        target.flatten(),
+        downgrade_target(&membership.downgrade),
         &member(record),
     )
 }

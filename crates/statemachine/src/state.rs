@@ -34,6 +34,11 @@ pub enum LoadError {
         "authentication is enabled in this data, and this version cannot enforce it: disable it with the server that wrote the data (`etcdctl auth disable`), or use that server"
     )]
     AuthEnabled,
+    /// A damaged revision of users and roles.
+    #[error(
+        "the stored revision of users and roles is no number: restore this member from a snapshot"
+    )]
+    AuthRevision,
     /// Damaged records of members, versions or params.
     #[error(transparent)]
     Membership(#[from] MembershipError),
@@ -61,7 +66,7 @@ impl State {
             alarms: Alarms::load(store)?,
             lessor: lessor_of(store, lease_ttl_s_min)?,
             conf_state,
-            auth_revision: auth::revision(store),
+            auth_revision: auth::revision(store).ok_or(LoadError::AuthRevision)?,
         })
     }
 }

@@ -7,7 +7,9 @@
 //! (`gated.rs`).
 
 use bytes::Bytes;
-use portunus_gates::MajorMinor;
+use portunus_features::version::CLUSTER_PARAMS_SINCE;
+use portunus_features::{ClusterFeatures, LogCompression};
+use portunus_gates::{Feature, FeatureSet, MajorMinor};
 use portunus_proto::etcdserverpb::wrapped_request::Packing;
 use portunus_proto::etcdserverpb::{InternalRaftRequest, RequestHeader, WrappedRequest};
 use prost::Message;
@@ -16,9 +18,6 @@ use thiserror::Error;
 
 #[cfg(doc)]
 use crate::membership::Membership;
-
-/// The first version that unpacks requests: that of the feature `LogCompression`.
-pub const PACKED_SINCE: MajorMinor = MajorMinor::literal("3.8");
 
 /// The size from which requests are compressed.
 const PACKED_FROM_BYTES: usize = 512;
@@ -107,6 +106,23 @@ pub fn open(wrapped: &WrappedRequest) -> Result<InternalRaftRequest, UnwrapError
     Ok(InternalRaftRequest::decode(raw)?)
 }
 
+/// Returns the first version that reads a wrapped request: the one that the feature which writes
+/// this packing declares.
+pub fn readable_since(packing: Packing) -> MajorMinor {
+    let declared = match packing {
+        Packing::Plain => None,
+        Packing::Lz4Block => LogCompression::DECLARATION.readable_since,
+    };
+    declared.unwrap_or(CLUSTER_PARAMS_SINCE)
+}
+
+/// Returns the first version that reads every wrapped request.
+pub fn all_readable_since() -> MajorMinor {
+    let declared = ClusterFeatures::DECLARATIONS.iter();
+    let declared = declared.filter_map(|feature| feature.readable_since);
+    declared.fold(CLUSTER_PARAMS_SINCE, MajorMinor::max)
+}
+
 /// Whether an entry's data is a wrapped request, without decoding it: the header comes
 /// first and the wrapping follows.
 pub fn is_wrapped(mut data: &[u8]) -> bool {
@@ -128,7 +144,6 @@ pub fn is_wrapped(mut data: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use portunus_gates::Feature;
     use portunus_proto::etcdserverpb::PutRequest;
 
     fn put(value: Vec<u8>) -> InternalRaftRequest {
@@ -158,10 +173,20 @@ mod tests {
         required: &[],
     };
 
+    /// The last packing of the protocol is known here, so a new one needs a line in
+    /// [`readable_since`].
     #[test]
-    fn version_that_unpacks_is_the_one_the_feature_declares() {
-        let declared = portunus_features::LogCompression::DECLARATION;
-        assert_eq!(declared.readable_since, Some(PACKED_SINCE));
+    fn every_packing_is_read_from_its_features_first_version_on() {
+        let since = |packing| readable_since(packing).to_string();
+        assert_eq!(since(Packing::Plain), "3.7");
+        assert_eq!(since(Packing::Lz4Block), "3.8");
+        assert_eq!(
+            readable_since(Packing::Lz4Block),
+            LogCompression::DECLARATION.since()
+        );
+        for packing in [Packing::Plain, Packing::Lz4Block] {
+            assert!(readable_since(packing) <= all_readable_since());
+        }
     }
 
     #[test]

@@ -24,6 +24,7 @@ pub mod manifest;
 pub mod markers;
 pub mod missing_docs;
 pub mod module_docs;
+pub mod module_order;
 pub mod panics;
 pub mod proofs;
 pub mod purity;

@@ -13,7 +13,7 @@ use std::path::Path;
 use portunus_tidy::manifest::Manifest;
 use portunus_tidy::{
     Finding, RustFile, Workspace, architecture, layering, leaks, links, log_fields, markers,
-    missing_docs, module_docs, panics, proofs, purity, register, requirements,
+    missing_docs, module_docs, module_order, panics, proofs, purity, register, requirements,
 };
 
 fn workspace() -> Workspace {
@@ -76,6 +76,19 @@ fn crates_depend_in_one_direction_and_share_one_set_of_versions() {
         findings.extend(layering::check_manifest(manifest, &root));
     }
     assert_none(findings);
+}
+
+#[test]
+fn modules_of_the_server_use_one_another_in_one_direction() {
+    let files = rust_files(&workspace());
+    for module in module_order::ORDER {
+        let path = format!("crates/server/src/{module}");
+        assert!(
+            files.iter().any(|file| file.path.starts_with(&path)),
+            "ORDER in crates/tidy/src/module_order.rs names `{module}`, which does not exist"
+        );
+    }
+    assert_none(files.iter().flat_map(module_order::check).collect());
 }
 
 #[test]

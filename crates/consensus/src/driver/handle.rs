@@ -92,7 +92,7 @@ impl Handle {
         }
         let (future, is_first) = self.member.lock_reads().join();
         if is_first {
-            self.member.inbox.call_clock();
+            self.member.inbox.call_turn();
         }
         future
     }

@@ -50,14 +50,14 @@ struct State {
     compactions: VecDeque<CompactionRequest>,
     /// The thread was called since it last woke. Further calls cost nothing.
     disk_called: bool,
-    clock_called: bool,
+    turn_called: bool,
 }
 
 #[derive(Default)]
 pub(super) struct Inbox {
     state: Mutex<State>,
     disk: Condvar,
-    clock: Condvar,
+    turn: Condvar,
 }
 
 impl Inbox {
@@ -66,7 +66,8 @@ impl Inbox {
     }
 
     /// Queues a proposal and wakes a thread to take it: the disk thread if this member is the
-    /// sole voter, as then only the disk delays the commit. Returns the proposal's number,
+    /// sole voter, as then only the disk delays the commit; otherwise the turn thread, so that
+    /// entries go to the peers while the disk is still writing. Returns the proposal's number,
     /// which is not 0.
     pub(super) fn propose(
         &self,
@@ -97,7 +98,7 @@ impl Inbox {
         if is_alone {
             self.call_disk_locked(state);
         } else {
-            self.call_clock_locked(state);
+            self.call_turn_locked(state);
         }
         Ok(number)
     }
@@ -189,10 +190,10 @@ impl Inbox {
                 state.proposal_bytes = 0;
             }
             state.disk_called = true;
-            state.clock_called = true;
+            state.turn_called = true;
             drop(state);
             self.disk.notify_all();
-            self.clock.notify_all();
+            self.turn.notify_all();
         }
         is_later
     }
@@ -201,8 +202,8 @@ impl Inbox {
         self.call_disk_locked(self.lock());
     }
 
-    pub(super) fn call_clock(&self) {
-        self.call_clock_locked(self.lock());
+    pub(super) fn call_turn(&self) {
+        self.call_turn_locked(self.lock());
     }
 
     fn call_disk_locked(&self, mut state: MutexGuard<'_, State>) {
@@ -213,11 +214,11 @@ impl Inbox {
         }
     }
 
-    fn call_clock_locked(&self, mut state: MutexGuard<'_, State>) {
-        let called_before = std::mem::replace(&mut state.clock_called, true);
+    fn call_turn_locked(&self, mut state: MutexGuard<'_, State>) {
+        let called_before = std::mem::replace(&mut state.turn_called, true);
         drop(state);
         if !called_before {
-            self.clock.notify_one();
+            self.turn.notify_one();
         }
     }
 
@@ -234,21 +235,21 @@ impl Inbox {
         state.phase
     }
 
-    /// Blocks the clock thread until it is called or the next tick is due.
-    pub(super) fn wait_for_clock_call(&self, deadline: Instant) -> Phase {
+    /// Blocks the turn thread until it is called or the next tick is due.
+    pub(super) fn wait_for_turn_call(&self, deadline: Instant) -> Phase {
         let mut state = self.lock();
-        while !state.clock_called {
+        while !state.turn_called {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
             }
             state = self
-                .clock
+                .turn
                 .wait_timeout(state, left)
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
         }
-        state.clock_called = false;
+        state.turn_called = false;
         state.phase
     }
 }

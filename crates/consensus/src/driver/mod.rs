@@ -4,7 +4,7 @@
 //!  propose ──▶ inbox ──┐
 //!  read_index ─▶ reads ┤            ┌──▶ peers
 //!  step, applied ──────┼──▶ engine ─┼──▶ apply queue ──▶ apply thread
-//!  clock thread: tick ─┘     ▲      └──▶ jobs ──▶ disk thread: write, fdatasync
+//!  turn thread: tick ──┘     ▲      └──▶ jobs ──▶ disk thread: write, fdatasync
 //!                            └───────── persisted ─────────┘
 //! ```
 //! A single write changes threads twice: caller to disk thread, disk thread to apply thread.
@@ -91,9 +91,9 @@ pub fn start(
         applied_is_urgent: AtomicBool::new(true),
     });
 
-    let clock = spawn("raft-clock", {
+    let turns = spawn("raft-turn", {
         let member = Arc::clone(&member);
-        move || threads::run_clock(member)
+        move || threads::run_turns(member)
     })?;
     let disk = spawn("raft-disk", {
         let member = Arc::clone(&member);
@@ -106,7 +106,7 @@ pub fn start(
             return Err(error);
         }
     };
-    Ok((Handle::new(member, vec![clock, disk]), receiver))
+    Ok((Handle::new(member, vec![turns, disk]), receiver))
 }
 
 fn spawn(

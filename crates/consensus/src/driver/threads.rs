@@ -1,12 +1,17 @@
-//! The two threads of a member: one for the disk, one for the clock.
+//! The two threads of a member: one for the disk, one for turns of the engine.
 //!
 //! ```text
-//!  disk:   turn ─▶ batch ─▶ write, fdatasync ─▶ persisted, turn ─▶ batch ─▶ …
-//!  clock:  sleep until the next tick, or until called ─▶ tick, turn ─▶ …
+//!  raft-disk:  turn ─▶ batch ─▶ write, fdatasync ─▶ persisted, turn ─▶ batch ─▶ …
+//!  raft-turn:  sleep until the next tick, or until called ─▶ tick, turn ─▶ …
 //! ```
-//! The clock never waits for the disk, so a slow disk delays writes but not
+//! The turn thread never waits for the disk, so a slow disk delays writes but not
 //! heartbeats and elections. The disk thread is the only one that touches the
 //! log.
+//!
+//! | | one voter | several voters |
+//! |---|---|---|
+//! | `raft-disk` | takes proposals, writes and syncs them, which commits them | writes and syncs what turns produced, then reports it as persisted |
+//! | `raft-turn` | ticks | ticks; takes proposals, so that entries are sent to peers before the own disk has them |
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -111,12 +116,12 @@ fn write(batch: &Batch, member: &Member, log: &mut dyn LogWriter) -> Result<(), 
     Ok(())
 }
 
-pub(super) fn run_clock(member: Arc<Member>) {
+pub(super) fn run_turns(member: Arc<Member>) {
     let _guard = FailOnPanic(Arc::clone(&member));
     let interval = member.config.tick_interval;
     let mut due = Instant::now() + interval;
     loop {
-        if member.inbox.wait_for_clock_call(due) != Phase::Running {
+        if member.inbox.wait_for_turn_call(due) != Phase::Running {
             return;
         }
         let now = Instant::now();

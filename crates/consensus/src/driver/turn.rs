@@ -1,7 +1,7 @@
 //! A turn of the engine: waiting inputs are passed to it and its effects are carried out, until
 //! there are none.
 //!
-//! Every thread that holds the lock on the engine may turn it: the clock thread, the disk
+//! Every thread that holds the lock on the engine may turn it: the turn thread, the disk
 //! thread, a peer's connection, the apply thread. That saves the two thread changes per write
 //! that a separate consensus thread would cost.
 

@@ -4,12 +4,11 @@ use portunus_consensus::core::InitialState;
 use portunus_features::version::CLUSTER_PARAMS_SINCE;
 use portunus_gates::MajorMinor;
 use portunus_proto::etcdserverpb::InternalRaftRequest;
-use portunus_proto::etcdserverpb::wrapped_request::Packing;
 use portunus_proto::raftpb::EntryType;
 
 use super::MigrateError;
 use portunus_statemachine::v2_request::read as read_request;
-use portunus_statemachine::wrap::PACKED_SINCE;
+use portunus_statemachine::wrap;
 
 /// Returns the lowest version that can apply the unapplied entries; `None` if any can.
 pub fn version_needed(initial: &InitialState) -> Result<Option<MajorMinor>, MigrateError> {
@@ -31,10 +30,7 @@ pub fn version_needed(initial: &InitialState) -> Result<Option<MajorMinor>, Migr
 
 fn needed_by(request: &InternalRaftRequest) -> Option<MajorMinor> {
     if let Some(wrapped) = &request.wrapped {
-        return Some(match wrapped.packing() {
-            Packing::Plain => CLUSTER_PARAMS_SINCE,
-            Packing::Lz4Block => PACKED_SINCE,
-        });
+        return Some(wrap::readable_since(wrapped.packing()));
     }
     if let Some(set) = &request.cluster_version_set {
         let decided = set.ver.parse().ok();
@@ -60,6 +56,7 @@ pub fn term_of(initial: &InitialState, index: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use portunus_proto::etcdserverpb::wrapped_request::Packing;
     use portunus_proto::etcdserverpb::{PutRequest, WrappedRequest};
     use portunus_proto::membershippb::{
         Attributes, ClusterMemberAttrSetRequest, ClusterParams, ClusterVersionSetRequest,

@@ -1,6 +1,11 @@
-//! Reads of the cluster's values: by handle in the apply path, by name elsewhere.
+//! Reads of the cluster's values: by handle in code, by name where a request or a person names
+//! the feature.
+//!
+//! A [`ClusterView`] is the one type that code reads a cluster feature from. The apply path has the
+//! view of the entries before the one being applied; everything else has the newest view.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use thiserror::Error;
 
@@ -17,7 +22,8 @@ use crate::version::MajorMinor;
 #[derive(Debug, Clone)]
 pub struct ClusterView<Set: FeatureSet> {
     bits: Bits,
-    version: Option<MajorMinor>,
+    registry: Arc<Registry>,
+    params: Option<ClusterParams>,
     set: PhantomData<Set>,
 }
 
@@ -31,7 +37,27 @@ impl<Set: FeatureSet> ClusterView<Set> {
     /// Returns the version at which the values were decided; absent without params. Where a
     /// feature works differently since a version, its code chooses by this version.
     pub fn version(&self) -> Option<MajorMinor> {
-        self.version
+        self.params.as_ref().map(|params| params.version)
+    }
+
+    /// Returns whether a feature is on, by name; false for an unknown one.
+    pub fn enabled_by_name(&self, name: &str) -> bool {
+        let params = self.params.as_ref();
+        params.is_some_and(|params| params.enabled(&self.registry, name))
+    }
+
+    /// Refuses a request that needs features which are off.
+    pub fn require<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<(), NotEnabled> {
+        let off: Vec<String> = names
+            .into_iter()
+            .filter(|name| !self.enabled_by_name(name))
+            .map(crate::error::quoted)
+            .collect();
+        if off.is_empty() {
+            Ok(())
+        } else {
+            Err(NotEnabled { features: off })
+        }
     }
 }
 
@@ -48,7 +74,8 @@ impl<Set: FeatureSet> Features<Set> {
                         .map(|feature| params.enabled(self.registry(), &feature.name)),
                 ),
             },
-            version: params.map(|params| params.version),
+            registry: Arc::clone(self.registry()),
+            params: params.cloned(),
             set: PhantomData,
         }
     }
@@ -56,33 +83,14 @@ impl<Set: FeatureSet> Features<Set> {
 
 /// Returns the value of a feature of either level: the cluster's value of a cluster
 /// feature, else this server's value.
-pub fn enabled_at_either_level(
+pub fn enabled_at_either_level<Set: FeatureSet>(
     server: &GateSet,
-    cluster: &Registry,
-    params: Option<&ClusterParams>,
+    cluster: &ClusterView<Set>,
     name: &str,
 ) -> Result<bool, UnknownFeature> {
-    if cluster.get(name).is_some() {
-        return Ok(params.is_some_and(|params| params.enabled(cluster, name)));
-    }
-    server.try_enabled(name)
-}
-
-/// Refuses a request that needs features which are off.
-pub fn require<'a>(
-    registry: &Registry,
-    params: Option<&ClusterParams>,
-    names: impl IntoIterator<Item = &'a str>,
-) -> Result<(), NotEnabled> {
-    let off: Vec<String> = names
-        .into_iter()
-        .filter(|name| !params.is_some_and(|params| params.enabled(registry, name)))
-        .map(crate::error::quoted)
-        .collect();
-    if off.is_empty() {
-        Ok(())
-    } else {
-        Err(NotEnabled { features: off })
+    match cluster.registry.get(name) {
+        Some(_) => Ok(cluster.enabled_by_name(name)),
+        None => server.try_enabled(name),
     }
 }
 

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use portunus_mvcc::{CompactionHashJob, CompactionStep, StoreFault};
-use tokio::sync::watch;
 
 use super::{ApplyThread, ApplyThreadError};
 use crate::error_chain::chain;
@@ -58,37 +57,6 @@ impl Compactions {
     }
 }
 
-/// The revision up to which compactions are finished, on disk as well.
-pub struct CompactionProgress {
-    finished: watch::Sender<i64>,
-}
-
-impl Default for CompactionProgress {
-    fn default() -> CompactionProgress {
-        CompactionProgress {
-            finished: watch::Sender::new(0),
-        }
-    }
-}
-
-impl CompactionProgress {
-    /// Waits until everything that a compaction to `revision` removes is removed, on disk as
-    /// well.
-    pub async fn finished(&self, revision: i64) {
-        let mut finished = self.finished.subscribe();
-        // The sender lives as long as `self`.
-        let _ = finished.wait_for(|it| *it >= revision).await;
-    }
-
-    fn advance(&self, revision: i64) {
-        self.finished.send_if_modified(|finished| {
-            let is_later = revision > *finished;
-            *finished = revision.max(*finished);
-            is_later
-        });
-    }
-}
-
 impl ApplyThread {
     /// Does one slice of compaction work. Returns whether there is more.
     pub(super) fn compaction_step(&mut self) -> Result<bool, ApplyThreadError> {
@@ -97,7 +65,7 @@ impl ApplyThread {
             .machine
             .compaction_step()
             .map_err(|source| ApplyThreadError::Compaction { source })?;
-        let metrics = &self.member.metrics.compaction;
+        let metrics = &self.outputs.process.metrics.compaction;
         if let CompactionStep::Working | CompactionStep::Finished { .. } = step {
             metrics.slice(self.machine.take_compacted_records(), started.elapsed());
         }
@@ -125,7 +93,7 @@ impl ApplyThread {
 
     /// Computes the hash of a compaction on a separate thread.
     fn hash(&self, job: CompactionHashJob) {
-        let stop = Arc::clone(&self.member.stop);
+        let stop = Arc::clone(&self.outputs.process.stop);
         let spawned = std::thread::Builder::new()
             .name("compaction-hash".to_owned())
             .spawn(move || match job.run() {
@@ -144,19 +112,22 @@ impl ApplyThread {
     /// Reports the end of a compaction once it is durable, if a client waits for it. Flushing
     /// waits for the disk, so another thread does it.
     fn report_finished(&mut self, revision: i64) {
-        let finished = *self.member.compactions.finished.borrow();
+        let finished = self.outputs.store.compactions.finished_revision();
         if !self.compactions.is_awaited(revision, finished) {
             return;
         }
-        let member = Arc::clone(&self.member);
+        let (store, stop) = (
+            Arc::clone(&self.outputs.store),
+            Arc::clone(&self.outputs.process.stop),
+        );
         let reader = self.machine.reader();
         let spawned = std::thread::Builder::new()
             .name("compaction-flush".to_owned())
             .spawn(move || match reader.flush() {
-                Ok(()) => member.compactions.advance(revision),
+                Ok(()) => store.compactions.advance(revision),
                 // A snapshot of the leader has replaced the store; that store reports its own.
                 Err(StoreFault::Closed) => {}
-                Err(fault) => member.stop.fatal(&fault),
+                Err(fault) => stop.fatal(&fault),
             });
         if let Err(error) = spawned {
             tracing::warn!(%error, "no thread to wait for the end of a compaction; clients that wait for it time out");
@@ -166,8 +137,6 @@ impl ApplyThread {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -185,23 +154,5 @@ mod tests {
         );
         assert!(!compactions.is_awaited(7, 7), "clients of 5 were notified");
         assert!(compactions.is_awaited(12, 7));
-    }
-
-    /// The handler begins to wait after the compaction is applied, perhaps after its end.
-    #[tokio::test]
-    async fn waiting_ends_whether_it_began_before_or_after_the_end() {
-        let progress = CompactionProgress::default();
-        progress.advance(7);
-        progress.advance(5);
-        progress.finished(6).await;
-        let short = Duration::from_millis(20);
-        assert!(
-            tokio::time::timeout(short, progress.finished(8))
-                .await
-                .is_err()
-        );
-        let waiting = progress.finished(8);
-        progress.advance(8);
-        waiting.await;
     }
 }

@@ -11,30 +11,33 @@ use super::{ApplyThread, ApplyThreadError};
 
 impl ApplyThread {
     pub(super) fn carry_out(&mut self, index: u64, effect: Effect) -> Result<(), ApplyThreadError> {
-        let member = &self.member;
+        let outputs = &self.outputs;
         match effect {
-            Effect::TermBegan { term } => member.start_lease_clocks(term),
+            Effect::TermBegan { term } => self.start_lease_clocks(term),
             Effect::MembershipChanged => self.publish_membership(),
             Effect::ConfigureRaft { change, expected } => {
                 self.configure_raft(index, &change, expected)?;
             }
             Effect::MemberChanged(change) => {
-                member.peers.follow(&change);
-                if change == PlannedChange::Remove(member.identity.member_id) {
-                    member.stop_as_removed();
+                outputs.peers.follow(&change);
+                if change == PlannedChange::Remove(outputs.cluster.own_id()) {
+                    outputs.process.stop_as_removed();
                 }
             }
-            Effect::MemberStarted { id } => member.peers.replication_hold().started_anew(id),
-            Effect::RepublishProposal => member.cluster_gates.republish_proposal(),
+            Effect::MemberStarted { id } => outputs.peers.replication_hold().started_anew(id),
+            Effect::RepublishProposal => outputs.cluster.gates.republish_proposal(),
             Effect::ParamsDecided => self.publish_params(),
-            Effect::AlarmsChanged => member.alarms.store(Arc::new(self.machine.alarms().clone())),
-            Effect::QuotaExceeded => member.raise_no_space_alarm(),
+            Effect::AlarmsChanged => {
+                let alarms = self.machine.alarms().clone();
+                outputs.cluster.publish_alarms(alarms);
+            }
+            Effect::QuotaExceeded => outputs.proposals.raise_no_space_alarm(),
             Effect::CompactionBegan {
                 revision,
                 is_physical,
             } => {
                 self.compactions.began(revision, is_physical);
-                member.metrics.compaction.pending.set(1);
+                self.outputs.process.metrics.compaction.pending.set(1);
                 tracing::info!(revision, is_physical, "compaction begins");
             }
         }
@@ -43,17 +46,29 @@ impl ApplyThread {
 
     /// Publishes the members, versions and params, and wakes the task that decides about them.
     pub(super) fn publish_membership(&self) {
-        let (member, membership) = (&self.member, self.machine.membership());
+        let membership = self.machine.membership();
         // Before any message is sent because of the change.
-        member.peers.replication_hold().review(membership);
-        member.membership.store(Arc::new(membership.clone()));
-        member.versions_changed.notify_one();
+        self.outputs.peers.replication_hold().review(membership);
+        let cluster = &self.outputs.cluster;
+        cluster.publish_membership(membership.clone());
+    }
+
+    /// Starts the clocks of all leases if this member leads the term whose first entry was
+    /// applied, for that term only.
+    fn start_lease_clocks(&self, term: u64) {
+        let outputs = &self.outputs;
+        if outputs.consensus.led_term() == Some(term) {
+            let extend_ms = outputs.process.config.election_timeout.as_millis();
+            let extend_ms = u64::try_from(extend_ms).unwrap_or(u64::MAX);
+            let now_ms = outputs.leases.now_ms();
+            outputs.leases.lock().promote(term, now_ms, extend_ms);
+        }
     }
 
     /// Publishes the values of cluster features.
     pub(super) fn publish_params(&self) {
         let since = self.machine.membership().params_since();
-        let gates = &self.member.cluster_gates;
+        let gates = &self.outputs.cluster.gates;
         gates.publish_view(Arc::clone(self.machine.view()), since);
     }
 
@@ -64,7 +79,7 @@ impl ApplyThread {
         expected: Option<ConfState>,
     ) -> Result<(), ApplyThreadError> {
         let raft = self
-            .member
+            .outputs
             .consensus
             .apply_conf_change(change)
             .map_err(|source| ApplyThreadError::ConfChange { index, source })?;

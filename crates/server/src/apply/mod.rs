@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-use portunus_consensus::{CommittedReceiver, RecvTimeoutError};
+use portunus_consensus::{CommittedReceiver, Handle, RecvTimeoutError};
 use portunus_mvcc::{ApplyError, Event, EventKind, RevisionEvents};
 use portunus_proto::raftpb::Entry;
 use portunus_statemachine::{
@@ -24,20 +24,40 @@ use portunus_statemachine::{
 };
 use thiserror::Error;
 
-use crate::member::Member;
-use crate::member::waiters::Answers;
-use crate::member::watches::StoreHistory;
+use crate::handles::open_store::OpenStoreError;
+use crate::handles::{ClusterState, Leases, Process, StoreAccess, Watches};
+use crate::peers::Peers;
+use crate::proposals::Proposals;
+use crate::proposals::waiters::Answers;
 use compaction::Compactions;
-
-pub use compaction::CompactionProgress;
 
 /// The longest wait for entries. Long enough to cost nothing, short enough that a lost wake-up
 /// does not stop the member for good.
 const WAIT_MAX: Duration = Duration::from_secs(3600);
 
+/// Where the apply thread publishes what it applied.
+pub struct Outputs {
+    /// Metrics, the data directory for installations, the stop on a fault.
+    pub process: Arc<Process>,
+    /// The reader and the applied position.
+    pub store: Arc<StoreAccess>,
+    /// Members, versions, alarms and cluster gates.
+    pub cluster: Arc<ClusterState>,
+    /// Configuration changes and the applied index.
+    pub consensus: Handle,
+    /// Answers for waiting requests; the alarm about the quota.
+    pub proposals: Arc<Proposals>,
+    /// The clocks of leases.
+    pub leases: Arc<Leases>,
+    /// Events for watches.
+    pub watches: Arc<Watches>,
+    /// The peers to connect to, and those to hold entries back from.
+    pub peers: Arc<Peers>,
+}
+
 /// The state that the apply thread owns.
 pub struct ApplyThread {
-    member: Arc<Member>,
+    outputs: Outputs,
     machine: StateMachine,
     committed: CommittedReceiver,
     answers: Answers,
@@ -74,18 +94,9 @@ pub enum ApplyThreadError {
     /// The snapshot of the leader could not be renamed.
     #[error("the leader's snapshot of index {index} could not be put in place")]
     Install { index: u64, source: std::io::Error },
-    /// The backend of the snapshot cannot be opened.
+    /// The store of the snapshot cannot be opened.
     #[error("the leader's snapshot of index {index} could not be opened")]
-    InstalledBackend {
-        index: u64,
-        source: portunus_mvcc::backend::BackendError,
-    },
-    /// The records of the snapshot cannot be read.
-    #[error("the leader's snapshot of index {index} could not be opened")]
-    InstalledStore {
-        index: u64,
-        source: portunus_mvcc::OpenError,
-    },
+    InstalledStore { index: u64, source: OpenStoreError },
     /// The state of the snapshot cannot be served. A snapshot with authentication is refused when
     /// it is received, so this is a second check.
     #[error("the leader's snapshot of index {index} cannot be served")]
@@ -98,15 +109,16 @@ pub enum ApplyThreadError {
 impl ApplyThread {
     /// Takes over the state machine.
     pub fn new(
-        member: Arc<Member>,
+        outputs: Outputs,
         machine: StateMachine,
         committed: CommittedReceiver,
         snapshots: Sender<SnapshotRequest>,
     ) -> ApplyThread {
-        member.peers.replication_hold().review(machine.membership());
+        let hold = outputs.peers.replication_hold();
+        hold.review(machine.membership());
         ApplyThread {
-            answers: Answers::new(Arc::clone(&member.waiters)),
-            member,
+            answers: Answers::new(Arc::clone(&outputs.proposals.waiters)),
+            outputs,
             machine,
             committed,
             // An earlier process may have left work.
@@ -117,18 +129,18 @@ impl ApplyThread {
 
     /// Applies entries until the log is closed or a fault stops the member. Closes the store.
     pub fn run(mut self) {
-        let member = Arc::clone(&self.member);
+        let stop = Arc::clone(&self.outputs.process.stop);
         if let Err(fault) = self.run_until_closed() {
-            member.stop.fatal(&fault);
+            stop.fatal(&fault);
             return;
         }
         if let Err(fault) = self.machine.close() {
-            member.stop.fatal(&fault);
+            stop.fatal(&fault);
         }
     }
 
     fn run_until_closed(&mut self) -> Result<(), ApplyThreadError> {
-        let pause = self.member.config.compaction_sleep;
+        let pause = self.outputs.process.config.compaction_sleep;
         let mut next_step: Option<Instant> = Some(Instant::now());
         loop {
             let wait =
@@ -160,25 +172,29 @@ impl ApplyThread {
         let count = entries.len();
         for entry in entries {
             let (index, term) = (entry.index, entry.term);
-            let begins_term = term > self.member.applied.term();
+            assert!(
+                last.is_none_or(|last: u64| index == last + 1),
+                "consensus committed entry {index} after entry {last:?}: a member that skips entries diverges"
+            );
+            let begins_term = term > self.outputs.store.applied.term();
             self.apply_entry(entry)?;
             if begins_term {
                 self.answers.fail_proposed_before(term);
             }
             last = Some(index);
             // Readers may wait for an index in the middle of a batch.
-            self.member.applied.advance(index, term);
+            self.outputs.store.applied.advance(index, term);
         }
         if let Some(index) = last {
             // Before clients are answered: raft refuses a second change of membership until it
             // knows that the first is applied.
-            self.member.consensus.applied(index);
+            self.outputs.consensus.applied(index);
             self.end_batch(index);
         }
         self.answers.hand_out();
         let took = started.elapsed();
-        if took > self.member.config.warning_apply_duration {
-            self.member.metrics.slow_applies.inc();
+        if took > self.outputs.process.config.warning_apply_duration {
+            self.outputs.process.metrics.slow_applies.inc();
             tracing::warn!(
                 entries = count,
                 took_ms = took.as_millis() as u64,
@@ -190,10 +206,10 @@ impl ApplyThread {
 
     fn apply_entry(&mut self, entry: Entry) -> Result<(), ApplyThreadError> {
         let started = Instant::now();
-        let (index, member) = (entry.index, &self.member);
+        let (index, waiters) = (entry.index, &self.outputs.proposals.waiters);
         let local = Local {
-            now_ms: member.leases.now_ms(),
-            is_waiting: &|request_id| member.waiters.is_waiting(request_id),
+            now_ms: self.outputs.leases.now_ms(),
+            is_waiting: &|request_id| waiters.is_waiting(request_id),
         };
         let applied = self.machine.apply(entry, &local)?;
         if let Some(operation) = applied.operation {
@@ -213,7 +229,7 @@ impl ApplyThread {
 
     fn count(&self, operation: Operation, answer: &portunus_statemachine::Answer, took: Duration) {
         use portunus_statemachine::Response;
-        let metrics = &self.member.metrics;
+        let metrics = &self.outputs.process.metrics;
         metrics.operations.applied(operation, answer.is_ok(), took);
         match answer {
             Ok(Response::Put(_)) => metrics.puts.inc(),
@@ -229,7 +245,7 @@ impl ApplyThread {
     }
 
     fn end_batch(&mut self, index: u64) {
-        let hold = self.member.peers.replication_hold();
+        let hold = self.outputs.peers.replication_hold();
         let request = self.machine.end_batch(index, &|id| hold.knows_gates(id));
         if let Some(request) = request {
             // The receiving thread ends only with the member; then the log need not be shortened.
@@ -239,7 +255,7 @@ impl ApplyThread {
 
     /// Sends events to watchers, after the change is visible to readers.
     fn publish(&mut self, events: &Arc<RevisionEvents>) -> Result<(), ApplyThreadError> {
-        let history = StoreHistory::of(&self.member);
+        let history = self.outputs.store.history();
         // Only for events whose previous value has left memory.
         let unknown = events.events.iter().filter(|it| it.known_prev().is_none());
         for event in unknown {
@@ -247,14 +263,14 @@ impl ApplyThread {
             let _ = event.look_up_prev(&history);
         }
         let lagging = {
-            let mut hub = self.member.watches.lock();
+            let mut hub = self.outputs.watches.lock();
             hub.publish(events).map_err(|_| ApplyThreadError::Publish {
                 revision: events.revision,
             })?;
             let stats = hub.stats();
             stats.catching_up > 0
         };
-        let metrics = &self.member.metrics;
+        let metrics = &self.outputs.process.metrics;
         metrics.events.inc_by(events.events.len() as u64);
         let puts = events
             .events
@@ -263,7 +279,7 @@ impl ApplyThread {
         let bytes = |event: &Event| event.kv().key.len() + event.kv().value.len();
         metrics.put_bytes.add(puts.map(bytes).sum::<usize>() as i64);
         if lagging {
-            self.member.watches.wake();
+            self.outputs.watches.wake();
         }
         Ok(())
     }

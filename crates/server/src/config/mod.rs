@@ -1,5 +1,6 @@
 //! The checked configuration of a member.
 
+mod apply_settings;
 mod checks;
 mod cluster;
 mod duration;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use portunus_gates::{Assignments, EMULATION_FLAG, EffectiveVersion, FlagError, MIN_COMPAT_FLAG};
 use thiserror::Error;
 
+pub use apply_settings::{ApplySettings, DifferentSettings};
 use checks::Checks;
 pub use checks::ConfigErrors;
 pub use cluster::ClusterConfig;

@@ -1,9 +1,7 @@
 //! The Auth service: only `AuthStatus`, which reports that authentication is disabled.
 //!
-//! Data with authentication enabled is not served (see [`crate::auth`]). Calls that would
+//! Data with authentication enabled is not served (see [`portunus_statemachine::LoadError`]). Calls that would
 //! change users, roles or the setting are refused with `UNIMPLEMENTED`.
-
-use std::sync::atomic::Ordering;
 
 use portunus_proto::etcdserverpb::auth_server::Auth;
 use portunus_proto::etcdserverpb::{
@@ -32,12 +30,12 @@ impl Api {
     ) -> Result<Response<AuthStatusResponse>, Status> {
         self.check_metadata(Kind::Unary, request.metadata())?;
         let member = &self.member;
-        let barrier = member.linearizable().await;
+        let barrier = member.store.linearizable().await;
         barrier.map_err(|error| self.refuse(error))?;
         Ok(Response::new(AuthStatusResponse {
-            header: Some(member.header(member.reader().revision())),
+            header: Some(member.store.newest_header()),
             enabled: false,
-            auth_revision: member.auth_revision.load(Ordering::Relaxed),
+            auth_revision: member.store.auth_revision(),
         }))
     }
 }

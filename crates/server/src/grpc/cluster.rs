@@ -26,7 +26,7 @@ impl Cluster for Api {
             .await
             .map_err(|error| self.refuse(error))?;
         Ok(Response::new(MemberAddResponse {
-            header: Some(self.member.header(0)),
+            header: Some(self.member.store.header(0)),
             member: Some(Member {
                 id: added.id,
                 peer_urls: added.peer_urls.unwrap_or_default(),
@@ -45,7 +45,7 @@ impl Cluster for Api {
         let removed = self.member.remove_member(request.into_inner().id).await;
         let membership = removed.map_err(|error| self.refuse(error))?;
         Ok(Response::new(MemberRemoveResponse {
-            header: Some(self.member.header(0)),
+            header: Some(self.member.store.header(0)),
             members: membership.to_messages(),
         }))
     }
@@ -60,7 +60,7 @@ impl Cluster for Api {
         let updated = self.member.update_member(request.id, urls).await;
         let membership = updated.map_err(|error| self.refuse(error))?;
         Ok(Response::new(MemberUpdateResponse {
-            header: Some(self.member.header(0)),
+            header: Some(self.member.store.header(0)),
             members: membership.to_messages(),
         }))
     }
@@ -72,13 +72,14 @@ impl Cluster for Api {
         self.check_metadata(Kind::Unary, request.metadata())?;
         if request.into_inner().linearizable {
             self.member
+                .store
                 .linearizable()
                 .await
                 .map_err(|error| self.refuse(error))?;
         }
         Ok(Response::new(MemberListResponse {
-            header: Some(self.member.header(0)),
-            members: self.member.membership.load().to_messages(),
+            header: Some(self.member.store.header(0)),
+            members: self.member.cluster.membership().to_messages(),
         }))
     }
 
@@ -90,7 +91,7 @@ impl Cluster for Api {
         let promoted = self.member.promote_member(request.into_inner().id).await;
         let membership = promoted.map_err(|error| self.refuse(error))?;
         Ok(Response::new(MemberPromoteResponse {
-            header: Some(self.member.header(0)),
+            header: Some(self.member.store.header(0)),
             members: membership.to_messages(),
         }))
     }

@@ -25,7 +25,7 @@ impl Api {
             return Err(Status::new(Code::InvalidArgument, text));
         }
         if !request.is_server_feature && !request.serializable {
-            let barrier = self.member.linearizable().await;
+            let barrier = self.member.store.linearizable().await;
             barrier.map_err(|error| self.refuse(error))?;
         }
         let details = match request.is_server_feature {
@@ -50,7 +50,11 @@ impl Api {
             request.features.is_empty() || request.features.contains(&detail.name)
         };
         Ok(FeatureGateStatusResponse {
-            header: Some(self.member.header(self.member.reader().revision())),
+            header: Some(
+                self.member
+                    .store
+                    .header(self.member.store.reader().revision()),
+            ),
             is_server_feature: request.is_server_feature,
             features,
             proposals: match request.all_known && !request.is_server_feature {
@@ -58,7 +62,7 @@ impl Api {
                 false => Vec::new(),
             },
             min_compatibility_version: match request.all_known {
-                true => self.member.config.version.min_compat().to_string(),
+                true => self.member.process.config.version.min_compat().to_string(),
                 false => String::new(),
             },
             details: match request.all_known {
@@ -78,8 +82,8 @@ impl Api {
         request: &FeatureGateStatusRequest,
         known: &[FeatureGateDetail],
     ) -> Vec<FeatureGateDetail> {
-        let server = self.member.gates.registry();
-        let cluster = self.member.cluster_gates.specs().registry();
+        let server = self.member.process.gates.registry();
+        let cluster = self.member.cluster.gates.specs().registry();
         let is_known = |name: &str| known.iter().any(|detail| detail.name == name);
         let names = request.features.iter().filter(|name| !is_known(name));
         let (level, here, there, other) = match request.is_server_feature {
@@ -104,7 +108,7 @@ impl Api {
     }
 
     fn server_details(&self) -> Vec<FeatureGateDetail> {
-        let statuses = self.member.gates.statuses().into_iter();
+        let statuses = self.member.process.gates.statuses().into_iter();
         statuses
             .map(|status| detail(status, "server", Vec::new()))
             .collect()
@@ -112,15 +116,15 @@ impl Api {
 
     /// Returns the published proposal of every member, and this member's if it is unpublished.
     fn proposals(&self) -> Vec<FeatureGateProposal> {
-        let membership = self.member.membership.load();
-        let own_id = self.member.identity.member_id;
+        let membership = self.member.cluster.membership();
+        let own_id = self.member.cluster.own_id();
         let published = membership.iter().filter_map(|record| {
             let published = record.proposal.as_ref()?;
             Some(proposal(record.id, published, true))
         });
         let mut proposals: Vec<FeatureGateProposal> = published.collect();
         if !proposals.iter().any(|it| it.member_id == own_id)
-            && let Some(own) = self.member.cluster_gates.own_flags()
+            && let Some(own) = self.member.cluster.gates.own_flags()
         {
             proposals.push(proposal(own_id, own, false));
         }
@@ -128,11 +132,11 @@ impl Api {
     }
 
     fn cluster_details(&self) -> Vec<FeatureGateDetail> {
-        let membership = self.member.membership.load();
+        let membership = self.member.cluster.membership();
         let Some(version) = membership.cluster_version else {
             return Vec::new();
         };
-        let gates = &self.member.cluster_gates;
+        let gates = &self.member.cluster.gates;
         let decision = gates.decide(&membership, version);
         let in_force = gates.in_force(&membership);
         let statuses = gates

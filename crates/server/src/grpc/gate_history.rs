@@ -29,7 +29,11 @@ impl FeatureGates for Api {
             self.read_barrier(&required).await?;
         }
         Ok(Response::new(HistoryResponse {
-            header: Some(self.member.header(self.member.reader().revision())),
+            header: Some(
+                self.member
+                    .store
+                    .header(self.member.store.reader().revision()),
+            ),
             decisions: self.decisions().as_ref().clone(),
         }))
     }
@@ -41,7 +45,7 @@ impl FeatureGates for Api {
         self.check_metadata_for_learners(Kind::Stream, request.metadata())?;
         let after_index = request.get_ref().after_index;
         let api = self.clone();
-        let mut changes = api.member.cluster_gates.subscribe();
+        let mut changes = api.member.cluster.gates.subscribe();
         let stream = async_stream::stream! {
             let mut told = after_index;
             if told == 0 {
@@ -56,7 +60,7 @@ impl FeatureGates for Api {
                 }
                 tokio::select! {
                     _ = changes.changed() => {}
-                    () = api.member.stop.stopped() => {
+                    () = api.member.process.stop.stopped() => {
                         yield Err(api.refuse(EtcdError::Stopped));
                         return;
                     }
@@ -69,7 +73,7 @@ impl FeatureGates for Api {
 
 impl Api {
     fn decisions(&self) -> Arc<Vec<ClusterParamsDecision>> {
-        Arc::clone(&self.member.membership.load().history)
+        Arc::clone(&self.member.cluster.membership().history)
     }
 
     /// Returns the decision in force, with every enabled feature.
@@ -100,7 +104,11 @@ impl Api {
         changed: Vec<Feature>,
     ) -> WatchResponse {
         WatchResponse {
-            header: Some(self.member.header(self.member.reader().revision())),
+            header: Some(
+                self.member
+                    .store
+                    .header(self.member.store.reader().revision()),
+            ),
             decision: Some(decision),
             changed,
         }

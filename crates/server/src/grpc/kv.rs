@@ -50,8 +50,8 @@ impl Kv for Api {
                 kv.value.clear();
             }
         }
-        self.member.metrics.ranges.inc();
-        self.member.complete(&mut response.header);
+        self.member.process.metrics.ranges.inc();
+        self.member.store.complete(&mut response.header);
         watch.succeeded();
         long_answer::respond(response)
     }
@@ -66,7 +66,7 @@ impl Kv for Api {
         let required = self.check_metadata(Kind::Stream, request.metadata())?;
         let request = request.into_inner();
         validate::range_stream(&request).map_err(|error| self.refuse(error))?;
-        let piece_bytes = self.member.config.max_request_bytes;
+        let piece_bytes = self.member.process.config.max_request_bytes;
         let reader = self.reader_for(request.serializable, &required).await?;
         let mut pieces = reader
             .range_stream(&request, piece_bytes)
@@ -76,7 +76,7 @@ impl Kv for Api {
             Some(match pieces.next()? {
                 Ok(mut piece) => {
                     if piece.header.is_some() {
-                        api.member.complete(&mut piece.header);
+                        api.member.store.complete(&mut piece.header);
                     }
                     Ok(RangeStreamResponse {
                         range_response: Some(piece),
@@ -95,6 +95,7 @@ impl Kv for Api {
         let put = request.into_inner();
         validate::put(&put).map_err(|error| self.refuse(error))?;
         self.member
+            .proposals
             .check_quota(quota::put_cost_bytes(&put))
             .map_err(|e| self.refuse(e))?;
         let request = InternalRaftRequest {
@@ -103,7 +104,7 @@ impl Kv for Api {
         };
         match self.proposed(request, &required).await? {
             statemachine::Response::Put(mut response) => {
-                self.member.complete(&mut response.header);
+                self.member.store.complete(&mut response.header);
                 Ok(Response::new(response))
             }
             other => Err(unexpected(&other)),
@@ -123,7 +124,7 @@ impl Kv for Api {
         };
         match self.proposed(request, &required).await? {
             statemachine::Response::DeleteRange(mut response) => {
-                self.member.complete(&mut response.header);
+                self.member.store.complete(&mut response.header);
                 Ok(Response::new(response))
             }
             other => Err(unexpected(&other)),
@@ -133,17 +134,18 @@ impl Kv for Api {
     async fn txn(&self, request: Request<TxnRequest>) -> Result<Response<TxnResponse>, Status> {
         let required = self.check_metadata(Kind::Unary, request.metadata())?;
         let txn = request.into_inner();
-        validate::txn(&txn, self.member.config.max_txn_ops).map_err(|e| self.refuse(e))?;
+        validate::txn(&txn, self.member.process.config.max_txn_ops).map_err(|e| self.refuse(e))?;
         if is_read_only(&txn) {
             let watch = self.time(Operation::ReadonlyTxn);
             let reader = self.reader_for(is_serializable(&txn), &required).await?;
             let read = reader.read_txn(&txn);
             let mut response = read.map_err(|error| self.read_failed(error))?;
-            self.member.complete(&mut response.header);
+            self.member.store.complete(&mut response.header);
             watch.succeeded();
             return Ok(Response::new(response));
         }
         self.member
+            .proposals
             .check_quota(quota::txn_cost_bytes(&txn))
             .map_err(|e| self.refuse(e))?;
         let request = InternalRaftRequest {
@@ -152,7 +154,7 @@ impl Kv for Api {
         };
         match self.proposed(request, &required).await? {
             statemachine::Response::Txn(mut response) => {
-                self.member.complete(&mut response.header);
+                self.member.store.complete(&mut response.header);
                 Ok(Response::new(response))
             }
             other => Err(unexpected(&other)),
@@ -172,15 +174,15 @@ impl Kv for Api {
         match self.proposed(request, &required).await? {
             statemachine::Response::Compaction(mut response) => {
                 if compaction.physical {
-                    let finished = self.member.compactions.finished(compaction.revision);
+                    let finished = self.member.store.compactions.finished(compaction.revision);
                     tokio::select! {
                         () = finished => {}
-                        () = self.member.stop.stopped() => {
+                        () = self.member.process.stop.stopped() => {
                             return Err(self.refuse(EtcdError::Stopped));
                         }
                     }
                 }
-                self.member.complete(&mut response.header);
+                self.member.store.complete(&mut response.header);
                 Ok(Response::new(response))
             }
             other => Err(unexpected(&other)),
@@ -212,7 +214,7 @@ impl Drop for Stopwatch<'_> {
 impl Api {
     fn time(&self, operation: Operation) -> Stopwatch<'_> {
         Stopwatch {
-            metrics: &self.member.metrics.operations,
+            metrics: &self.member.process.metrics.operations,
             operation,
             started: Instant::now(),
             is_success: false,
@@ -223,19 +225,19 @@ impl Api {
     fn collect(&self, reader: &Reader, request: &RangeRequest) -> Result<RangeResponse, Status> {
         let started = Instant::now();
         let ranged = reader.range(request);
-        let metrics = &self.member.metrics.operations;
+        let metrics = &self.member.process.metrics.operations;
         metrics.ranged(ranged.is_ok(), started.elapsed());
         ranged.map_err(|error| self.read_failed(error))
     }
 
     /// Before 3.7 a range with `keys_only` still returned the leases.
     fn keeps_leases_without_values(&self) -> bool {
-        self.member.config.version.emulation() < KEYS_ONLY_FROM_INDEX_SINCE
+        self.member.process.config.version.emulation() < KEYS_ONLY_FROM_INDEX_SINCE
     }
 }
 
-/// The error for a response of another kind than the request: a request id was used twice. The
-/// response is not printed: it may be long and deep.
+/// The error for a response of another kind than the request: another member used the same request
+/// id, which ids of etcd's form allow. The response is not printed: it may be long and deep.
 pub(super) fn unexpected(_: &statemachine::Response) -> Status {
     Status::internal("the response belongs to another request")
 }

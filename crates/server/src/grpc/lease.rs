@@ -31,10 +31,11 @@ impl Lease for Api {
         let mut grant = request.into_inner();
         if grant.id == 0 {
             // Positive, and unlikely to collide with an id that a client chooses.
-            grant.id =
-                i64::try_from(self.member.request_ids.next() & i64::MAX as u64).unwrap_or(i64::MAX);
+            grant.id = i64::try_from(self.member.proposals.next_request_id() & i64::MAX as u64)
+                .unwrap_or(i64::MAX);
         }
         self.member
+            .proposals
             .check_quota(LEASE_COST_BYTES)
             .map_err(|error| self.refuse(error))?;
         let request = InternalRaftRequest {
@@ -43,7 +44,7 @@ impl Lease for Api {
         };
         match self.proposed(request, &required).await? {
             statemachine::Response::LeaseGrant(mut response) => {
-                self.member.complete(&mut response.header);
+                self.member.store.complete(&mut response.header);
                 Ok(Response::new(response))
             }
             other => Err(unexpected(&other)),
@@ -61,7 +62,7 @@ impl Lease for Api {
         };
         match self.proposed(request, &required).await? {
             statemachine::Response::LeaseRevoke(mut response) => {
-                self.member.complete(&mut response.header);
+                self.member.store.complete(&mut response.header);
                 Ok(Response::new(response))
             }
             other => Err(unexpected(&other)),
@@ -94,7 +95,13 @@ impl Lease for Api {
     ) -> Result<Response<LeaseTimeToLiveResponse>, Status> {
         self.check_metadata(Kind::Unary, request.metadata())?;
         let request = request.into_inner();
-        let header = |api: &Api| Some(api.member.header(api.member.reader().revision()));
+        let header = |api: &Api| {
+            Some(
+                api.member
+                    .store
+                    .header(api.member.store.reader().revision()),
+            )
+        };
         match self.member.time_to_live(&request).await {
             Ok(response) => Ok(Response::new(LeaseTimeToLiveResponse {
                 header: header(self),
@@ -118,7 +125,11 @@ impl Lease for Api {
         self.read_barrier(&required).await?;
         let leases = self.member.leases.lock().list();
         Ok(Response::new(LeaseLeasesResponse {
-            header: Some(self.member.header(self.member.reader().revision())),
+            header: Some(
+                self.member
+                    .store
+                    .header(self.member.store.reader().revision()),
+            ),
             leases: leases.into_iter().map(|id| LeaseStatus { id }).collect(),
         }))
     }
@@ -127,10 +138,15 @@ impl Lease for Api {
 impl Api {
     /// Renews a lease once. The header is from before the renewal, as in etcd.
     async fn keep_alive(&self, id: i64) -> Result<LeaseKeepAliveResponse, Status> {
-        let header = Some(self.member.header(self.member.reader().revision()));
-        let response = |ttl| LeaseKeepAliveResponse { header, id, ttl };
-        if !self.member.gates.enabled(FastLeaseKeepAlive) {
+        let header = Some(
             self.member
+                .store
+                .header(self.member.store.reader().revision()),
+        );
+        let response = |ttl| LeaseKeepAliveResponse { header, id, ttl };
+        if !self.member.process.gates.enabled(FastLeaseKeepAlive) {
+            self.member
+                .store
                 .linearizable()
                 .await
                 .map_err(|error| self.refuse(error))?;

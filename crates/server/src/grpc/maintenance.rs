@@ -19,8 +19,8 @@ use tonic_health::ServingStatus;
 
 use super::kv::unexpected;
 use super::{Api, Kind};
+use crate::handles::hashing::HashError;
 use crate::member::downgrade::DowngradeError;
-use crate::member::hashing::HashError;
 use portunus_features::StopGRPCServiceOnDefrag;
 use portunus_features::version::CLUSTER_PARAMS_SINCE;
 use portunus_statemachine as statemachine;
@@ -40,7 +40,7 @@ impl Maintenance for Api {
         };
         match self.proposed(request, &required).await? {
             statemachine::Response::Alarm(mut response) => {
-                self.member.complete(&mut response.header);
+                self.member.store.complete(&mut response.header);
                 Ok(Response::new(response))
             }
             other => Err(unexpected(&other)),
@@ -54,16 +54,16 @@ impl Maintenance for Api {
         self.check_metadata_for_learners(Kind::Unary, request.metadata())?;
         let member = &self.member;
         let raft = member.consensus.status();
-        let sizes = member.reader().sizes();
-        let membership = member.membership.load();
+        let sizes = member.store.reader().sizes();
+        let membership = member.cluster.membership();
         let mut errors = Vec::new();
         if raft.leader == 0 {
             errors.push(EtcdError::NoLeader.text().to_owned());
-            if let Some(since) = member.leadership.leaderless_since() {
+            if let Some(since) = member.cluster.leadership.leaderless_since() {
                 errors.push(format!("no leader for {}s", since.elapsed().as_secs()));
             }
         }
-        for alarm in member.alarms.load().list(AlarmType::None as i32) {
+        for alarm in member.cluster.alarms().list(AlarmType::None as i32) {
             let kind = AlarmType::try_from(alarm.alarm).unwrap_or(AlarmType::None);
             errors.push(format!(
                 "memberID:{} alarm:{} ",
@@ -73,20 +73,20 @@ impl Maintenance for Api {
         }
         let bytes = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         Ok(Response::new(StatusResponse {
-            header: Some(member.header(member.reader().revision())),
-            version: portunus_features::version::version_text(&member.config.version),
+            header: Some(member.store.newest_header()),
+            version: portunus_features::version::version_text(&member.process.config.version),
             db_size: bytes(sizes.total_bytes),
             leader: raft.leader,
             raft_index: raft.commit,
             raft_term: raft.term,
-            raft_applied_index: member.applied.index(),
+            raft_applied_index: member.store.applied.index(),
             errors,
             db_size_in_use: bytes(sizes.in_use_bytes),
             is_learner: raft.is_learner,
             storage_version: membership
                 .cluster_version
                 .map_or_else(String::new, |version| format!("{version}.0")),
-            db_size_quota: member.config.quota_bytes.map_or(0, bytes),
+            db_size_quota: member.process.config.quota_bytes.map_or(0, bytes),
             downgrade_info: Some(DowngradeInfo {
                 enabled: membership.downgrade.enabled,
                 target_version: membership.downgrade.target_version.clone(),
@@ -99,12 +99,13 @@ impl Maintenance for Api {
         request: Request<DefragmentRequest>,
     ) -> Result<Response<DefragmentResponse>, Status> {
         self.check_metadata(Kind::Unary, request.metadata())?;
-        let reader = self.member.reader().clone();
+        let reader = self.member.store.reader().clone();
         let started = std::time::Instant::now();
         let before = reader.sizes();
-        let stops_serving = self.member.gates.enabled(StopGRPCServiceOnDefrag);
+        let stops_serving = self.member.process.gates.enabled(StopGRPCServiceOnDefrag);
         if stops_serving {
             self.member
+                .process
                 .health
                 .set_service_status("", ServingStatus::NotServing)
                 .await;
@@ -112,13 +113,14 @@ impl Maintenance for Api {
         let done = tokio::task::spawn_blocking(move || reader.defragment()).await;
         if stops_serving {
             self.member
+                .process
                 .health
                 .set_service_status("", ServingStatus::Serving)
                 .await;
         }
         match done {
             Ok(Ok(())) => {
-                let after = self.member.reader().sizes();
+                let after = self.member.store.reader().sizes();
                 tracing::info!(
                     before_bytes = before.total_bytes,
                     after_bytes = after.total_bytes,
@@ -126,7 +128,11 @@ impl Maintenance for Api {
                     "defragmented"
                 );
                 Ok(Response::new(DefragmentResponse {
-                    header: Some(self.member.header(self.member.reader().revision())),
+                    header: Some(
+                        self.member
+                            .store
+                            .header(self.member.store.reader().revision()),
+                    ),
                 }))
             }
             Ok(Err(error)) => Err(Status::unknown(error.to_string())),
@@ -136,13 +142,13 @@ impl Maintenance for Api {
 
     async fn hash(&self, request: Request<HashRequest>) -> Result<Response<HashResponse>, Status> {
         self.check_metadata(Kind::Unary, request.metadata())?;
-        let reader = self.member.reader().clone();
-        let seconds = self.member.metrics.hash_seconds.clone();
-        let slots = &self.member.client_hashes;
+        let reader = self.member.store.reader().clone();
+        let seconds = self.member.process.metrics.hash_seconds.clone();
+        let slots = &self.member.store.client_hashes;
         let hashed = slots.run(move || seconds.observe_closure_duration(|| reader.hash()));
         let (hash, revision) = hashed.await.map_err(|error| self.hash_failed(error))?;
         Ok(Response::new(HashResponse {
-            header: Some(self.member.header(revision)),
+            header: Some(self.member.store.header(revision)),
             hash,
         }))
     }
@@ -152,10 +158,10 @@ impl Maintenance for Api {
         request: Request<HashKvRequest>,
     ) -> Result<Response<HashKvResponse>, Status> {
         self.check_metadata(Kind::Unary, request.metadata())?;
-        let reader = self.member.reader().clone();
+        let reader = self.member.store.reader().clone();
         let revision = request.into_inner().revision;
-        let seconds = self.member.metrics.hash_revision_seconds.clone();
-        let hashed = self.member.client_hashes.run(move || {
+        let seconds = self.member.process.metrics.hash_revision_seconds.clone();
+        let hashed = self.member.store.client_hashes.run(move || {
             let hash = seconds.observe_closure_duration(|| reader.hash_kv(revision))?;
             // From the same reader: a snapshot of the leader may have replaced the store
             // meanwhile.
@@ -163,7 +169,7 @@ impl Maintenance for Api {
         });
         let (hash, revision) = hashed.await.map_err(|error| self.hash_failed(error))?;
         Ok(Response::new(HashKvResponse {
-            header: Some(self.member.header(revision)),
+            header: Some(self.member.store.header(revision)),
             hash: hash.hash,
             compact_revision: hash.compact_revision,
             hash_revision: hash.revision,
@@ -217,7 +223,11 @@ impl Maintenance for Api {
         };
         Ok(Response::new(DowngradeResponse {
             version: current.to_string(),
-            header: Some(self.member.header(self.member.reader().revision())),
+            header: Some(
+                self.member
+                    .store
+                    .header(self.member.store.reader().revision()),
+            ),
         }))
     }
 
@@ -248,8 +258,8 @@ impl Api {
     /// Cancels a downgrade. Without one it succeeds, as in etcd; unlike etcd, it fails if the
     /// proposal fails.
     async fn cancel_downgrade(&self) -> Result<MajorMinor, EtcdError> {
-        self.member.linearizable().await?;
-        let membership = self.member.membership.load_full();
+        self.member.store.linearizable().await?;
+        let membership = self.member.cluster.membership_full();
         if membership.downgrade.enabled {
             self.member.set_downgrade(None).await?;
         }

@@ -40,7 +40,6 @@ pub use long_answer::{AnswerBody, send_in_pieces};
 pub use oversized::translate_response as translate_oversized;
 pub use piece::Piece;
 use required::Required;
-pub use snapshot::SnapshotSlots;
 use watch_codec::WatchService;
 
 /// The router of all services of this version; any other service is `UNIMPLEMENTED`.
@@ -62,7 +61,7 @@ pub fn unknown_call(path: &str) -> String {
 }
 
 fn routes(member: &Arc<Member>) -> Routes {
-    let receive_bytes = wire::grpc_receive_bytes_max(member.config.max_request_bytes);
+    let receive_bytes = wire::grpc_receive_bytes_max(member.process.config.max_request_bytes);
     let api = Api::new(Arc::clone(member));
     macro_rules! limited {
         ($server:ident) => {
@@ -79,7 +78,7 @@ fn routes(member: &Arc<Member>) -> Routes {
         .add_service(limited!(AuthServer))
         .add_service(limited!(FeatureGatesServer))
         .add_service(HealthServer::new(HealthService::from_health_reporter(
-            member.health.clone(),
+            member.process.health.clone(),
         )))
 }
 
@@ -117,19 +116,23 @@ impl Api {
             .map(|value| std::str::from_utf8(value.as_bytes()))
             .transpose()
             .map_err(|_| self.refuse(EtcdError::InvalidClientApiVersion))?;
-        self.member.metrics.client_requests.count(kind, version);
+        self.member
+            .process
+            .metrics
+            .client_requests
+            .count(kind, version);
         let needs_leader = metadata
             .get(HAS_LEADER)
             .is_some_and(|value| value.as_bytes() == HAS_LEADER_TRUE.as_bytes());
         if needs_leader && self.member.consensus.status().leader == 0 {
-            return Err(self.member.status(EtcdError::NoLeader));
+            return Err(self.member.process.status(EtcdError::NoLeader));
         }
         self.required(metadata)
     }
 
     /// Refuses a method that the emulated version does not have, as that version would.
     fn check_method(&self, since: MajorMinor, service: &str, method: &str) -> Result<(), Status> {
-        if self.member.config.version.emulation() >= since {
+        if self.member.process.config.version.emulation() >= since {
             return Ok(());
         }
         let text = format!("unknown method {method} for service {service}");
@@ -137,7 +140,7 @@ impl Api {
     }
 
     fn refuse(&self, error: EtcdError) -> Status {
-        self.member.status(error)
+        self.member.process.status(error)
     }
 
     /// The status of a failed read. Only damaged data stops the member.
@@ -145,7 +148,7 @@ impl Api {
         match error {
             ReadError::Refused(refusal) => self.refuse(refusal),
             error if error.is_damage() => {
-                self.member.stop.fatal(&error);
+                self.member.process.stop.fatal(&error);
                 Status::new(Code::Unavailable, EtcdError::Stopped.text())
             }
             error => {

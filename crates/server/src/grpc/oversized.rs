@@ -1,8 +1,10 @@
 //! The error for a message that exceeds a size limit of the transport.
 //!
 //! Tonic refuses such a message before it is read, with its own code and text. Clients and
-//! dashboards match those of Go's gRPC library, which etcd uses; so the refusal is translated
-//! in responses, for every service in one place.
+//! dashboards match those of Go's gRPC library, which etcd uses. No handler sees a unary request
+//! that is refused so, and tonic has no hook for it: so the refusal is translated in the response,
+//! for every service in one place. It changes a status that no handler returned, never an answer.
+//! In streams handlers translate it themselves ([`in_words_of_go`]).
 
 use axum::body::Body;
 use axum::http::{HeaderValue, Response};

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use arc_swap::Guard;
-use portunus_gates::cluster::require;
 use portunus_mvcc::Reader;
 use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::InternalRaftRequest;
@@ -55,10 +54,9 @@ impl Api {
         if required.is_empty() {
             return Ok(());
         }
-        let membership = self.member.membership.load();
-        let registry = self.member.cluster_gates.specs().registry();
         let names = required.names.iter().map(String::as_str);
-        require(registry, membership.params.as_ref(), names).map_err(|off| {
+        let view = self.member.cluster.gates.newest();
+        view.require(names).map_err(|off| {
             let text = format!("etcdserver: {off}");
             Status::new(Code::FailedPrecondition, text)
         })
@@ -75,13 +73,13 @@ impl Api {
         if !is_serializable {
             self.read_barrier(required).await?;
         }
-        Ok(self.member.reader())
+        Ok(self.member.store.reader())
     }
 
     /// Waits until this member has applied what was committed before, then checks the required
     /// features again.
     pub(super) async fn read_barrier(&self, required: &Required) -> Result<(), Status> {
-        let barrier = self.member.linearizable().await;
+        let barrier = self.member.store.linearizable().await;
         barrier.map_err(|error| self.refuse(error))?;
         self.check_required(required)
     }
@@ -92,7 +90,10 @@ impl Api {
         request: InternalRaftRequest,
         required: &Required,
     ) -> Result<statemachine::Response, Status> {
-        let proposed = self.member.propose_requiring(request, &required.names);
+        let proposed = self
+            .member
+            .proposals
+            .propose_requiring(request, &required.names);
         proposed.await.map_err(|error| match error {
             EtcdError::RequiredFeatureOff => Status::new(
                 error.code(),

@@ -7,7 +7,6 @@
 
 use std::io::{self, Write};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -16,39 +15,27 @@ use portunus_bolt::BulkOptions;
 use portunus_proto::etcdserverpb::SnapshotResponse;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::error::SendTimeoutError;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio_stream::Stream;
 use tonic::Status;
 
 use super::Api;
+use crate::handles::snapshot_slots::SNAPSHOTS_MAX;
 use portunus_datadir::export::{Export, ExportError, Pieces};
 
 /// The blob size of etcd.
 const BLOB_BYTES: usize = 32 * 1024;
 /// Blobs that wait for a slow client.
 const BLOBS_QUEUED_MAX: usize = 2;
-/// Snapshots that may be sent at once; more are refused.
-const SNAPSHOTS_MAX: usize = 16;
 /// A snapshot whose client takes no blob for this long is aborted.
 const STALL_MAX: Duration = Duration::from_secs(60);
-
-/// Limits the snapshots that are sent at once.
-#[derive(Debug)]
-pub struct SnapshotSlots(Arc<Semaphore>);
-
-impl Default for SnapshotSlots {
-    fn default() -> SnapshotSlots {
-        SnapshotSlots(Arc::new(Semaphore::new(SNAPSHOTS_MAX)))
-    }
-}
 
 impl Api {
     /// Streams the blobs of a snapshot. A separate thread reads and writes, and blocks while
     /// the client does not take blobs.
     pub(super) fn snapshot_blobs(&self) -> Result<Blobs, Status> {
-        let slots = Arc::clone(&self.member.snapshot_slots.0);
-        let Ok(slot) = slots.try_acquire_owned() else {
-            self.member.metrics.snapshots_refused.inc();
+        let Some(slot) = self.member.store.snapshot_slots.take() else {
+            self.member.process.metrics.snapshots_refused.inc();
             let text = format!(
                 "etcdserver: too many snapshots are being sent, at most {SNAPSHOTS_MAX} at once; try again later"
             );
@@ -64,7 +51,7 @@ impl Api {
             match &written {
                 Ok(bytes) => {
                     let took = started.elapsed();
-                    let metrics = &api.member.metrics.disk;
+                    let metrics = &api.member.process.metrics.disk;
                     metrics.snapshot_seconds.observe(took.as_secs_f64());
                     tracing::info!(bytes, took_ms = took.as_millis() as u64, "snapshot sent");
                 }
@@ -88,7 +75,7 @@ impl Api {
     ) -> Result<u64, Status> {
         let unavailable =
             |error: ExportError| Status::unavailable(crate::error_chain::chain(&error));
-        let snapshot = self.member.reader().snapshot();
+        let snapshot = self.member.store.reader().snapshot();
         let snapshot = snapshot.map_err(|error| self.read_failed(error))?;
         let export = Export::plan(snapshot, BulkOptions::default()).map_err(unavailable)?;
         let total_bytes = export.bytes(true);
@@ -113,9 +100,9 @@ impl Api {
 
     fn blob(&self, blob: Bytes, remaining_bytes: u64) -> SnapshotResponse {
         let member = &self.member;
-        let version = member.membership.load().cluster_version;
+        let version = member.cluster.membership().cluster_version;
         SnapshotResponse {
-            header: Some(member.header(member.reader().revision())),
+            header: Some(member.store.newest_header()),
             remaining_bytes,
             blob,
             version: version.map_or_else(String::new, |version| format!("{version}.0")),

@@ -16,8 +16,7 @@ use super::oversized::in_words_of_go;
 use super::required::Required;
 use super::watch_codec::Outgoing;
 use super::{Api, Kind};
-use crate::member::Member;
-use crate::member::watches::Watches;
+use crate::handles::watches::Watches;
 
 /// The responses of one watch stream.
 pub type Responses = Pin<Box<dyn Stream<Item = Result<Outgoing, Status>> + Send>>;
@@ -29,7 +28,7 @@ impl Api {
         request: Request<Streaming<WatchRequest>>,
     ) -> Result<Response<Responses>, Status> {
         let required = self.check_metadata(Kind::Stream, request.metadata())?;
-        let member = Arc::clone(&self.member);
+        let member = &self.member;
         let waker = Arc::new(StreamWaker {
             readable: Notify::new(),
             drained: Notify::new(),
@@ -37,19 +36,18 @@ impl Api {
         });
         let options = StreamOptions {
             now: member.watches.now(),
-            progress_interval: member.config.watch_progress_interval,
+            progress_interval: member.process.config.watch_progress_interval,
         };
         let wake: Arc<dyn Wake> = Arc::<StreamWaker>::clone(&waker);
         let (id, receiver) = member.watches.lock().open_stream(options, wake);
         let mut stream = ResponseStream {
-            gates_changed: member.cluster_gates.subscribe(),
+            gates_changed: member.cluster.gates.subscribe(),
             api: self.clone(),
             required,
-            member: Arc::clone(&member),
             id,
             receiver,
             requests: Some(tokio::spawn(read_requests(
-                member,
+                Arc::clone(&member.watches),
                 id,
                 Arc::clone(&waker),
                 request.into_inner(),
@@ -90,7 +88,7 @@ impl Wake for StreamWaker {
 
 /// Passes requests to the hub until the client closes its side or sends an invalid request.
 async fn read_requests(
-    member: Arc<Member>,
+    watches: Arc<Watches>,
     id: StreamId,
     waker: Arc<StreamWaker>,
     mut requests: Streaming<WatchRequest>,
@@ -102,7 +100,7 @@ async fn read_requests(
         };
         loop {
             let result = {
-                let mut hub = member.watches.lock();
+                let mut hub = watches.lock();
                 match &union {
                     RequestUnion::CreateRequest(create) => {
                         hub.create(id, create.clone()).map(|_| ())
@@ -120,7 +118,7 @@ async fn read_requests(
                 Err(_) => return Ok(()),
             }
         }
-        member.watches.wake();
+        watches.wake();
     }
     Ok(())
 }
@@ -128,7 +126,6 @@ async fn read_requests(
 /// The responses of one stream. Dropping it, when the client has disconnected, closes the
 /// stream in the hub.
 struct ResponseStream {
-    member: Arc<Member>,
     id: StreamId,
     receiver: ResponseReceiver,
     waker: Arc<StreamWaker>,
@@ -145,7 +142,7 @@ impl Drop for ResponseStream {
         if let Some(requests) = &self.requests {
             requests.abort();
         }
-        self.member.watches.lock().close_stream(self.id);
+        self.api.member.watches.lock().close_stream(self.id);
     }
 }
 
@@ -157,7 +154,7 @@ impl ResponseStream {
                 // Checked after taking it: an event that was applied after a feature was
                 // disabled is published after that as well.
                 self.api.check_required(&self.required)?;
-                let header = self.member.header(0);
+                let header = self.api.member.store.header(0);
                 return Ok(Outgoing { header, response });
             }
             tokio::select! {
@@ -171,11 +168,11 @@ impl ResponseStream {
                         // The client may close its side and go on receiving.
                         Ok(Ok(())) => {}
                         Ok(Err(status)) => return Err(status),
-                        Err(_) => return Err(self.member.status(EtcdError::WatchCanceled)),
+                        Err(_) => return Err(self.api.member.process.status(EtcdError::WatchCanceled)),
                     }
                 }
-                () = self.member.stop.stopped() => {
-                    return Err(self.member.status(EtcdError::Stopped));
+                () = self.api.member.process.stop.stopped() => {
+                    return Err(self.api.member.process.status(EtcdError::Stopped));
                 }
             }
         }

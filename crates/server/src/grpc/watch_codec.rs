@@ -62,7 +62,7 @@ where
             if request.uri().path() != "/etcdserverpb.Watch/Watch" {
                 return Ok(Status::unimplemented("no such method").into_http());
             }
-            let receive = wire::grpc_receive_bytes_max(api.member.config.max_request_bytes);
+            let receive = wire::grpc_receive_bytes_max(api.member.process.config.max_request_bytes);
             let mut grpc = Grpc::new(WatchCodec)
                 .apply_max_message_size_config(Some(receive), Some(wire::RESPONSE_BYTES_MAX));
             Ok(grpc.streaming(WatchMethod(api), request).await)

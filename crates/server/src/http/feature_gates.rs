@@ -46,7 +46,7 @@ async fn ask(
     member: Arc<Member>,
     request: FeatureGateStatusRequest,
 ) -> Result<FeatureGateStatusResponse, Response> {
-    if member.config.version.emulation() < CLUSTER_PARAMS_SINCE {
+    if member.process.config.version.emulation() < CLUSTER_PARAMS_SINCE {
         return Err(super::not_found());
     }
     let answer = Api::new(member).gate_status(request).await;

@@ -1,7 +1,9 @@
-//! Plain HTTP on the client port: health, version, metrics, feature gates.
+//! Plain HTTP: health, version, metrics and feature gates on the client port; the requests of
+//! other members on the peer port.
 
 mod endpoint;
 mod feature_gates;
+pub mod peers;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,6 +19,7 @@ use portunus_proto::etcdserverpb::{AlarmType, RangeRequest};
 use serde::Serialize;
 
 use crate::member::Member;
+use crate::scrape;
 pub use endpoint::Endpoint;
 pub(crate) use endpoint::endpoints;
 pub use feature_gates::GATES;
@@ -87,11 +90,11 @@ async fn health(State(member): Shared, RawQuery(query): RawQuery) -> Response {
     let reason = unhealthy(&member, &excluded, serializable).await;
     let (status, word) = match &reason {
         None => {
-            member.metrics.health_success.inc();
+            member.process.metrics.health_success.inc();
             (StatusCode::OK, "true")
         }
         Some(reason) => {
-            member.metrics.health_failures.inc();
+            member.process.metrics.health_failures.inc();
             tracing::warn!(reason, "a health check failed");
             (StatusCode::SERVICE_UNAVAILABLE, "false")
         }
@@ -110,7 +113,7 @@ async fn unhealthy(
     excluded: &BTreeSet<String>,
     serializable: bool,
 ) -> Option<String> {
-    for alarm in member.alarms.load().list(AlarmType::None as i32) {
+    for alarm in member.cluster.alarms().list(AlarmType::None as i32) {
         let kind = AlarmType::try_from(alarm.alarm)
             .unwrap_or(AlarmType::None)
             .as_str_name();
@@ -131,6 +134,7 @@ async fn unhealthy(
 async fn read_check(member: &Arc<Member>, linearizable: bool) -> Result<(), String> {
     if linearizable {
         member
+            .store
             .linearizable()
             .await
             .map_err(|error| error.text().to_owned())?;
@@ -141,6 +145,7 @@ async fn read_check(member: &Arc<Member>, linearizable: bool) -> Result<(), Stri
         ..RangeRequest::default()
     };
     member
+        .store
         .reader()
         .range(&request)
         .map(|_| ())
@@ -159,7 +164,7 @@ async fn run_check(member: &Arc<Member>, check: &str) -> Result<(), String> {
     match check {
         "serializable_read" => read_check(member, false).await,
         "linearizable_read" => read_check(member, true).await,
-        "data_corruption" => match member.alarms.load().is_raised_by_any(AlarmType::Corrupt) {
+        "data_corruption" => match member.cluster.alarms().is_raised_by_any(AlarmType::Corrupt) {
             true => Err("alarm activated: CORRUPT".to_owned()),
             false => Ok(()),
         },
@@ -181,7 +186,7 @@ async fn checks(member: &Arc<Member>, kind: &str, names: &[&str], query: Option<
     let mut failed = false;
     for name in names.iter().filter(|name| !excluded.contains(**name)) {
         let outcome = run_check(member, name).await;
-        let metrics = &member.metrics;
+        let metrics = &member.process.metrics;
         let word = if outcome.is_ok() { "success" } else { "error" };
         metrics
             .health_checks
@@ -264,18 +269,18 @@ struct VersionReply<'a> {
 
 /// Returns this member's versions and the cluster version.
 pub async fn version(State(member): Shared) -> Response {
-    let cluster = member.membership.load().cluster_version;
+    let cluster = member.cluster.membership().cluster_version;
     let decided = cluster.map(|version| format!("{version}.0"));
-    let version = &member.config.version;
+    let version = &member.process.config.version;
     let reply = VersionReply {
         etcdserver: version_text(version),
         etcdcluster: decided.as_deref().unwrap_or("not_decided"),
         storage: decided.as_deref().unwrap_or("unknown"),
         versions: version.info(Some(&format!("v{}.0", version.binary().major_minor()))),
         knows_gates: true,
-        founding: match member.cluster_gates.specs().is_decided(cluster) {
+        founding: match member.cluster.gates.specs().is_decided(cluster) {
             true => None,
-            false => member.founding.phase().map(FoundingPhase::text),
+            false => member.cluster.founding.phase().map(FoundingPhase::text),
         },
     };
     match serde_json::to_string(&reply) {
@@ -285,7 +290,7 @@ pub async fn version(State(member): Shared) -> Response {
 }
 
 async fn metrics(State(member): Shared) -> Response {
-    match member.metrics.render(&member) {
+    match scrape::render(&member) {
         Ok(text) => {
             let kind = "text/plain; version=0.0.4; charset=utf-8";
             ([(header::CONTENT_TYPE, kind)], text).into_response()

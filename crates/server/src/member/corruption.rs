@@ -4,15 +4,12 @@
 //! a member that finds a difference at its own start does not start.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use portunus_consensus::bootstrap::Identity;
 use portunus_mvcc::{KvHash, ReadError};
 use portunus_proto::EtcdError;
-use portunus_proto::etcdserverpb::{
-    AlarmRequest, AlarmType, InternalRaftRequest, alarm_request::AlarmAction,
-};
+use portunus_proto::etcdserverpb::AlarmType;
 use portunus_rafthttp::PeerClient;
 use thiserror::Error;
 use tokio::task::JoinSet;
@@ -21,7 +18,8 @@ use super::Member;
 use crate::error_chain::chain;
 use crate::peers::Peers;
 use crate::peers::ask::{Asked, HashedMember, PeerHash};
-use portunus_features::CompactHashCheck;
+use portunus_features::{CompactHashCheck, InitialCorruptCheck, ServerFeatures};
+use portunus_gates::Gates;
 use portunus_statemachine::membership::{MemberRecord, Membership, hex};
 
 /// Longest wait for one member's hash, which reads all of the member's data.
@@ -100,6 +98,11 @@ async fn ask(
         });
     }
     asking.join_all().await.into_iter().collect()
+}
+
+/// Whether a starting member compares its data with the others'.
+pub fn checks_at_start(gates: &Gates<ServerFeatures>, membership: &Membership) -> bool {
+    gates.enabled(InitialCorruptCheck) && membership.iter().count() > 1
 }
 
 /// Compares hashes before this member serves; peers compacted alike must have the same hash.
@@ -196,15 +199,15 @@ fn compare_compaction(own: &KvHash, own_id: u64, answers: &Answers) -> Compared 
 }
 
 /// Compares all data at an interval, while this member leads.
-pub async fn check_periodically(member: Arc<Member>) {
-    let interval = member.config.cluster.corrupt_check_interval;
+pub async fn check_periodically(member: &Member) {
+    let interval = member.process.config.cluster.corrupt_check_interval;
     if interval.is_zero() {
         return;
     }
     loop {
         tokio::select! {
             () = tokio::time::sleep(interval) => {}
-            () = member.stop.stopped() => return,
+            () = member.process.stop.stopped() => return,
         }
         if !member.leads() {
             continue;
@@ -217,16 +220,16 @@ pub async fn check_periodically(member: Arc<Member>) {
 }
 
 /// Compares the hashes of compactions, while this member leads.
-pub async fn check_compactions(member: Arc<Member>) {
-    if !member.gates.enabled(CompactHashCheck) {
+pub async fn check_compactions(member: &Member) {
+    if !member.process.gates.enabled(CompactHashCheck) {
         return;
     }
-    let interval = member.config.cluster.compact_hash_check_interval;
+    let interval = member.process.config.cluster.compact_hash_check_interval;
     let mut checked_to = 0;
     loop {
         tokio::select! {
             () = tokio::time::sleep(interval) => {}
-            () = member.stop.stopped() => return,
+            () = member.process.stop.stopped() => return,
         }
         if member.leads() {
             checked_to = member.compare_compactions(checked_to).await;
@@ -236,29 +239,29 @@ pub async fn check_compactions(member: Arc<Member>) {
 
 impl Member {
     async fn own_hash(&self, revision: i64) -> Result<KvHash, CompareError> {
-        let reader = self.reader().clone();
+        let reader = self.store.reader().clone();
         let hashed = tokio::task::spawn_blocking(move || reader.hash_kv(revision)).await;
         let hashed = hashed.map_err(|_| EtcdError::Stopped)?;
         if let Err(error) = &hashed
             && error.is_damage()
         {
-            self.stop.fatal(error);
+            self.process.stop.fatal(error);
         }
         Ok(hashed?)
     }
 
     async fn ask_others(&self, revision: i64) -> Answers {
-        let others = others(&self.membership.load(), self.identity.member_id);
-        let cluster_id = self.identity.cluster_id;
+        let others = others(&self.cluster.membership(), self.cluster.own_id());
+        let cluster_id = self.cluster.identity.cluster_id;
         let client = self.peers.client();
         ask(client, cluster_id, others, revision, Probe::No).await
     }
 
     async fn compare_all(&self) -> Result<(), CompareError> {
-        let own_id = self.identity.member_id;
+        let own_id = self.cluster.own_id();
         let before = self.own_hash(0).await?;
         let answers = self.ask_others(before.revision).await;
-        self.linearizable().await?;
+        self.store.linearizable().await?;
         let after = self.own_hash(0).await?;
         for id in suspects(&before, &after, own_id, &answers) {
             self.raise_corrupt_alarm(id);
@@ -269,8 +272,8 @@ impl Member {
     /// Compares compactions that were not compared yet, newest first; returns the revision up to
     /// which all are compared.
     async fn compare_compactions(&self, checked_to: i64) -> i64 {
-        let own_id = self.identity.member_id;
-        let mut hashes = self.reader().compaction_hashes();
+        let own_id = self.cluster.own_id();
+        let mut hashes = self.store.reader().compaction_hashes();
         hashes.retain(|hash| hash.revision > checked_to);
         hashes.sort_by_key(|hash| std::cmp::Reverse(hash.revision));
         for own in hashes {
@@ -291,26 +294,21 @@ impl Member {
 
     fn raise_corrupt_alarm(&self, id: u64) {
         let alarm = AlarmType::Corrupt;
-        if self.alarms.load().is_raised(id, alarm) {
+        if self.cluster.alarms().is_raised(id, alarm) {
             return;
         }
         tracing::error!(
             member = hex(id),
             "members hold different data: writes are refused until the alarm is disarmed"
         );
-        self.propose_and_forget(InternalRaftRequest {
-            alarm: Some(AlarmRequest {
-                action: AlarmAction::Activate as i32,
-                member_id: id,
-                alarm: alarm as i32,
-            }),
-            ..InternalRaftRequest::default()
-        });
+        self.proposals.activate_alarm(id, alarm);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
     use tokio::sync::Barrier;

@@ -2,7 +2,6 @@
 //! when it is complete. The states are those of [`DowngradeState`].
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use portunus_gates::cluster::DowngradeState;
@@ -16,7 +15,8 @@ use thiserror::Error;
 
 use super::Member;
 use crate::peers::ask::{Asked, Versions, ask_each};
-use portunus_statemachine::membership::{DowngradeRecord, MemberRecord, Membership, hex};
+use portunus_statemachine::decision::downgrade_target;
+use portunus_statemachine::membership::{MemberRecord, Membership, hex};
 use portunus_statemachine::v2_request::read as read_request;
 
 /// Longest wait for the cluster version to be lowered; below the usual timeout of clients.
@@ -59,14 +59,6 @@ pub struct ClusterVersionAbove {
     pub emulation: MajorMinor,
 }
 
-/// The target of an enabled downgrade.
-pub fn target(downgrade: &DowngradeRecord) -> Option<MajorMinor> {
-    let version = Version::parse(&downgrade.target_version).ok();
-    version
-        .filter(|_| downgrade.enabled)
-        .map(|version| version.major_minor())
-}
-
 /// Refuses a cluster version above `emulation`, unless a downgrade to `emulation` is enabled:
 /// then the cluster version is lowered before the member serves.
 pub fn check_version(
@@ -75,7 +67,8 @@ pub fn check_version(
 ) -> Result<(), ClusterVersionAbove> {
     match membership.cluster_version {
         Some(cluster)
-            if cluster > emulation && target(&membership.downgrade) != Some(emulation) =>
+            if cluster > emulation
+                && downgrade_target(&membership.downgrade) != Some(emulation) =>
         {
             Err(ClusterVersionAbove { cluster, emulation })
         }
@@ -125,8 +118,8 @@ pub async fn is_known_to_peers(
 }
 
 /// Logs the progress of a downgrade, and ends it once every member runs the target.
-pub async fn end_downgrades(member: Arc<Member>) {
-    let interval = member.config.cluster.downgrade_check_interval;
+pub async fn end_downgrades(member: &Member) {
+    let interval = member.process.config.cluster.downgrade_check_interval;
     if interval.is_zero() {
         return;
     }
@@ -134,16 +127,16 @@ pub async fn end_downgrades(member: Arc<Member>) {
     loop {
         tokio::select! {
             () = tokio::time::sleep(interval) => {}
-            () = member.stop.stopped() => return,
+            () = member.process.stop.stopped() => return,
         }
-        let is_enabled = target(&member.membership.load().downgrade).is_some();
-        let leads = member.consensus.status().leader == member.identity.member_id;
+        let is_enabled = downgrade_target(&member.cluster.membership().downgrade).is_some();
+        let leads = member.leads();
         if !leads || !is_enabled {
             logged = DowngradeState::None;
             continue;
         }
         // A new leader may still be applying what was committed before it led.
-        if member.linearizable().await.is_err() {
+        if member.store.linearizable().await.is_err() {
             continue;
         }
         let state = member.downgrade_state().await;
@@ -167,7 +160,7 @@ impl Member {
     ) -> BTreeMap<u64, Option<Versions>> {
         let others = membership.iter();
         let others: Vec<&MemberRecord> = others
-            .filter(|record| record.id != self.identity.member_id)
+            .filter(|record| record.id != self.cluster.own_id())
             .collect();
         let urls = others.iter().map(|it| it.peer_urls.clone());
         let urls = urls.map(Option::unwrap_or_default).collect();
@@ -179,11 +172,11 @@ impl Member {
 
     /// The state of the downgrade, by the versions of the members that answer.
     pub async fn downgrade_state(&self) -> DowngradeState {
-        let membership = self.membership.load_full();
+        let membership = self.cluster.membership_full();
         let versions = self.member_versions(&membership).await;
         let members = membership.iter().map(|record| {
-            let version = match record.id == self.identity.member_id {
-                true => Some(self.config.version.emulation()),
+            let version = match record.id == self.cluster.own_id() {
+                true => Some(self.process.config.version.emulation()),
                 false => versions
                     .get(&record.id)
                     .and_then(|versions| versions.as_ref()?.server())
@@ -193,16 +186,16 @@ impl Member {
         });
         let members: Vec<_> = members.collect();
         // The membership after the members were asked.
-        let membership = self.membership.load();
-        let target = target(&membership.downgrade);
+        let membership = self.cluster.membership();
+        let target = downgrade_target(&membership.downgrade);
         DowngradeState::new(membership.cluster_version, target, &members)
     }
 
     /// Checks a downgrade to `target` and returns the present cluster version.
     pub async fn validate_downgrade(&self, target: &str) -> Result<MajorMinor, EtcdError> {
         // Earlier decisions must be applied here.
-        self.linearizable().await?;
-        let membership = self.membership.load();
+        self.store.linearizable().await?;
+        let membership = self.cluster.membership();
         let target = Version::parse(target)
             .map_err(|_| EtcdError::WrongDowngradeVersionFormat)?
             .major_minor();
@@ -224,7 +217,7 @@ impl Member {
         let started = Instant::now();
         let current = self.validate_downgrade(target).await?;
         let target = current.minus_minors(1);
-        let membership = self.membership.load_full();
+        let membership = self.cluster.membership_full();
         let versions = self.member_versions(&membership).await;
         let is_silent = |record: &&MemberRecord| matches!(versions.get(&record.id), Some(None));
         let silent: Vec<String> = membership.iter().filter(is_silent).map(shown).collect();
@@ -233,9 +226,9 @@ impl Member {
         }
         self.set_downgrade(Some(target)).await?;
         tracing::info!(%target, cluster_version = %current, "downgrade requested");
-        self.versions_changed.notify_one();
+        self.cluster.review_versions();
         loop {
-            let membership = self.membership.load_full();
+            let membership = self.cluster.membership_full();
             let is_lowered = membership.cluster_version.is_some_and(|it| it <= target);
             let is_late = started.elapsed() >= LOWERING_TIME_MAX;
             // etcd members start with the target only once they have applied the lowered version.
@@ -270,7 +263,7 @@ impl Member {
             }),
             ..InternalRaftRequest::default()
         };
-        self.propose(request).await.map(drop)
+        self.proposals.propose(request).await.map(drop)
     }
 }
 

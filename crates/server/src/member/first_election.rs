@@ -4,10 +4,12 @@
 //! a whole election timeout after its peers are connected. Once a quorum is connected most of
 //! that wait is skipped, as in etcd (`--initial-election-tick-advance`).
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::Member;
+use portunus_consensus::Handle;
+
+use crate::handles::{ClusterState, Process};
+use crate::peers::Peers;
 
 /// Time between two checks of the connections.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
@@ -17,35 +19,35 @@ const LOOKS_MAX: u32 = 250;
 const TICKS_LEFT: usize = 2;
 
 /// Skips most of the first election timeout once a quorum is connected and no leader known.
-pub async fn hasten(member: Arc<Member>) {
-    let cluster = &member.config.cluster;
+pub async fn hasten(process: &Process, cluster: &ClusterState, consensus: &Handle, peers: &Peers) {
+    let flags = &process.config.cluster;
     // Without pre-vote, a restarted member could depose a leader.
-    if !cluster.leads_at_once_if_alone || !cluster.pre_vote {
+    if !flags.leads_at_once_if_alone || !flags.pre_vote {
         return;
     }
     for _ in 0..LOOKS_MAX {
         tokio::select! {
             () = tokio::time::sleep(LOOK_INTERVAL) => {}
-            () = member.stop.stopped() => return,
+            () = process.stop.stopped() => return,
         }
-        if member.consensus.status().leader != 0 {
+        if consensus.status().leader != 0 {
             return;
         }
         // Founders compare their versions first, and may have to stop.
-        if !member.founding.is_over() {
+        if !cluster.founding.is_over() {
             continue;
         }
-        let membership = member.membership.load();
+        let membership = cluster.membership();
         let voters = membership.iter().filter(|member| !member.is_learner);
         let voters: Vec<u64> = voters.map(|member| member.id).collect();
         let count = voters.len();
-        let connected = member.peers.active_for(voters, Duration::ZERO);
-        if let Some(ticks) = ticks_to_skip(member.config.election_ticks(), count, connected) {
+        let connected = peers.active_for(voters, Duration::ZERO);
+        if let Some(ticks) = ticks_to_skip(process.config.election_ticks(), count, connected) {
             tracing::info!(
                 forward_ticks = ticks,
                 "initialized peer connections; fast-forwarding election ticks"
             );
-            member.consensus.skip_ticks_without_leader(ticks);
+            consensus.skip_ticks_without_leader(ticks);
             return;
         }
     }

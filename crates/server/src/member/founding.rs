@@ -6,14 +6,12 @@
 //! etcd members.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use portunus_gates::MajorMinor;
 use portunus_gates::cluster::{
     ClusterSpecs, FounderAnswer, FoundingPhase, MixedFounders, next_founding_phase,
 };
-use tokio::sync::watch;
 
 use super::Member;
 use crate::config::Config;
@@ -32,43 +30,6 @@ const LINGER_TIME_MAX: Duration = Duration::from_secs(10);
 /// Time between two log lines of a founder that waits for others.
 const WAITING_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// This member's phase of founding.
-pub struct Founding {
-    /// `None` if it takes no part. Set by the task that starts the member.
-    phase: watch::Sender<Option<FoundingPhase>>,
-}
-
-impl Founding {
-    /// Starts the phases of a member that takes part in deciding cluster features, or has none.
-    pub fn new(takes_part: bool) -> Founding {
-        Founding {
-            phase: watch::Sender::new(takes_part.then_some(FoundingPhase::Checking)),
-        }
-    }
-
-    /// The phase; `None` for a member that takes no part.
-    pub fn phase(&self) -> Option<FoundingPhase> {
-        *self.phase.borrow()
-    }
-
-    /// Whether this member may publish attributes and decide the cluster version.
-    pub fn is_over(&self) -> bool {
-        self.phase()
-            .is_none_or(|phase| phase == FoundingPhase::Serving)
-    }
-
-    fn enter(&self, phase: FoundingPhase) {
-        self.phase.send_if_modified(|shown| match shown {
-            Some(before) if *before != phase => {
-                *before = phase;
-                true
-            }
-            // A member that takes no part has no phase.
-            _ => false,
-        });
-    }
-}
-
 /// The answers of one round, and whether the cluster version is decided.
 struct Round {
     others: Vec<(String, FounderAnswer)>,
@@ -79,33 +40,37 @@ struct Round {
 ///
 /// # Errors
 /// If this member must not run together with the other members.
-pub async fn compare_versions(member: &Arc<Member>) -> Result<(), MixedFounders> {
-    if member.founding.phase().is_none() {
+pub async fn compare_versions(member: &Member) -> Result<(), MixedFounders> {
+    if member.cluster.founding.phase().is_none() {
         return Ok(());
     }
-    let own = member.config.version.emulation();
+    let own = member.process.config.version.emulation();
     // The founders are in the first entries of the log, which are applied one by one.
     let commit = member.consensus.status().commit;
     tokio::select! {
-        () = member.applied.wait_for(commit) => {}
-        () = member.stop.stopped() => return Ok(()),
+        () = member.store.applied.wait_for(commit) => {}
+        () = member.process.stop.stopped() => return Ok(()),
     }
     let mut logged = Instant::now();
     let mut pause = ASK_INTERVAL_MIN;
     loop {
-        if member.stop.is_stopping() {
+        if member.process.stop.is_stopping() {
             return Ok(());
         }
-        let membership = member.membership.load_full();
+        let membership = member.cluster.membership_full();
         let round = ask_others(member, &membership).await;
-        let phase = member.founding.phase().unwrap_or(FoundingPhase::Serving);
+        let phase = member
+            .cluster
+            .founding
+            .phase()
+            .unwrap_or(FoundingPhase::Serving);
         let next = match &round {
             // A joining member has no log yet.
             None => phase,
             Some(round) if round.is_decided => FoundingPhase::Serving,
             Some(round) => next_founding_phase(own, phase, &answers(round)),
         };
-        member.founding.enter(next);
+        member.cluster.founding.enter(next);
         match (next, round) {
             (FoundingPhase::Serving, _) => return Ok(()),
             (FoundingPhase::Stopping, Some(round)) => return linger(member, own, round).await,
@@ -126,12 +91,8 @@ fn answers(round: &Round) -> Vec<FounderAnswer> {
 
 /// Goes on answering until every other founder has stopped as well or serves. A founder of the
 /// own version that serves was ready before this one stopped: then this one serves, too.
-async fn linger(
-    member: &Arc<Member>,
-    own: MajorMinor,
-    mut round: Round,
-) -> Result<(), MixedFounders> {
-    let why = MixedFounders::new((&member.config.name, own), &round.others);
+async fn linger(member: &Member, own: MajorMinor, mut round: Round) -> Result<(), MixedFounders> {
+    let why = MixedFounders::new((&member.process.config.name, own), &round.others);
     tracing::error!(error = %why, "members of a new cluster have different versions; stopping");
     let deadline = Instant::now() + LINGER_TIME_MAX;
     let mut has_seen = BTreeSet::new();
@@ -140,7 +101,7 @@ async fn linger(
             == FoundingPhase::Serving
         {
             tracing::info!(%own, "a quorum of this member's version serves; going on");
-            member.founding.enter(FoundingPhase::Serving);
+            member.cluster.founding.enter(FoundingPhase::Serving);
             return Ok(());
         }
         for (name, answer) in &round.others {
@@ -159,7 +120,7 @@ async fn linger(
             return Err(why);
         }
         tokio::time::sleep(ASK_INTERVAL_MIN).await;
-        let membership = member.membership.load_full();
+        let membership = member.cluster.membership_full();
         if let Some(newer) = ask_others(member, &membership).await {
             round = newer;
         }
@@ -167,17 +128,17 @@ async fn linger(
 }
 
 /// Asks every other voter at once; `None` while this member is not in the membership yet.
-async fn ask_others(member: &Arc<Member>, membership: &Membership) -> Option<Round> {
-    let specs = member.cluster_gates.specs();
+async fn ask_others(member: &Member, membership: &Membership) -> Option<Round> {
+    let specs = member.cluster.gates.specs();
     if specs.is_decided(membership.cluster_version) {
         return Some(Round {
             others: Vec::new(),
             is_decided: true,
         });
     }
-    membership.get(member.identity.member_id)?;
+    membership.get(member.cluster.own_id())?;
     let others = membership.iter();
-    let others = others.filter(|it| it.id != member.identity.member_id && !it.is_learner);
+    let others = others.filter(|it| it.id != member.cluster.own_id() && !it.is_learner);
     let others: Vec<&MemberRecord> = others.collect();
     let urls = others.iter().map(|it| it.peer_urls.clone());
     let urls = urls.map(Option::unwrap_or_default).collect();
@@ -188,7 +149,9 @@ async fn ask_others(member: &Arc<Member>, membership: &Membership) -> Option<Rou
         .iter()
         .flatten()
         .any(|it| knows_decision(specs, it));
-    let names = others.iter().map(|record| name(&member.config, record));
+    let names = others
+        .iter()
+        .map(|record| name(&member.process.config, record));
     Some(Round {
         // Without other voters there is nothing to compare.
         is_decided: is_decided || others.is_empty(),

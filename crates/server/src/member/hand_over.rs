@@ -11,7 +11,7 @@ impl Member {
     /// Transfers leadership to the connected voter that has most of the log, if this member
     /// leads. Returns once another member leads, or after an election timeout at the latest.
     pub async fn hand_leadership_over(&self) {
-        let own = self.identity.member_id;
+        let own = self.cluster.own_id();
         if self.consensus.led_term().is_none() {
             return;
         }
@@ -19,11 +19,11 @@ impl Member {
             tracing::info!("leadership not transferred: no other voter is connected");
             return;
         };
-        let mut leadership = self.leadership.subscribe();
+        let mut leadership = self.cluster.leadership.subscribe();
         self.consensus.transfer_leader(to);
         let is_moved = |now: &Leadership| now.leader != 0 && now.leader != own;
         let moved = leadership.wait_for(is_moved);
-        match tokio::time::timeout(self.config.election_timeout, moved).await {
+        match tokio::time::timeout(self.process.config.election_timeout, moved).await {
             Ok(_) => {
                 tracing::info!(to = %format_args!("{to:x}"), "leadership transferred before the stop");
             }
@@ -36,8 +36,8 @@ impl Member {
     /// The other connected voter that has most of the log; among equals the one that is connected
     /// longest.
     fn most_caught_up_voter(&self) -> Option<u64> {
-        let own = self.identity.member_id;
-        let membership = self.membership.load();
+        let own = self.cluster.own_id();
+        let membership = self.cluster.membership();
         let candidates = membership.iter().filter_map(|member| {
             let since = self.peers.active_since(member.id)?;
             let is_candidate = member.id != own && !member.is_learner;

@@ -8,13 +8,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use portunus_consensus::bootstrap::added_member_id;
-use portunus_consensus::{Proposal, ProposeError};
 use portunus_proto::EtcdError;
-use portunus_proto::raftpb::{ConfChange, ConfChangeType};
+use portunus_proto::raftpb::ConfChangeType;
 use serde::Serialize;
 
-use super::coarse_timeout::coarse_timeout;
-use super::{Member, request_timeout};
+use super::Member;
+use crate::coarse_timeout::coarse_timeout;
 use crate::peers::ask::Asked;
 use portunus_statemachine::membership::{MemberRecord, Membership};
 
@@ -58,7 +57,10 @@ impl Member {
             true => ConfChangeType::ConfChangeAddLearnerNode,
             false => ConfChangeType::ConfChangeAddNode,
         };
-        let membership = self.reconfigure(kind, record.id, json(&record)).await?;
+        let membership = self
+            .proposals
+            .propose_conf_change(kind, record.id, json(&record))
+            .await?;
         Ok((record, membership))
     }
 
@@ -66,7 +68,9 @@ impl Member {
     pub async fn remove_member(&self, id: u64) -> Result<Arc<Membership>, EtcdError> {
         self.check_removal(id)?;
         let kind = ConfChangeType::ConfChangeRemoveNode;
-        self.reconfigure(kind, id, Bytes::new()).await
+        self.proposals
+            .propose_conf_change(kind, id, Bytes::new())
+            .await
     }
 
     /// Replaces a member's peer URLs.
@@ -84,31 +88,33 @@ impl Member {
             proposal: None,
         };
         let kind = ConfChangeType::ConfChangeUpdateNode;
-        self.reconfigure(kind, id, json(&record)).await
+        self.proposals
+            .propose_conf_change(kind, id, json(&record))
+            .await
     }
 
     /// Promotes a learner to voter; only the leader knows whether it is ready.
     pub async fn promote_member(&self, id: u64) -> Result<Arc<Membership>, EtcdError> {
-        let timeout = request_timeout(self.config.election_timeout);
+        let timeout = self.process.request_timeout();
         let attempts = async {
             loop {
                 let leader = self.consensus.status().leader;
-                if leader == self.identity.member_id {
+                if leader == self.cluster.own_id() {
                     return self.promote_here(id).await;
                 }
-                let membership = self.membership.load_full();
+                let membership = self.cluster.membership_full();
                 if let Some(leader) = membership.get(leader) {
                     let asked = Asked {
                         client: self.peers.client().clone(),
                         urls: leader.peer_urls.clone().unwrap_or_default(),
                         timeout,
                     };
-                    let asked = asked.within(self.identity.cluster_id);
+                    let asked = asked.within(self.cluster.identity.cluster_id);
                     match asked.promote(id).await {
                         Ok(_) => {
                             // Committed; this member applies it before it answers.
-                            let _ = self.linearizable().await;
-                            return Ok(self.membership.load_full());
+                            let _ = self.store.linearizable().await;
+                            return Ok(self.cluster.membership_full());
                         }
                         Err(
                             refusal @ (EtcdError::MemberNotFound
@@ -132,7 +138,7 @@ impl Member {
     pub async fn promote_here(&self, id: u64) -> Result<Arc<Membership>, EtcdError> {
         if let Err(refusal) = self.check_promotion(id) {
             let reason = refusal.text();
-            let refusals = &self.metrics.learner_refusals;
+            let refusals = &self.process.metrics.learner_refusals;
             refusals.with_label_values(&[reason]).inc();
             return Err(refusal);
         }
@@ -142,27 +148,30 @@ impl Member {
             is_promote: true,
         };
         let kind = ConfChangeType::ConfChangeAddNode;
-        let promoted = self.reconfigure(kind, id, json(&promotion)).await?;
-        self.metrics.learner_promotions.inc();
+        let promoted = self
+            .proposals
+            .propose_conf_change(kind, id, json(&promotion))
+            .await?;
+        self.process.metrics.learner_promotions.inc();
         Ok(promoted)
     }
 
     /// Transfers leadership to another voter and waits until it leads.
     pub async fn move_leader(&self, to: u64) -> Result<(), EtcdError> {
-        let own = self.identity.member_id;
+        let own = self.cluster.own_id();
         if self.consensus.status().leader != own {
             return Err(EtcdError::NotLeader);
         }
-        let is_voter = (self.membership.load().get(to)).is_some_and(|member| !member.is_learner);
+        let is_voter = (self.cluster.membership().get(to)).is_some_and(|member| !member.is_learner);
         if !is_voter {
             return Err(EtcdError::BadLeaderTransferee);
         }
         if to == own {
             return Ok(());
         }
-        let mut leadership = self.leadership.subscribe();
+        let mut leadership = self.cluster.leadership.subscribe();
         self.consensus.transfer_leader(to);
-        let timeout = request_timeout(self.config.election_timeout);
+        let timeout = self.process.request_timeout();
         let moved = leadership.wait_for(|leadership| leadership.leader == to);
         match coarse_timeout(timeout, moved).await {
             Some(_) => Ok(()),
@@ -170,39 +179,11 @@ impl Member {
         }
     }
 
-    async fn reconfigure(
-        &self,
-        kind: ConfChangeType,
-        node_id: u64,
-        context: Bytes,
-    ) -> Result<Arc<Membership>, EtcdError> {
-        let id = self.request_ids.next();
-        let proposal = Proposal::conf_change(ConfChange {
-            id,
-            r#type: kind.into(),
-            node_id,
-            context,
-        });
-        let waiting = self.waiters.register(id, proposal.progress());
-        // Kept until the end: dropping it withdraws a change that no leader has taken.
-        let _ticket = match self.consensus.submit(proposal) {
-            Ok(ticket) => ticket,
-            Err(ProposeError::Stopped) => return Err(EtcdError::Stopped),
-            Err(_) => return Err(EtcdError::TooManyRequests),
-        };
-        let started = std::time::Instant::now();
-        let timeout = request_timeout(self.config.election_timeout);
-        match coarse_timeout(timeout, waiting.answer()).await {
-            Some(answer) => answer.map(|_| self.membership.load_full()),
-            None => Err(self.why_late(started)),
-        }
-    }
-
     fn check_addition(&self, is_learner: bool) -> Result<(), EtcdError> {
-        if !self.config.cluster.strict_reconfig {
+        if !self.process.config.cluster.strict_reconfig {
             return Ok(());
         }
-        let membership = self.membership.load();
+        let membership = self.cluster.membership();
         if !is_learner && !has_quorum_started(&membership, Change::Add) {
             return Err(EtcdError::MemberNotEnoughStarted);
         }
@@ -216,18 +197,18 @@ impl Member {
     }
 
     fn check_removal(&self, id: u64) -> Result<(), EtcdError> {
-        let membership = self.membership.load();
+        let membership = self.cluster.membership();
         let Some(member) = membership.get(id) else {
             return Err(EtcdError::MemberNotFound);
         };
-        if !self.config.cluster.strict_reconfig || member.is_learner {
+        if !self.process.config.cluster.strict_reconfig || member.is_learner {
             return Ok(());
         }
         if !has_quorum_started(&membership, Change::Remove(id)) {
             return Err(EtcdError::MemberNotEnoughStarted);
         }
         // A member that is down is not part of the remaining quorum.
-        if id != self.identity.member_id && self.peers.active_since(id).is_none() {
+        if id != self.cluster.own_id() && self.peers.active_since(id).is_none() {
             return Ok(());
         }
         let voters: Vec<u64> = voters(&membership).map(|member| member.id).collect();
@@ -240,7 +221,7 @@ impl Member {
     }
 
     fn check_promotion(&self, id: u64) -> Result<(), EtcdError> {
-        let membership = self.membership.load();
+        let membership = self.cluster.membership();
         match membership.get(id) {
             None => return Err(EtcdError::MemberNotFound),
             Some(member) if !member.is_learner => return Err(EtcdError::MemberNotLearner),
@@ -251,7 +232,9 @@ impl Member {
         if learner_has.saturating_mul(100) < leader_has.saturating_mul(READY_PERCENT) {
             return Err(EtcdError::LearnerNotReady);
         }
-        if self.config.cluster.strict_reconfig && !has_quorum_started(&membership, Change::Add) {
+        if self.process.config.cluster.strict_reconfig
+            && !has_quorum_started(&membership, Change::Add)
+        {
             return Err(EtcdError::MemberNotEnoughStarted);
         }
         Ok(())
@@ -296,9 +279,13 @@ fn has_quorum_after_addition(voters: usize, connected: usize) -> bool {
     voters == 1 || connected > voters.div_ceil(2)
 }
 
+// Numbers and strings always serialize; without its context a change would add a member that
+// cannot be reached.
+#[allow(clippy::expect_used)]
 fn json(value: &impl Serialize) -> Bytes {
     // Numbers and strings always serialize.
-    serde_json::to_vec(value).unwrap_or_default().into()
+    let json = serde_json::to_vec(value).expect("the context of a membership change serializes");
+    json.into()
 }
 
 #[cfg(test)]

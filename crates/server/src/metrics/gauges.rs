@@ -1,40 +1,34 @@
-//! Gauges that are read from the member's state at each scrape.
+//! Gauges that are set from the member's state at each scrape (`scrape.rs`).
 
-use std::sync::Arc;
-
-use portunus_gates::Sample;
-use prometheus::core::Collector;
-use prometheus::process_collector::ProcessCollector;
 use prometheus::{IntGauge, IntGaugeVec, Registry};
 
 use super::{MetricsError, gauge, gauges};
-use crate::member::Member;
 
 /// Gauges that are set from the member's state at each scrape.
-pub(super) struct Gauges {
-    has_leader: IntGauge,
-    is_leader: IntGauge,
-    is_learner: IntGauge,
-    proposals_committed: IntGauge,
-    proposals_applied: IntGauge,
-    quota_bytes: IntGauge,
-    total_bytes: IntGauge,
-    in_use_bytes: IntGauge,
-    current_revision: IntGauge,
-    compact_revision: IntGauge,
-    keys: IntGauge,
-    known_peers: IntGaugeVec,
-    open_files: IntGauge,
-    open_files_max: IntGauge,
-    watchers: IntGauge,
-    watch_streams: IntGauge,
-    slow_watchers: IntGauge,
-    wal_syncs: IntGauge,
-    id: IntGaugeVec,
-    version: IntGaugeVec,
-    cluster_version: IntGaugeVec,
-    features: IntGaugeVec,
-    alarms: IntGaugeVec,
+pub(crate) struct Gauges {
+    pub(crate) has_leader: IntGauge,
+    pub(crate) is_leader: IntGauge,
+    pub(crate) is_learner: IntGauge,
+    pub(crate) proposals_committed: IntGauge,
+    pub(crate) proposals_applied: IntGauge,
+    pub(crate) quota_bytes: IntGauge,
+    pub(crate) total_bytes: IntGauge,
+    pub(crate) in_use_bytes: IntGauge,
+    pub(crate) current_revision: IntGauge,
+    pub(crate) compact_revision: IntGauge,
+    pub(crate) keys: IntGauge,
+    pub(crate) known_peers: IntGaugeVec,
+    pub(crate) open_files: IntGauge,
+    pub(crate) open_files_max: IntGauge,
+    pub(crate) watchers: IntGauge,
+    pub(crate) watch_streams: IntGauge,
+    pub(crate) slow_watchers: IntGauge,
+    pub(crate) wal_syncs: IntGauge,
+    pub(crate) id: IntGaugeVec,
+    pub(crate) version: IntGaugeVec,
+    pub(crate) cluster_version: IntGaugeVec,
+    pub(crate) features: IntGaugeVec,
+    pub(crate) alarms: IntGaugeVec,
 }
 
 impl Gauges {
@@ -138,91 +132,5 @@ impl Gauges {
                 &["server_id", "alarm_type"],
             )?,
         })
-    }
-
-    /// Sets every gauge from the member's present state.
-    pub(super) fn read(&self, member: &Arc<Member>) {
-        let int = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-        let raft = member.consensus.status();
-        let own = member.identity.member_id;
-        self.has_leader.set(i64::from(raft.leader != 0));
-        self.is_leader.set(i64::from(raft.leader == own));
-        self.is_learner.set(i64::from(raft.is_learner));
-        self.proposals_committed.set(int(raft.commit));
-        self.proposals_applied.set(int(member.applied.index()));
-        self.quota_bytes
-            .set(member.config.quota_bytes.map_or(0, int));
-        let sizes = member.reader().sizes();
-        self.total_bytes.set(int(sizes.total_bytes));
-        self.in_use_bytes.set(int(sizes.in_use_bytes));
-        self.current_revision.set(member.reader().revision());
-        self.compact_revision
-            .set(member.reader().compact_revision());
-        self.keys.set(int(member.reader().key_count()));
-        self.known_peers.reset();
-        for record in member.membership.load().iter() {
-            let ids = [format!("{own:x}"), format!("{:x}", record.id)];
-            self.known_peers.with_label_values(&ids).set(1);
-        }
-        self.read_open_files();
-        let hub = member.watches.lock().stats();
-        self.watchers.set(int(hub.watchers as u64));
-        self.watch_streams.set(int(hub.streams as u64));
-        self.slow_watchers
-            .set(int((hub.slow + hub.catching_up) as u64));
-        self.wal_syncs.set(int(raft.wal_syncs));
-        self.id
-            .with_label_values(&[format!("{own:x}").as_str()])
-            .set(1);
-        let version = portunus_features::version::version_text(&member.config.version);
-        self.version.with_label_values(&[version.as_str()]).set(1);
-        self.cluster_version.reset();
-        if let Some(version) = member.membership.load().cluster_version {
-            self.cluster_version
-                .with_label_values(&[version.to_string().as_str()])
-                .set(1);
-        }
-        self.features.reset();
-        for sample in member.gates.samples(portunus_gates::SERVER_FEATURE_ENABLED) {
-            self.set_feature(&sample);
-        }
-        self.alarms.reset();
-        for alarm in member
-            .alarms
-            .load()
-            .list(portunus_proto::etcdserverpb::AlarmType::None as i32)
-        {
-            let kind = portunus_proto::etcdserverpb::AlarmType::try_from(alarm.alarm);
-            let kind = kind.map_or("NONE", |kind| kind.as_str_name());
-            let id = format!("{:x}", alarm.member_id);
-            self.alarms.with_label_values(&[id.as_str(), kind]).set(1);
-        }
-    }
-
-    /// Copies open files from the process collector to etcd's additional names.
-    fn read_open_files(&self) {
-        for family in ProcessCollector::for_self().collect() {
-            let gauge = match family.name() {
-                "process_open_fds" => &self.open_files,
-                "process_max_fds" => &self.open_files_max,
-                _ => continue,
-            };
-            let value = family
-                .get_metric()
-                .first()
-                .map(|it| it.get_gauge().get_value());
-            gauge.set(value.unwrap_or(0.0) as i64);
-        }
-    }
-
-    fn set_feature(&self, sample: &Sample) {
-        let values: Vec<&str> = sample
-            .labels
-            .iter()
-            .map(|(_, value)| value.as_str())
-            .collect();
-        self.features
-            .with_label_values(&values)
-            .set(i64::from(sample.value));
     }
 }

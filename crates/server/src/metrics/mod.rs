@@ -18,7 +18,6 @@ pub use disk::{DiskMetrics, MeasuredLog};
 pub use operations::{Operation, OperationMetrics};
 pub use rpc::{RpcMetrics, Running};
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus::process_collector::ProcessCollector;
@@ -28,8 +27,7 @@ use prometheus::{
 };
 use thiserror::Error;
 
-use crate::member::Member;
-use gauges::Gauges;
+pub(crate) use gauges::Gauges;
 
 /// Every series this member writes itself. Those derived from state are read at each scrape.
 pub struct Metrics {
@@ -108,7 +106,7 @@ pub struct Metrics {
     pub hashes_refused: IntCounter,
     /// The metrics of cluster features.
     pub cluster_gates: ClusterGateMetrics,
-    gauges: Gauges,
+    pub(crate) gauges: Gauges,
 }
 
 /// A metric could not be registered: two have one name.
@@ -261,10 +259,8 @@ impl Metrics {
         &self.registry
     }
 
-    /// Renders all metrics in the text format of Prometheus.
-    pub fn render(&self, member: &Arc<Member>) -> Result<Vec<u8>, MetricsError> {
-        self.gauges.read(member);
-        self.cluster_gates.read(member);
+    /// Encodes all metrics in the text format of Prometheus, with the gauges as they were set.
+    pub fn encode(&self) -> Result<Vec<u8>, MetricsError> {
         let mut text = Vec::new();
         TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
         Ok(text)

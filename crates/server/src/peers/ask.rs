@@ -14,7 +14,7 @@ use portunus_rafthttp::PeerClient;
 use prost::Message;
 use serde::{Deserialize, Serialize};
 
-use crate::member::settings::ApplySettings;
+use crate::config::ApplySettings;
 use portunus_statemachine::membership::MemberRecord;
 
 /// The longest response that is read.

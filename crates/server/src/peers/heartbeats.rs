@@ -4,7 +4,7 @@
 //! heartbeats only, of which there are few. It only counts and logs.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use portunus_proto::raftpb::{Message, MessageType};
@@ -45,10 +45,7 @@ impl Heartbeats {
             .iter()
             .filter(|message| message.r#type() == MessageType::MsgHeartbeat);
         for message in heartbeats {
-            // A panic elsewhere ends the process anyway.
-            let Ok(mut seen) = self.seen.lock() else {
-                return;
-            };
+            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
             let last = seen.last.insert(message.to, (message.term, now));
             let gap = last
                 .filter(|(term, _)| *term == message.term)

@@ -17,72 +17,103 @@ use std::time::Instant;
 
 use bytes::{Buf, Bytes};
 use portunus_bolt::{STREAM_HEAD_BYTES, StreamReader};
+use portunus_consensus::Handle;
 use portunus_proto::raftpb::Message;
 use portunus_rafthttp::{BoxStream, SnapshotRefused};
 use tokio_stream::StreamExt;
 
-use crate::member::Member;
+use crate::handles::{Process, StoreAccess};
 use crate::metrics::DiskMetrics;
 use portunus_datadir::import::{self, ImportError};
 
 /// The write buffer for a file that has to be stored.
 const STORE_BUFFER_BYTES: usize = 1 << 20;
 
-/// Receives a snapshot of the leader, then steps its message.
-pub async fn receive(
-    member: Arc<Member>,
-    message: Message,
-    body: BoxStream<'static, io::Result<Bytes>>,
-) -> Result<(), SnapshotRefused> {
-    let started = Instant::now();
-    let metadata = message
-        .snapshot
-        .as_ref()
-        .and_then(|it| it.metadata.as_ref());
-    let Some(index) = metadata.map(|metadata| metadata.index) else {
-        return Err(SnapshotRefused::Mismatch {
-            reason: "a snapshot message without a snapshot".to_owned(),
-        });
-    };
-    let one_at_a_time = Arc::clone(&member.receiving_snapshot).try_lock_owned();
-    let Ok(one_at_a_time) = one_at_a_time else {
-        return Err(SnapshotRefused::Failed {
-            reason: "another snapshot is being received".to_owned(),
-        });
-    };
-    let is_complete = member.consensus.pending_snapshots().contains(&index);
-    if index <= member.applied.index() || is_complete {
-        // Raft responds with this member's index.
-        step(&member, message)?;
-        drop(one_at_a_time);
-        return discard(body).await;
+/// Receives snapshots of the leader, one at a time.
+pub(super) struct Receiver {
+    process: Arc<Process>,
+    store: Arc<StoreAccess>,
+    consensus: Handle,
+    /// Held while a snapshot is received.
+    receiving: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl Receiver {
+    /// Starts without a snapshot.
+    pub(super) fn new(
+        process: Arc<Process>,
+        store: Arc<StoreAccess>,
+        consensus: Handle,
+    ) -> Receiver {
+        Receiver {
+            process,
+            store,
+            consensus,
+            receiving: Arc::default(),
+        }
     }
-    let body = ArrivingBody::new(body);
-    let taken = tokio::task::spawn_blocking({
-        let member = Arc::clone(&member);
-        // The lock moves along: if the peer disconnects, this future is dropped, but the next
-        // snapshot must not be received before this thread has finished.
-        move || (keep(&member, body, index), one_at_a_time)
-    });
-    let (taken, one_at_a_time) = taken.await.map_err(|error| failed(&error))?;
-    let bytes = taken?;
-    let took = started.elapsed().as_secs_f64();
-    member.metrics.disk.received_seconds.observe(took);
-    tracing::info!(
-        from = %format_args!("{:x}", message.from),
-        index,
-        bytes,
-        took_ms = started.elapsed().as_millis() as u64,
-        "received a snapshot of the leader"
-    );
-    let stepped = step(&member, message);
-    let removed = tokio::task::spawn_blocking(move || {
-        let needed = member.consensus.pending_snapshots();
-        member.data_dir.remove_refused(&needed);
-        drop(one_at_a_time);
-    });
-    removed.await.map_err(|error| failed(&error))?;
-    stepped
+
+    /// Receives a snapshot of the leader, then steps its message.
+    pub(super) async fn receive(
+        &self,
+        message: Message,
+        body: BoxStream<'static, io::Result<Bytes>>,
+    ) -> Result<(), SnapshotRefused> {
+        let started = Instant::now();
+        let metadata = message
+            .snapshot
+            .as_ref()
+            .and_then(|it| it.metadata.as_ref());
+        let Some(index) = metadata.map(|metadata| metadata.index) else {
+            return Err(SnapshotRefused::Mismatch {
+                reason: "a snapshot message without a snapshot".to_owned(),
+            });
+        };
+        let one_at_a_time = Arc::clone(&self.receiving).try_lock_owned();
+        let Ok(one_at_a_time) = one_at_a_time else {
+            return Err(SnapshotRefused::Failed {
+                reason: "another snapshot is being received".to_owned(),
+            });
+        };
+        let is_complete = self.consensus.pending_snapshots().contains(&index);
+        if index <= self.store.applied.index() || is_complete {
+            // Raft responds with this member's index.
+            self.step(message)?;
+            drop(one_at_a_time);
+            return discard(body).await;
+        }
+        let body = ArrivingBody::new(body);
+        let taken = tokio::task::spawn_blocking({
+            let process = Arc::clone(&self.process);
+            // The lock moves along: if the peer disconnects, this future is dropped, but the next
+            // snapshot must not be received before this thread has finished.
+            move || (keep(&process, body, index), one_at_a_time)
+        });
+        let (taken, one_at_a_time) = taken.await.map_err(|error| failed(&error))?;
+        let bytes = taken?;
+        let took = started.elapsed().as_secs_f64();
+        self.process.metrics.disk.received_seconds.observe(took);
+        tracing::info!(
+            from = %format_args!("{:x}", message.from),
+            index,
+            bytes,
+            took_ms = started.elapsed().as_millis() as u64,
+            "received a snapshot of the leader"
+        );
+        let stepped = self.step(message);
+        let (process, consensus) = (Arc::clone(&self.process), self.consensus.clone());
+        let removed = tokio::task::spawn_blocking(move || {
+            let needed = consensus.pending_snapshots();
+            process.data_dir.remove_refused(&needed);
+            drop(one_at_a_time);
+        });
+        removed.await.map_err(|error| failed(&error))?;
+        stepped
+    }
+
+    fn step(&self, message: Message) -> Result<(), SnapshotRefused> {
+        self.consensus.step(message).map_err(|error| failed(&error))
+    }
 }
 
 /// Reads a body to its end: a sender may take an earlier response for a failure.
@@ -94,21 +125,14 @@ async fn discard(mut body: BoxStream<'static, io::Result<Bytes>>) -> Result<(), 
 }
 
 /// Receives a snapshot and prepares its installation; returns the length of its file.
-fn keep(member: &Member, body: ArrivingBody, index: u64) -> Result<u64, SnapshotRefused> {
-    let backend = member.data_dir.receiving(index);
-    let bytes = take_in(body, &backend, index, &member.metrics.disk)?;
-    member
+fn keep(process: &Process, body: ArrivingBody, index: u64) -> Result<u64, SnapshotRefused> {
+    let backend = process.data_dir.receiving(index);
+    let bytes = take_in(body, &backend, index, &process.metrics.disk)?;
+    process
         .data_dir
         .keep_received(index)
         .map_err(|error| failed(&error))?;
     Ok(bytes)
-}
-
-fn step(member: &Member, message: Message) -> Result<(), SnapshotRefused> {
-    member
-        .consensus
-        .step(message)
-        .map_err(|error| failed(&error))
 }
 
 /// A blocking reader of the body.

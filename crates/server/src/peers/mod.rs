@@ -3,7 +3,7 @@
 //! ```text
 //!  consensus ──messages──▶ Peers ──▶ transport ──▶ other members
 //!  consensus ◀── PeerRaft ◀───────── transport ◀── other members
-//!  services, upkeep ──▶ ask ──▶ other members' routes
+//!  services, upkeep ──▶ ask ──▶ other members' routes (`http/peers.rs`)
 //! ```
 //! Everything here runs on a separate runtime, so that heartbeats never wait behind clients.
 
@@ -11,9 +11,9 @@ pub mod ask;
 mod heartbeats;
 mod incoming;
 pub mod join;
+mod listener;
 mod raft;
 pub mod replication_hold;
-pub mod routes;
 mod snapshot;
 
 use std::collections::BTreeSet;
@@ -22,6 +22,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use axum::Router;
 use portunus_consensus::PeerSink;
 use portunus_consensus::bootstrap::Identity;
 use portunus_proto::raftpb::{Message, MessageType};
@@ -30,11 +31,11 @@ use thiserror::Error;
 use tokio::runtime::Runtime;
 
 pub use heartbeats::Heartbeats;
+pub use raft::PeerRaft;
 use replication_hold::ReplicationHold;
 
 use crate::config::Config;
-use crate::member::Member;
-use crate::serve::Reserved;
+use crate::listen::Reserved;
 use portunus_features::version::version_text;
 use portunus_statemachine::membership::{MemberRecord, Membership, PlannedChange};
 
@@ -136,34 +137,45 @@ impl Peers {
     }
 
     /// Returns the peers that must not receive log entries yet.
-    pub fn replication_hold(&self) -> &ReplicationHold {
+    pub fn replication_hold(&self) -> &Arc<ReplicationHold> {
         &self.replication_hold
     }
 
-    /// Starts to exchange messages with peers and to serve their requests.
+    /// Starts to exchange messages with peers and to serve their requests: messages of raft, and
+    /// `routes`.
     pub fn attach(
         &self,
-        member: &Arc<Member>,
+        raft: PeerRaft,
         reserved: Vec<Reserved>,
+        routes: &Router,
     ) -> Result<Vec<SocketAddr>, PeersError> {
-        self.set_members(&member.membership.load());
-        self.transport
-            .attach(Arc::new(raft::PeerRaft::new(Arc::clone(member))));
+        let stop = raft.stop();
+        {
+            // The apply thread may follow changes already. It publishes a membership before it
+            // follows the change, so the one that is loaded under this lock is not older than
+            // what was followed.
+            let mut known = self.known();
+            self.replace_members(&mut known, &raft.membership());
+        }
+        self.transport.attach(Arc::new(raft));
         let mut addresses = Vec::new();
         let _context = self.runtime.enter();
         for reserved in reserved {
             let listener = reserved.listen().map_err(PeersError::Listen)?;
             addresses.push(listener.local_addr().map_err(PeersError::Listen)?);
-            let router = self.transport.router().merge(routes::router(member));
-            self.runtime
-                .spawn(routes::serve(Arc::clone(member), listener, router));
+            let router = self.transport.router().merge(routes.clone());
+            let served = listener::serve(Arc::clone(&stop), listener, router);
+            self.runtime.spawn(served);
         }
         Ok(addresses)
     }
 
     /// Replaces the peers by these members. Connections to peers that stay are kept.
     pub fn set_members(&self, membership: &Membership) {
-        let mut known = self.known();
+        self.replace_members(&mut self.known(), membership);
+    }
+
+    fn replace_members(&self, known: &mut BTreeSet<u64>, membership: &Membership) {
         known.retain(|id| {
             let stays = membership.get(*id).is_some();
             if !stays {

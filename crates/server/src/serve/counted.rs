@@ -1,4 +1,8 @@
 //! The outermost service of a connection: counts each request and how it ended.
+//!
+//! Two things about a response are changed here and nowhere else, each for the reason in its module:
+//! the refusal of an oversized request ([`grpc::translate_oversized`]), and the body of a long range
+//! ([`grpc::send_in_pieces`]).
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -19,24 +23,24 @@ use tonic::Code;
 use tower_service::Service as _;
 
 use crate::grpc;
-use crate::member::Member;
+use crate::handles::Process;
 use crate::metrics::Running;
 
 /// A router whose gRPC requests are counted.
 #[derive(Clone)]
 pub struct Counted {
     router: Router,
-    member: Arc<Member>,
+    process: Arc<Process>,
     /// Whether the client version of this connection was counted.
     is_judged: Arc<AtomicBool>,
 }
 
 impl Counted {
-    /// Wraps a router to count in the member's metrics.
-    pub fn new(router: Router, member: Arc<Member>) -> Counted {
+    /// Wraps a router to count in the metrics of the process.
+    pub fn new(router: Router, process: Arc<Process>) -> Counted {
         Counted {
             router,
-            member,
+            process,
             is_judged: Arc::default(),
         }
     }
@@ -48,8 +52,8 @@ impl Counted {
         }
         let agent = headers.get(header::USER_AGENT);
         if let Some(agent) = agent.and_then(|agent| agent.to_str().ok()) {
-            let skew = &self.member.metrics.client_skew;
-            skew.count(&self.member.config.version, agent);
+            let skew = &self.process.metrics.client_skew;
+            skew.count(&self.process.config.version, agent);
         }
     }
 }
@@ -61,7 +65,7 @@ impl Service<Request<Incoming>> for Counted {
 
     fn call(&self, request: Request<Incoming>) -> Counting {
         self.judge_version(request.headers());
-        let running = self.member.metrics.rpcs.start(request.uri().path());
+        let running = self.process.metrics.rpcs.start(request.uri().path());
         // A router is always ready, and cheap to clone.
         let answer = self.router.clone().call(request.map(Body::new));
         Counting { answer, running }

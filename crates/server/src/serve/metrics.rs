@@ -8,8 +8,9 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use super::{ListenError, spawn};
+use super::spawn;
 use crate::http;
+use crate::listen::ListenError;
 use crate::member::Member;
 
 /// Connections stay open between two scrapes; they get this long to end.
@@ -32,6 +33,7 @@ pub fn serve_metrics(
         return Ok(MetricsServers::default());
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
+        .thread_name("serve-metrics")
         .enable_all()
         .build()
         .map_err(ListenError::Thread)?;
@@ -48,7 +50,7 @@ pub fn serve_metrics(
             for listener in listeners {
                 tokio::spawn(serve(Arc::clone(&member), listener));
             }
-            member.stop.stopped().await;
+            member.process.stop.stopped().await;
         });
         runtime.shutdown_timeout(GOODBYE);
     })?;

@@ -7,13 +7,10 @@
 mod cork;
 mod counted;
 mod metrics;
-mod reserved;
 
 pub use metrics::{MetricsServers, serve_metrics};
-pub use reserved::{Reserved, reserve};
 
-use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -21,12 +18,12 @@ use std::time::Duration;
 use axum::Router;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use thiserror::Error;
 use tokio::sync::mpsc;
 
-use crate::config::ListenUrl;
-use crate::member::{Member, coarse_timeout};
-use crate::{grpc, http};
+use crate::handles::Process;
+use crate::listen::ListenError;
+use crate::member::Member;
+use crate::{coarse_timeout, grpc, http};
 
 /// Accepted connections that wait for a core.
 const CONNECTIONS_QUEUED_MAX: usize = 1024;
@@ -40,64 +37,6 @@ pub struct Servers {
     /// The addresses of the listeners; ports chosen by the system are filled in.
     pub addresses: Vec<SocketAddr>,
     threads: Vec<JoinHandle<()>>,
-}
-
-/// An address that cannot be listened at.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-#[allow(missing_docs)] // the fields are the ones the messages print
-pub enum ListenError {
-    /// Another program listens at the address.
-    #[error("{url} is taken: stop the program that listens there, or choose another with --{flag}")]
-    Taken {
-        url: String,
-        flag: &'static str,
-        source: io::Error,
-    },
-    /// Listening failed for another reason.
-    #[error("cannot listen at {url}: check --{flag}")]
-    Refused {
-        url: String,
-        flag: &'static str,
-        source: io::Error,
-    },
-    /// A thread could not be started.
-    #[error("no thread could be started")]
-    Thread(#[source] io::Error),
-}
-
-/// Binds every address of a flag. Called before anything else, so that a taken port is found at
-/// once.
-pub fn bind(urls: &[ListenUrl], flag: &'static str) -> Result<Vec<TcpListener>, ListenError> {
-    for_each_url(urls, flag, |addresses| TcpListener::bind(addresses))
-}
-
-/// Calls `listen_at` with the addresses of every URL of a flag. `localhost` may be two
-/// addresses; one of them is enough, as for etcd.
-fn for_each_url<T>(
-    urls: &[ListenUrl],
-    flag: &'static str,
-    listen_at: impl Fn(&[SocketAddr]) -> io::Result<T>,
-) -> Result<Vec<T>, ListenError> {
-    let mut all = Vec::new();
-    for listen in urls {
-        let refused = |source: io::Error| match source.kind() {
-            io::ErrorKind::AddrInUse => ListenError::Taken {
-                url: listen.url.clone(),
-                flag,
-                source,
-            },
-            _ => ListenError::Refused {
-                url: listen.url.clone(),
-                flag,
-                source,
-            },
-        };
-        let addresses = listen.authority.to_socket_addrs().map_err(refused)?;
-        let addresses: Vec<SocketAddr> = addresses.collect();
-        all.push(listen_at(&addresses).map_err(refused)?);
-    }
-    Ok(all)
 }
 
 /// Returns the number of serving threads: one per core.
@@ -114,11 +53,12 @@ pub fn serve(member: &Arc<Member>, listeners: Vec<TcpListener>) -> Result<Server
         queues.push(sender);
         let member = Arc::clone(member);
         let runtime = tokio::runtime::Builder::new_current_thread()
+            .thread_name("serve-blocking")
             .enable_all()
             .build()
             .map_err(ListenError::Thread)?;
         threads.push(spawn(&format!("serve-{core}"), move || {
-            let answers = member.waiters.attach_thread(core);
+            let answers = member.proposals.waiters.attach_thread(core);
             runtime.spawn(answers);
             runtime.spawn(coarse_timeout::tick());
             runtime.block_on(serve_connections(member, receiver));
@@ -179,12 +119,12 @@ async fn serve_connections(member: Arc<Member>, mut connections: mpsc::Receiver<
                 tokio::select! {
                     connection = connections.recv() => match connection {
                         Some(connection) => {
-                            let member = Arc::clone(&member);
-                            tokio::task::spawn_local(serve_one(member, router.clone(), connection));
+                            let process = Arc::clone(&member.process);
+                            tokio::task::spawn_local(serve_one(process, router.clone(), connection));
                         }
                         None => return,
                     },
-                    () = member.stop.stopped() => return,
+                    () = member.process.stop.stopped() => return,
                 }
             }
         })
@@ -193,38 +133,42 @@ async fn serve_connections(member: Arc<Member>, mut connections: mpsc::Receiver<
     // wait then are refused, so that clients retry at another member.
     let mut tasks = tasks;
     if tokio::time::timeout(DRAIN_TIME, &mut tasks).await.is_err() {
-        member.waiters.refuse_all();
+        member.proposals.waiters.refuse_all();
         member.consensus.refuse_reads();
         let _ = tokio::time::timeout(DRAIN_TIME, tasks).await;
     }
 }
 
-async fn serve_one(member: Arc<Member>, router: Router, connection: TcpStream) {
+async fn serve_one(process: Arc<Process>, router: Router, connection: TcpStream) {
     let prepared = connection
         .set_nonblocking(true)
         .and_then(|()| connection.set_nodelay(true))
         .and_then(|()| tokio::net::TcpStream::from_std(connection));
-    let Ok(connection) = prepared else {
-        return;
+    let connection = match prepared {
+        Ok(connection) => connection,
+        Err(error) => {
+            tracing::debug!(%error, "a connection ended before it was served");
+            return;
+        }
     };
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new());
     builder
         .http2()
         .timer(TokioTimer::new())
-        .max_concurrent_streams(member.config.max_concurrent_streams)
+        .max_concurrent_streams(process.config.max_concurrent_streams)
         .initial_stream_window_size(1 << 20)
         .initial_connection_window_size(4 << 20)
-        .keep_alive_interval(member.config.keepalive_interval)
-        .keep_alive_timeout(member.config.keepalive_timeout);
-    let service = counted::Counted::new(router, Arc::clone(&member));
-    let rpcs = &member.metrics.rpcs;
+        .keep_alive_interval(process.config.keepalive_interval)
+        .keep_alive_timeout(process.config.keepalive_timeout);
+    let service = counted::Counted::new(router, Arc::clone(&process));
+    let rpcs = &process.metrics.rpcs;
     let (received, sent) = (rpcs.received_bytes.clone(), rpcs.sent_bytes.clone());
     let (socket, cork) = cork::cork(connection, received, sent);
     let mut served = cork.around(builder.serve_connection(TokioIo::new(socket), service));
     let ended = tokio::select! {
         ended = &mut served => ended,
-        () = member.stop.stopped() => {
+        () = process.stop.stopped() => {
             served.connection().graceful_shutdown();
             served.await
         }

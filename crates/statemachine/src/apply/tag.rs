@@ -6,6 +6,7 @@
 
 use bytes::Bytes;
 use portunus_features::ApplyTag;
+use portunus_gates::Feature;
 use portunus_mvcc::backend::Bucket;
 use portunus_proto::etcdserverpb::request_op::Request;
 use portunus_proto::etcdserverpb::{PutRequest, RequestOp, TxnRequest};
@@ -17,8 +18,8 @@ use crate::entry_error::EntryError;
 /// Only these keys are touched.
 const PREFIX: &[u8] = b"/apply-tag/";
 
-/// The index of the last request that was tagged, in the bucket `cluster`.
-pub(crate) const MARK: &[u8] = b"applyTag";
+/// The index of the last request that was tagged: the record that the feature declares.
+const MARK: &[u8] = ApplyTag::DECLARATION.stores[0].1;
 
 impl StateMachine {
     /// Returns the request as the feature changes it, and stores the index if it did.

@@ -1,15 +1,13 @@
 //! Wrapped requests, and entries that only members which know cluster features may read.
 
 use portunus_features::version::CLUSTER_PARAMS_SINCE;
-use portunus_gates::cluster::require;
 use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::WrappedRequest;
-use portunus_proto::etcdserverpb::wrapped_request::Packing;
 
 use super::{Local, StateMachine};
 use crate::effect::Applied;
 use crate::entry_error::EntryError;
-use crate::wrap::{self, PACKED_SINCE};
+use crate::wrap;
 
 impl StateMachine {
     /// Unwraps a request and applies it, if the features that it requires are on at this index.
@@ -20,14 +18,10 @@ impl StateMachine {
         wrapped: &WrappedRequest,
         local: &Local<'_>,
     ) -> Result<Applied, EntryError> {
-        let readable_since = match wrapped.packing() {
-            Packing::Plain => CLUSTER_PARAMS_SINCE,
-            Packing::Lz4Block => PACKED_SINCE,
-        };
-        self.gated.add(index, readable_since);
+        self.gated
+            .add(index, wrap::readable_since(wrapped.packing()));
         let required = wrapped.required_features.iter().map(String::as_str);
-        let params = self.membership.params.as_ref();
-        if require(self.specs.registry(), params, required).is_err() {
+        if self.view.require(required).is_err() {
             return Ok(Applied {
                 request_id,
                 answer: Err(EtcdError::RequiredFeatureOff),

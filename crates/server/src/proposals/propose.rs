@@ -1,5 +1,6 @@
 //! Proposes checked requests and waits for their answers from apply.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -9,26 +10,28 @@ use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::{
     AlarmRequest, AlarmType, InternalRaftRequest, RequestHeader, alarm_request::AlarmAction,
 };
+use portunus_proto::raftpb::{ConfChange, ConfChangeType};
 use prost::Message;
 
-use super::coarse_timeout::coarse_timeout;
-use super::{Member, request_timeout};
+use super::Proposals;
+use crate::coarse_timeout::coarse_timeout;
 use crate::metrics::Operation;
 use portunus_features::{LogCompression, PriorityRequest};
 use portunus_gates::Feature;
 use portunus_statemachine::Response;
+use portunus_statemachine::membership::Membership;
 use portunus_statemachine::wrap::{self, Wrapping};
 
 /// Committed entries that may wait to be applied before new requests are refused.
 pub const APPLY_BACKLOG_MAX: u64 = 5000;
 
-impl Member {
+impl Proposals {
     /// Proposes a request and waits until this member has applied it.
     pub async fn propose(&self, request: InternalRaftRequest) -> Result<Response, EtcdError> {
         self.propose_requiring(request, &[]).await
     }
 
-    /// Like [`Member::propose`]; without effect where a required cluster feature is off.
+    /// Like [`Proposals::propose`]; without effect where a required cluster feature is off.
     pub async fn propose_requiring(
         &self,
         request: InternalRaftRequest,
@@ -37,7 +40,7 @@ impl Member {
         let operation = Operation::of(&request);
         let started = Instant::now();
         let result = self.propose_unmeasured(request, required, started).await;
-        let metrics = &self.metrics.operations;
+        let metrics = &self.process.metrics.operations;
         metrics.answered(operation, result.is_ok(), started.elapsed());
         result
     }
@@ -51,20 +54,20 @@ impl Member {
         let status = self.consensus.status();
         let backlog_max = match &request.lease_revoke {
             // Under overload, requests that free resources have a higher limit.
-            Some(_) if self.gates.enabled(PriorityRequest) => 2 * APPLY_BACKLOG_MAX,
+            Some(_) if self.process.gates.enabled(PriorityRequest) => 2 * APPLY_BACKLOG_MAX,
             _ => APPLY_BACKLOG_MAX,
         };
-        if status.commit.saturating_sub(self.applied.index()) > backlog_max {
+        if status.commit.saturating_sub(self.store.applied.index()) > backlog_max {
             return Err(EtcdError::TooManyRequests);
         }
         let id = self.request_ids.next();
-        if request.encoded_len() > self.config.max_request_bytes {
+        if request.encoded_len() > self.process.config.max_request_bytes {
             return Err(EtcdError::RequestTooLarge);
         }
         // The cluster feature is on, and the min compatibility version can read packed entries.
-        let packs = self.cluster_gates.newest().enabled(LogCompression)
-            && LogCompression::DECLARATION.is_written_by(&self.config.version);
-        let all_read = (packs || !required.is_empty()) && self.membership.load().all_propose();
+        let packs = self.cluster.gates.newest().enabled(LogCompression)
+            && LogCompression::DECLARATION.is_written_by(&self.process.config.version);
+        let all_read = (packs || !required.is_empty()) && self.cluster.membership().all_propose();
         if !required.is_empty() && !all_read {
             return Err(EtcdError::RequiredFeatureUncertain);
         }
@@ -72,10 +75,10 @@ impl Member {
         let data = wrap::encode(id, request, Wrapping { pack, required });
         let proposal = Proposal::normal(data);
         let waiting = self.waiters.register(id, proposal.progress());
-        self.metrics.proposals_pending.inc();
+        self.process.metrics.proposals_pending.inc();
         let result = match self.consensus.submit(proposal) {
             Ok(ticket) => {
-                let timeout = request_timeout(self.config.election_timeout);
+                let timeout = self.process.request_timeout();
                 match coarse_timeout(timeout, waiting.answer()).await {
                     Some(answer) => {
                         ticket.detach();
@@ -89,10 +92,38 @@ impl Member {
             Err(_) => Err(EtcdError::TooManyRequests),
         };
         if result.as_ref().is_err_and(is_lost) {
-            self.metrics.proposals_failed.inc();
+            self.process.metrics.proposals_failed.inc();
         }
-        self.metrics.proposals_pending.dec();
+        self.process.metrics.proposals_pending.dec();
         result
+    }
+
+    /// Proposes a change of membership and waits until this member has applied it.
+    pub async fn propose_conf_change(
+        &self,
+        kind: ConfChangeType,
+        node_id: u64,
+        context: Bytes,
+    ) -> Result<Arc<Membership>, EtcdError> {
+        let id = self.request_ids.next();
+        let proposal = Proposal::conf_change(ConfChange {
+            id,
+            r#type: kind.into(),
+            node_id,
+            context,
+        });
+        let waiting = self.waiters.register(id, proposal.progress());
+        // Kept until the end: dropping it withdraws a change that no leader has taken.
+        let _ticket = match self.consensus.submit(proposal) {
+            Ok(ticket) => ticket,
+            Err(ProposeError::Stopped) => return Err(EtcdError::Stopped),
+            Err(_) => return Err(EtcdError::TooManyRequests),
+        };
+        let started = Instant::now();
+        match coarse_timeout(self.process.request_timeout(), waiting.answer()).await {
+            Some(answer) => answer.map(|_| self.cluster.membership_full()),
+            None => Err(self.why_late(started)),
+        }
     }
 
     /// Proposes a request without waiting for its answer. Without a leader, or if the queue is
@@ -129,28 +160,34 @@ impl Member {
 
     /// Refuses a write that would exceed the quota, and raises the alarm.
     pub fn check_quota(&self, cost_bytes: u64) -> Result<(), EtcdError> {
-        let total_bytes = self.reader().sizes().total_bytes;
-        if cost_bytes == 0 || quota::fits(total_bytes, cost_bytes, self.config.quota_bytes) {
+        let total_bytes = self.store.reader().sizes().total_bytes;
+        if cost_bytes == 0 || quota::fits(total_bytes, cost_bytes, self.process.config.quota_bytes)
+        {
             return Ok(());
         }
         self.raise_no_space_alarm();
         Err(EtcdError::NoSpace)
     }
 
-    /// Proposes the alarm unless it is raised already.
+    /// Proposes the alarm about the quota of this member unless it is raised already.
     pub fn raise_no_space_alarm(&self) {
-        let alarm = AlarmType::Nospace;
-        if self.alarms.load().is_raised(self.identity.member_id, alarm) {
+        let (own_id, alarm) = (self.cluster.own_id(), AlarmType::Nospace);
+        if self.cluster.alarms().is_raised(own_id, alarm) {
             return;
         }
         tracing::warn!(
-            quota_bytes = self.config.quota_bytes,
+            quota_bytes = self.process.config.quota_bytes,
             "the backend exceeds its quota: writes are refused until space is freed (compact, defragment) and the alarm is disarmed"
         );
+        self.activate_alarm(own_id, alarm);
+    }
+
+    /// Proposes to raise an alarm of a member.
+    pub fn activate_alarm(&self, member_id: u64, alarm: AlarmType) {
         self.propose_and_forget(InternalRaftRequest {
             alarm: Some(AlarmRequest {
                 action: AlarmAction::Activate as i32,
-                member_id: self.identity.member_id,
+                member_id,
                 alarm: alarm as i32,
             }),
             ..InternalRaftRequest::default()

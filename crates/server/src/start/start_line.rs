@@ -1,9 +1,10 @@
-//! The first log line of a member: its versions, data directory and changed settings.
+//! The first log lines of a member: its versions, data directory and changed settings, and flags
+//! to warn about.
 
 use portunus_features::version::{ETCD_VERSION, version_text};
 use portunus_gates::GateSet;
 
-use crate::config::Config;
+use crate::config::{Config, QUOTA_BYTES_ADVISED_MAX};
 
 /// Logs the settings that a member starts with, and unrecognized environment variables.
 pub(super) fn log(config: &Config, gates: &GateSet) {
@@ -21,6 +22,29 @@ pub(super) fn log(config: &Config, gates: &GateSet) {
             environment_variable = variable.name,
             similar = variable.similar,
             "unrecognized environment variable"
+        );
+    }
+}
+
+/// Warns about flags without effect, old names and a quota above the advised one.
+pub(super) fn warn_about_flags(config: &Config) {
+    if !config.ignored.is_empty() {
+        tracing::warn!(
+            flags = config.ignored.join(","),
+            "these flags have no effect"
+        );
+    }
+    if !config.old_names.is_empty() {
+        tracing::warn!(
+            flags = config.old_names.join(","),
+            "these flags are gone from version 3.7 on: set the feature gates they stand for"
+        );
+    }
+    let advised = u64::try_from(QUOTA_BYTES_ADVISED_MAX).unwrap_or(u64::MAX);
+    if config.quota_bytes.is_some_and(|quota| quota > advised) {
+        tracing::warn!(
+            quota_bytes = config.quota_bytes,
+            "the quota is above the 8 GiB that etcd advises"
         );
     }
 }

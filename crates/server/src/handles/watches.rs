@@ -8,7 +8,6 @@ use portunus_mvcc::Reader;
 use portunus_mvcc::watch::{History, HistoryError, Hub, Limits, RevisionEvents, SyncBudget};
 use portunus_proto::mvccpb::KeyValue;
 
-use super::Member;
 use super::stop::StopSwitch;
 use crate::error_chain::chain;
 
@@ -30,12 +29,9 @@ pub struct StoreHistory<'a> {
 }
 
 impl<'a> StoreHistory<'a> {
-    /// The history of this member's store, also after a snapshot of the leader replaced it.
-    pub fn of(member: &'a Member) -> StoreHistory<'a> {
-        StoreHistory {
-            reader: &member.store_reader,
-            stop: &member.stop,
-        }
+    /// The history of the store that `reader` holds at the time of each read.
+    pub fn new(reader: &'a ArcSwap<Reader>, stop: &'a StopSwitch) -> StoreHistory<'a> {
+        StoreHistory { reader, stop }
     }
 
     fn report(&self, error: &HistoryError) {

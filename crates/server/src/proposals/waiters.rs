@@ -63,12 +63,15 @@ impl Waiters {
     /// Makes the calling thread the reader of reply queue `queue`. The thread has to run the
     /// returned future as long as it has requests that wait.
     pub fn attach_thread(self: &Arc<Self>, queue: usize) -> impl Future<Output = ()> + use<> {
-        REPLY_QUEUE.set((queue < self.queues.len()).then_some(queue));
+        let queues = self.queues.len();
+        assert!(
+            queue < queues,
+            "reply queue {queue} of {queues}: answers of its thread would be lost"
+        );
+        REPLY_QUEUE.set(Some(queue));
         let waiters = Arc::clone(self);
         async move {
-            let Some(queue) = waiters.queues.get(queue) else {
-                return;
-            };
+            let queue = &waiters.queues[queue];
             loop {
                 queue.not_empty.notified().await;
                 let replies = std::mem::take(&mut *lock(&queue.replies));
@@ -187,8 +190,8 @@ impl Answers {
 
     fn collect(&mut self, waiter: Waiter, answer: Answer) {
         let Waiter { sender, queue, .. } = waiter;
-        match queue.and_then(|queue| self.by_queue.get_mut(queue)) {
-            Some(replies) => replies.push((sender, answer)),
+        match queue {
+            Some(queue) => self.by_queue[queue].push((sender, answer)),
             // No queue: the thread is woken for this answer. The client may have gone away.
             None => drop(sender.send(answer)),
         }

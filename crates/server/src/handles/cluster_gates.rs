@@ -9,20 +9,23 @@
 //! ```
 //! The rules are in the crate `portunus-gates`; this module supplies their inputs.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
-use portunus_gates::cluster::{
-    self, ClusterParams, ClusterSpecs, Decision, InForce, Outcome, Previous,
-};
-use portunus_gates::{Assignments, MajorMinor};
-use std::sync::Arc;
-
+use portunus_gates::cluster::{self, ClusterSpecs, Decision, InForce, Previous};
+use portunus_gates::{Gates, MajorMinor};
 use tokio::sync::watch;
 
-use portunus_features::OwnFeatures;
+use crate::config::Config;
+use portunus_features::{ClusterFeatureGate, OwnFeatures, ServerFeatures};
 use portunus_statemachine::membership::{Membership, ProposalRecord};
 use portunus_statemachine::params::{View, members};
+
+/// Whether the server gates let this member publish a proposal.
+pub fn publishes_proposal(gates: &Gates<ServerFeatures>) -> bool {
+    gates.enabled(ClusterFeatureGate)
+}
 
 /// This member's proposal, and the cluster feature values in force.
 pub struct ClusterGates {
@@ -44,31 +47,31 @@ pub struct ClusterGates {
 }
 
 impl ClusterGates {
-    /// Starts with the values that `params` decided before the member stopped.
+    /// Starts with `newest`, the values of the state machine when the member stopped.
     pub fn new(
         own: &OwnFeatures,
-        proposes: bool,
-        version: MajorMinor,
-        flags: &Assignments,
-        is_founder: bool,
-        params: Option<&ClusterParams>,
+        gates: &Gates<ServerFeatures>,
+        config: &Config,
+        newest: Arc<View>,
     ) -> ClusterGates {
-        let flags = flags
+        let proposes = publishes_proposal(gates);
+        let flags = config
+            .cluster_feature_gates
             .iter()
             .map(|(name, value, _)| (name.to_owned(), value));
         ClusterGates {
             specs: own.cluster_specs(),
             proposes,
             own: ProposalRecord {
-                version: version.to_string(),
+                version: config.version.emulation().to_string(),
                 flags: flags.collect(),
             },
-            is_founder,
+            is_founder: !config.cluster.is_existing,
             // A snapshot of a member that does not know cluster features may have dropped
             // an earlier proposal here and not elsewhere, so the absence of one is published
             // at every start, as etcd publishes its attributes.
             needs_republish: AtomicBool::new(!proposes),
-            newest: ArcSwap::from_pointee(own.cluster.view(params)),
+            newest: ArcSwap::new(newest),
             since: watch::Sender::new(None),
         }
     }
@@ -148,21 +151,6 @@ impl ClusterGates {
             &members,
             &self.previous(membership),
         )
-    }
-
-    /// The params that this member as leader proposes with a cluster version, and whether they
-    /// are a change.
-    pub fn params_for(
-        &self,
-        membership: &Membership,
-        version: MajorMinor,
-    ) -> (Option<ClusterParams>, bool) {
-        let (members, previous) = (members(membership), self.previous(membership));
-        match cluster::leader_outcome(&self.specs, version, &members, &previous, self.proposes) {
-            Outcome::Set(params) => (Some(params), true),
-            Outcome::Delete => (None, true),
-            Outcome::Hold(_) | Outcome::Unchanged => (None, false),
-        }
     }
 
     fn previous(&self, membership: &Membership) -> Previous {

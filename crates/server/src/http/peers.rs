@@ -9,33 +9,27 @@ use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::{LeaseKeepAliveRequest, LeaseKeepAliveResponse};
 use portunus_proto::leasepb::{LeaseInternalRequest, LeaseInternalResponse};
 use prost::Message;
 use serde::Deserialize;
-use tokio::net::TcpListener;
 
-use super::ask::{CLUSTER_ID, CLUSTER_ID_MISMATCH, PeerHash, PeerHashHeader, SETTINGS_PATH};
-use crate::http;
+use crate::coarse_timeout::coarse_timeout;
+use crate::config::ApplySettings;
+use crate::handles::hashing::HashError;
 use crate::member::Member;
-use crate::member::coarse_timeout::coarse_timeout;
-use crate::member::hashing::HashError;
-use crate::member::settings::ApplySettings;
+use crate::peers::ask::{CLUSTER_ID, CLUSTER_ID_MISMATCH, PeerHash, PeerHashHeader, SETTINGS_PATH};
 use portunus_statemachine::membership::MemberRecord;
 
 /// The longest request body.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 /// The longest wait of a lease request for the entries committed before it.
 const LEASE_WAIT_MAX: Duration = Duration::from_secs(1);
-/// A connection is closed if no request header arrives for this long.
-const HEADER_WAIT_MAX: Duration = Duration::from_secs(60);
 
 type Shared = State<Arc<Member>>;
 
-http::endpoints! {
+super::endpoints! {
     /// Refused with 412 for a member of another cluster.
     pub const OF_CLUSTER, fn of_cluster;
     post "/members/promote/{id}" => promote, "promotes a learner; for the leader";
@@ -44,11 +38,11 @@ http::endpoints! {
     post "/leases/internal" => time_to_live, "remaining time of a lease; for the leader";
 }
 
-http::endpoints! {
+super::endpoints! {
     /// Answered for every caller.
     pub const OPEN, fn open;
     get "/members" => members, "the members of the cluster";
-    get "/version" => http::version, "versions of the member, of the cluster and of the data";
+    get "/version" => super::version, "versions of the member, of the cluster and of the data";
     get SETTINGS_PATH => settings, "the flags that all members must have alike; etcd does not have it";
     get "/downgrade/enabled" => downgrade_enabled, "whether a downgrade is in progress";
 }
@@ -63,42 +57,6 @@ pub fn router(member: &Arc<Member>) -> Router {
         .with_state(Arc::clone(member))
 }
 
-/// Serves peers until the member stops. HTTP/1.1 only, as in etcd.
-pub async fn serve(member: Arc<Member>, listener: TcpListener, router: Router) {
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = member.stop.stopped() => return,
-        };
-        let connection = match accepted {
-            Ok((connection, _)) => connection,
-            Err(error) => {
-                tracing::warn!(%error, "a peer's connection could not be accepted");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            }
-        };
-        // Small messages must not wait for each other.
-        let _ = connection.set_nodelay(true);
-        let service = TowerToHyperService::new(router.clone());
-        let member = Arc::clone(&member);
-        tokio::spawn(async move {
-            let served = hyper::server::conn::http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEADER_WAIT_MAX)
-                .serve_connection(TokioIo::new(connection), service);
-            tokio::select! {
-                ended = served => {
-                    if let Err(error) = ended {
-                        tracing::debug!(%error, "a peer's connection ended with an error");
-                    }
-                }
-                () = member.stop.stopped() => {}
-            }
-        });
-    }
-}
-
 fn json(value: &impl serde::Serialize) -> Response {
     match serde_json::to_string(value) {
         // Go ends every document with a line feed.
@@ -111,13 +69,13 @@ fn refused(status: StatusCode, text: &str) -> Response {
     (status, format!("{text}\n")).into_response()
 }
 
+// Hex digits are always a legal value.
+#[allow(clippy::expect_used)]
 fn cluster_id(member: &Member) -> (HeaderName, HeaderValue) {
-    let id = format!("{:x}", member.identity.cluster_id);
-    (
-        HeaderName::from_static(CLUSTER_ID),
-        // Hex digits are always a legal value.
-        HeaderValue::from_str(&id).unwrap_or(HeaderValue::from_static("0")),
-    )
+    let id = format!("{:x}", member.cluster.identity.cluster_id);
+    // Hex digits are always a legal value.
+    let value = HeaderValue::from_str(&id).expect("hex digits are a header value");
+    (HeaderName::from_static(CLUSTER_ID), value)
 }
 
 /// Refuses a request with the id of another cluster: that cluster may have moved to other
@@ -133,13 +91,13 @@ async fn refuse_other_clusters(State(member): Shared, request: Request, next: Ne
 }
 
 async fn members(State(member): Shared) -> Response {
-    let membership = member.membership.load();
+    let membership = member.cluster.membership();
     let all: Vec<&MemberRecord> = membership.iter().collect();
     ([cluster_id(&member)], json(&all)).into_response()
 }
 
 async fn settings(State(member): Shared) -> Response {
-    let settings = ApplySettings::of(&member.config);
+    let settings = ApplySettings::of(&member.process.config);
     ([cluster_id(&member)], json(&settings)).into_response()
 }
 
@@ -170,9 +128,9 @@ async fn hash_kv(State(member): Shared, body: Bytes) -> Response {
     let Ok(question) = serde_json::from_slice::<HashKvQuestion>(&body) else {
         return refused(StatusCode::BAD_REQUEST, "error unmarshalling request");
     };
-    let reader = member.reader().clone();
-    let seconds = member.metrics.hash_revision_seconds.clone();
-    let hashed = member.peer_hashes.run(move || {
+    let reader = member.store.reader().clone();
+    let seconds = member.process.metrics.hash_revision_seconds.clone();
+    let hashed = member.store.peer_hashes.run(move || {
         let hash = seconds.observe_closure_duration(|| reader.hash_kv(question.revision))?;
         // From the same reader: a snapshot of the leader may have replaced the store meanwhile.
         Ok((hash, reader.revision()))
@@ -181,8 +139,8 @@ async fn hash_kv(State(member): Shared, body: Bytes) -> Response {
         Ok((hash, revision)) => {
             let answer = json(&PeerHash {
                 header: PeerHashHeader {
-                    cluster_id: member.identity.cluster_id,
-                    member_id: member.identity.member_id,
+                    cluster_id: member.cluster.identity.cluster_id,
+                    member_id: member.cluster.own_id(),
                     revision,
                 },
                 hash: hash.hash,
@@ -203,17 +161,17 @@ async fn hash_kv(State(member): Shared, body: Bytes) -> Response {
 }
 
 async fn downgrade_enabled(State(member): Shared) -> Response {
-    if let Err(error) = member.linearizable().await {
+    if let Err(error) = member.store.linearizable().await {
         return refused(StatusCode::INTERNAL_SERVER_ERROR, error.text());
     }
-    let enabled = member.membership.load().downgrade.enabled;
+    let enabled = member.cluster.membership().downgrade.enabled;
     ([cluster_id(&member)], enabled.to_string()).into_response()
 }
 
 /// Waits until this member has applied the entries that it knows to be committed.
 async fn caught_up(member: &Arc<Member>) -> Result<(), Response> {
     let commit = member.consensus.status().commit;
-    let waited = coarse_timeout(LEASE_WAIT_MAX, member.applied.wait_for(commit));
+    let waited = coarse_timeout(LEASE_WAIT_MAX, member.store.applied.wait_for(commit));
     waited
         .await
         .ok_or_else(|| refused(StatusCode::REQUEST_TIMEOUT, EtcdError::Timeout.text()))
