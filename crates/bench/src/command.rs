@@ -5,7 +5,7 @@ use std::time::Duration;
 use std::{fs, io};
 
 use clap::{Parser, ValueEnum};
-use portunus_peers::Tool;
+use portunus_testkit::go::Tool;
 use thiserror::Error;
 
 use crate::compare::{self, Plan};
@@ -163,7 +163,7 @@ impl Command {
     fn peer_program(&self) -> Option<Program> {
         let path = match &self.peer {
             Some(path) => Ok(path.clone()),
-            None => portunus_peers::find_ready(Tool::Etcd).map_err(|error| error.to_string()),
+            None => portunus_testkit::go::find_ready(Tool::Etcd).map_err(|error| error.to_string()),
         };
         let program =
             path.and_then(|path| Program::at(&path, "etcd").map_err(|error| error.to_string()));
@@ -176,7 +176,7 @@ impl Command {
         eprintln!("!! Only Portunus is measured; its figures alone depend mostly on this machine.");
         eprintln!(
             "!! Run {} to get it, or give --peer.",
-            portunus_peers::SCRIPT
+            portunus_testkit::go::SCRIPT
         );
         eprintln!("!!");
         None

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use portunus_peers::free_port;
+use portunus_testkit::ports::free_port;
 use tempfile::TempDir;
 use thiserror::Error;
 

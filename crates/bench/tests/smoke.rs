@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Mutex, PoisonError};
 
-use portunus_peers::{Tool, find_for_test};
+use portunus_testkit::go::{Tool, find_for_test};
 use serde_json::Value;
 
 /// Serialises the comparisons: starved members hold elections during the measurement.

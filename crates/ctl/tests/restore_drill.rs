@@ -7,7 +7,7 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use portunus_peers::{Tool, find_for_test};
+use portunus_testkit::go::{Tool, find_for_test};
 use support::gated::Gated;
 use support::{Server, clean, portctl, run};
 

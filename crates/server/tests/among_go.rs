@@ -1,7 +1,7 @@
 //! Portunus members among Go etcd members: joining their cluster, leading it, replacing all of
 //! them one by one, and being replaced again.
 //!
-//! Needs Go's etcd (see the crate `portunus-peers`); without it the test prints a warning that
+//! Needs Go's etcd (see the crate `portunus-testkit`); without it the test prints a warning that
 //! it proved nothing. `PORTUNUS_AMONG_GO=3.6.14` chooses another version.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -18,12 +18,12 @@ use std::time::{Duration, Instant};
 use common::gates::{MECHANISM, NO_MECHANISM, TAG, decisions, wants};
 use common::requests::{get, put};
 use common::{Clients, PATIENCE, free_address, portunus};
-use portunus_peers::Tool;
 use portunus_proto::etcdserverpb::{
     FeatureGateDetail, FeatureGateStatusRequest, HashKvRequest, HashKvResponse, Member,
     MemberAddRequest, MemberListRequest, MemberPromoteRequest, MemberRemoveRequest,
     MoveLeaderRequest, PutRequest, RangeRequest, StatusRequest,
 };
+use portunus_testkit::go::Tool;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -468,7 +468,7 @@ fn etcd_for(test: &str) -> Option<PathBuf> {
             "{}/../../target/go-etcd/{version}/etcd",
             env!("CARGO_MANIFEST_DIR")
         ))),
-        None => portunus_peers::find_for_test(Tool::Etcd, test),
+        None => portunus_testkit::go::find_for_test(Tool::Etcd, test),
     }
 }
 

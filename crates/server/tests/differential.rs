@@ -1,7 +1,7 @@
 //! The same random requests to Portunus and to a real etcd: the same responses, the same
 //! refusals, the same revisions, the same hash.
 //!
-//! `portunus_peers` documents where the peer comes from. Without one the test prints a warning
+//! `portunus_testkit` documents where the peer comes from. Without one the test prints a warning
 //! that it proved nothing. `PORTUNUS_DIFFERENTIAL_REQUESTS` sets how many requests are sent,
 //! `PORTUNUS_TEST_SEED` repeats a run.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -15,11 +15,11 @@ use std::process::{Child, Command, Stdio};
 
 use common::random::Random;
 use common::{Clients, Server, data_dir, free_address};
-use portunus_peers::{Tool, find_for_test};
 use portunus_proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 use portunus_proto::etcdserverpb::request_op::Request as Op;
 use portunus_proto::etcdserverpb::response_op::Response as OpResponse;
 use portunus_proto::etcdserverpb::*;
+use portunus_testkit::go::{Tool, find_for_test};
 use tonic::Status;
 
 const REQUESTS: u64 = 10_000;

@@ -1,7 +1,7 @@
 //! A real server and the real `portctl`.
 //!
 //! The server is `PORTCTL_TEST_SERVER` (any program that takes etcd's flags), else Go's etcd;
-//! `portunus_peers` finds that one and etcdctl. Without them the tests print SKIPPED on standard
+//! `portunus_testkit` finds that one and etcdctl. Without them the tests print SKIPPED on standard
 //! error, past the test harness's capture, and prove nothing; `PORTUNUS_REQUIRE_GO=1` makes that
 //! a failure instead.
 #![allow(dead_code)]
@@ -16,7 +16,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use portunus_peers::{Tool, find_for_test};
+use portunus_testkit::go::{Tool, find_for_test};
 use tempfile::TempDir;
 
 /// Long enough for a slow machine; a server that is not up by then is broken.
@@ -149,7 +149,7 @@ fn spawn(program: &Path, data_dir: &Path, client_port: u16, peer_port: u16) -> C
 
 /// A port that is not in use at the moment.
 pub fn free_port() -> u16 {
-    portunus_peers::free_port().unwrap()
+    portunus_testkit::ports::free_port().unwrap()
 }
 
 /// `portctl` without anything inherited that could change what it does.

@@ -7,10 +7,10 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use portunus_peers::free_listener;
 use portunus_proto::etcdserverpb::{
     HashKvRequest, MemberAddRequest, MemberListRequest, StatusRequest, StatusResponse,
 };
+use portunus_testkit::ports::free_listener;
 use tonic::transport::Endpoint;
 
 use super::network::Network;

@@ -65,7 +65,7 @@ pub fn member_flags(dir: &Path) -> Vec<String> {
 
 /// Returns an unused address, for programs that need one in advance.
 pub fn free_address() -> SocketAddr {
-    let listener = portunus_peers::free_listener().unwrap();
+    let listener = portunus_testkit::ports::free_listener().unwrap();
     listener.local_addr().unwrap()
 }
 
