@@ -6,10 +6,11 @@
 use std::time::{Duration, Instant};
 
 use portunus_proto::etcdserverpb::{MemberAddRequest, StatusResponse};
+use portunus_testkit::member::{self, InitialState};
 use thiserror::Error;
 
 use crate::client;
-use crate::server::{Ending, Founding, Place, Program, Server, ServerError};
+use crate::server::{Ending, Program, Server, ServerError};
 use crate::wire::Method;
 
 /// The time limit for members to agree on a leader or a member list.
@@ -51,28 +52,24 @@ impl Cluster {
         members: usize,
         flags: &'static [&'static str],
     ) -> Result<Cluster, ClusterError> {
-        let places = (0..members).map(|number| Place::new(&name(number)));
-        let places = places.collect::<Result<Vec<Place>, ServerError>>()?;
-        let initial_cluster: Vec<String> =
-            places.iter().map(Place::initial_cluster_entry).collect();
-        let founding = Founding {
-            initial_cluster: initial_cluster.join(","),
-            is_joining: false,
-            flags,
-        };
+        let servers = (0..members).map(|number| Server::new(program, &name(number), flags));
         let mut cluster = Cluster {
             program: program.clone(),
             flags,
-            servers: Vec::with_capacity(members),
+            servers: servers.collect::<Result<Vec<Server>, ServerError>>()?,
         };
-        for place in places {
-            let server = Server::launch(program, place, founding.clone())?;
-            cluster.servers.push(server);
+        let initial_cluster = cluster.initial_cluster();
+        for server in &mut cluster.servers {
+            server.launch(&initial_cluster, InitialState::New)?;
         }
         for server in &mut cluster.servers {
             server.wait_until_answering().await?;
         }
         Ok(cluster)
+    }
+
+    fn initial_cluster(&self) -> String {
+        member::initial_cluster(self.servers.iter().map(Server::member))
     }
 
     /// Returns the first member.
@@ -116,9 +113,9 @@ impl Cluster {
     /// Does not wait until it answers.
     pub async fn add_learner(&mut self) -> Result<usize, ClusterError> {
         let number = self.servers.len();
-        let place = Place::new(&name(number))?;
+        let server = Server::new(&self.program, &name(number), self.flags)?;
         let request = MemberAddRequest {
-            peer_urls: vec![place.peer_url()],
+            peer_urls: vec![server.member().peer_url()],
             is_learner: true,
         };
         let (leader, _) = self.leader().await?;
@@ -128,18 +125,9 @@ impl Cluster {
             label: self.program.label.clone(),
         })?;
         self.wait_until_all_count(number + 1).await?;
-        let present = self.servers.iter().map(|server| server.place());
-        let initial_cluster: Vec<String> = present
-            .chain([&place])
-            .map(Place::initial_cluster_entry)
-            .collect();
-        let founding = Founding {
-            initial_cluster: initial_cluster.join(","),
-            is_joining: true,
-            flags: self.flags,
-        };
-        let server = Server::launch(&self.program, place, founding)?;
         self.servers.push(server);
+        let initial_cluster = self.initial_cluster();
+        self.servers[number].launch(&initial_cluster, InitialState::Existing)?;
         Ok(number)
     }
 
@@ -169,7 +157,7 @@ impl Cluster {
             _ => Ending::Killed,
         };
         for server in &mut self.servers {
-            server.end(ending).await?;
+            server.end(ending).await;
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use std::{fs, io};
 
 use clap::{Parser, ValueEnum};
 use portunus_testkit::go::Tool;
+use portunus_testkit::program::Kind;
 use thiserror::Error;
 
 use crate::compare::{self, Plan};
@@ -132,7 +133,7 @@ impl Command {
         };
         let workloads = select_workloads(&self.only, known)?;
         let own_path = self.portunus.clone().unwrap_or_else(beside_this_program);
-        let portunus = Program::at(&own_path, "portunus").map_err(|source| {
+        let portunus = Program::at(&own_path, Kind::Portunus).map_err(|source| {
             let path = own_path.display().to_string();
             CommandError::NoPortunus { path, source }
         })?;
@@ -166,7 +167,7 @@ impl Command {
             None => portunus_testkit::go::find_ready(Tool::Etcd).map_err(|error| error.to_string()),
         };
         let program =
-            path.and_then(|path| Program::at(&path, "etcd").map_err(|error| error.to_string()));
+            path.and_then(|path| Program::at(&path, Kind::Etcd).map_err(|error| error.to_string()));
         let why = match program {
             Ok(program) => return Some(program),
             Err(why) => why,

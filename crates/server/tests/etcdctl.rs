@@ -1,6 +1,6 @@
 //! Unchanged etcdctl against the real binary.
 //!
-//! `portunus_testkit` documents where it comes from. Without it the tests print a warning that
+//! `portunus_testkit::go` documents where it comes from. Without it the tests print a warning that
 //! they proved nothing.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -21,6 +21,8 @@ use std::sync::LazyLock;
 
 use thiserror::Error;
 
+use crate::program::workspace_root;
+
 /// The version of etcd, etcdctl and etcdutl that Portunus is compared with.
 pub const VERSION: &str = "3.7.1";
 /// The version of bbolt that this etcd requires; `scripts/go-etcd` has the same.
@@ -196,11 +198,6 @@ impl Places {
             home: workspace_root().join("target/go-etcd").join(VERSION),
         }
     }
-}
-
-fn workspace_root() -> &'static Path {
-    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
-    own.ancestors().nth(2).unwrap_or(own)
 }
 
 fn find_among(
