@@ -6,10 +6,11 @@
 use std::time::{Duration, Instant};
 
 use portunus_proto::etcdserverpb::{MemberAddRequest, StatusResponse};
+use portunus_testkit::member::{self, InitialState};
 use thiserror::Error;
 
 use crate::client;
-use crate::server::{ClusterFlags, MemberLocation, Program, Server, ServerError, StopMode};
+use crate::server::{Program, Server, ServerError, StopMode};
 use crate::wire::Method;
 
 /// The time limit for members to agree on a leader or a member list.
@@ -51,30 +52,24 @@ impl Cluster {
         members: usize,
         flags: &'static [&'static str],
     ) -> Result<Cluster, ClusterError> {
-        let locations = (0..members).map(|number| MemberLocation::new(&name(number)));
-        let locations = locations.collect::<Result<Vec<MemberLocation>, ServerError>>()?;
-        let initial_cluster: Vec<String> = locations
-            .iter()
-            .map(MemberLocation::initial_cluster_entry)
-            .collect();
-        let cluster_flags = ClusterFlags {
-            initial_cluster: initial_cluster.join(","),
-            is_joining: false,
-            flags,
-        };
+        let servers = (0..members).map(|number| Server::new(program, &name(number), flags));
         let mut cluster = Cluster {
             program: program.clone(),
             flags,
-            servers: Vec::with_capacity(members),
+            servers: servers.collect::<Result<Vec<Server>, ServerError>>()?,
         };
-        for location in locations {
-            let server = Server::launch(program, location, cluster_flags.clone())?;
-            cluster.servers.push(server);
+        let initial_cluster = cluster.initial_cluster();
+        for server in &mut cluster.servers {
+            server.launch(&initial_cluster, InitialState::New)?;
         }
         for server in &mut cluster.servers {
             server.wait_until_answering().await?;
         }
         Ok(cluster)
+    }
+
+    fn initial_cluster(&self) -> String {
+        member::initial_cluster(self.servers.iter().map(Server::member))
     }
 
     /// Returns the first member.
@@ -118,9 +113,9 @@ impl Cluster {
     /// Does not wait until it answers.
     pub async fn add_learner(&mut self) -> Result<usize, ClusterError> {
         let number = self.servers.len();
-        let location = MemberLocation::new(&name(number))?;
+        let server = Server::new(&self.program, &name(number), self.flags)?;
         let request = MemberAddRequest {
-            peer_urls: vec![location.peer_url()],
+            peer_urls: vec![server.member().peer_url()],
             is_learner: true,
         };
         let (leader, _) = self.leader().await?;
@@ -130,18 +125,9 @@ impl Cluster {
             label: self.program.label.clone(),
         })?;
         self.wait_until_all_count(number + 1).await?;
-        let present = self.servers.iter().map(|server| server.location());
-        let initial_cluster: Vec<String> = present
-            .chain([&location])
-            .map(MemberLocation::initial_cluster_entry)
-            .collect();
-        let cluster_flags = ClusterFlags {
-            initial_cluster: initial_cluster.join(","),
-            is_joining: true,
-            flags: self.flags,
-        };
-        let server = Server::launch(&self.program, location, cluster_flags)?;
         self.servers.push(server);
+        let initial_cluster = self.initial_cluster();
+        self.servers[number].launch(&initial_cluster, InitialState::Existing)?;
         Ok(number)
     }
 
@@ -171,7 +157,7 @@ impl Cluster {
             _ => StopMode::Killed,
         };
         for server in &mut self.servers {
-            server.end(stop_mode).await?;
+            server.end(stop_mode).await;
         }
         Ok(())
     }
@@ -189,11 +175,11 @@ fn agreed_leader(statuses: &[Option<StatusResponse>]) -> Option<(usize, u64)> {
         let status = status.as_ref();
         status.is_some_and(|status| (status.leader, status.raft_term) == view)
     });
-    let position = statuses.iter().flatten().position(|status| {
+    let place = statuses.iter().flatten().position(|status| {
         let own_id = status.header.as_ref().map(|header| header.member_id);
         own_id == Some(first.leader)
     })?;
-    (is_agreed && first.leader != 0).then_some((position, first.raft_term))
+    (is_agreed && first.leader != 0).then_some((place, first.raft_term))
 }
 
 #[cfg(test)]

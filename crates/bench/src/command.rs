@@ -5,7 +5,8 @@ use std::time::Duration;
 use std::{fs, io};
 
 use clap::{Parser, ValueEnum};
-use portunus_peers::Tool;
+use portunus_testkit::go::Tool;
+use portunus_testkit::program::Kind;
 use thiserror::Error;
 
 use crate::compare::{self, Plan};
@@ -132,7 +133,7 @@ impl Command {
         };
         let workloads = select_workloads(&self.only, known)?;
         let own_path = self.portunus.clone().unwrap_or_else(beside_this_program);
-        let portunus = Program::at(&own_path, "portunus").map_err(|source| {
+        let portunus = Program::at(&own_path, Kind::Portunus).map_err(|source| {
             let path = own_path.display().to_string();
             CommandError::NoPortunus { path, source }
         })?;
@@ -163,10 +164,10 @@ impl Command {
     fn peer_program(&self) -> Option<Program> {
         let path = match &self.peer {
             Some(path) => Ok(path.clone()),
-            None => portunus_peers::find_ready(Tool::Etcd).map_err(|error| error.to_string()),
+            None => portunus_testkit::go::find_ready(Tool::Etcd).map_err(|error| error.to_string()),
         };
         let program =
-            path.and_then(|path| Program::at(&path, "etcd").map_err(|error| error.to_string()));
+            path.and_then(|path| Program::at(&path, Kind::Etcd).map_err(|error| error.to_string()));
         let why = match program {
             Ok(program) => return Some(program),
             Err(why) => why,
@@ -176,7 +177,7 @@ impl Command {
         eprintln!("!! Only Portunus is measured; its figures alone depend mostly on this machine.");
         eprintln!(
             "!! Run {} to get it, or give --peer.",
-            portunus_peers::SCRIPT
+            portunus_testkit::go::SCRIPT
         );
         eprintln!("!!");
         None

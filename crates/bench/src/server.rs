@@ -3,15 +3,15 @@
 //! A member of a [`Cluster`](crate::cluster::Cluster), with a new data directory and free
 //! loopback ports. Dropping the value kills the process and deletes its data.
 
-use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use portunus_peers::free_port;
+use nix::sys::signal::Signal;
+use portunus_testkit::member::{InitialState, Member};
+use portunus_testkit::process::Process;
+use portunus_testkit::program::Kind;
 use tempfile::TempDir;
 use thiserror::Error;
 
@@ -26,15 +26,21 @@ const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// Log lines in an error.
 const LOG_LINES_SHOWN: usize = 5;
 
-/// etcd's defaults, set for both servers.
-const HEARTBEAT_MS: &str = "100";
-const ELECTION_MS: &str = "1000";
-/// Larger than the data of any workload.
-const QUOTA_BYTES: &str = "8589934592";
+/// Flags of every server.
+const FLAGS: &[&str] = &[
+    // etcd's defaults.
+    "--heartbeat-interval=100",
+    "--election-timeout=1000",
+    // Larger than the data of any workload.
+    "--quota-backend-bytes=8589934592",
+    "--log-level=error",
+];
 
 /// A server binary and its version.
 #[derive(Debug, Clone)]
 pub struct Program {
+    /// The implementation.
+    pub kind: Kind,
     /// The path of the binary.
     pub path: PathBuf,
     /// Name and version.
@@ -50,33 +56,12 @@ pub enum StopMode {
     Killed,
 }
 
-/// The data directory and ports of a member.
-#[derive(Debug)]
-pub struct MemberLocation {
-    name: String,
-    data: TempDir,
-    client_port: u16,
-    peer_port: u16,
-}
-
-/// The cluster flags of a member.
-#[derive(Debug, Clone)]
-pub struct ClusterFlags {
-    /// The value of `--initial-cluster`.
-    pub initial_cluster: String,
-    /// Whether the member joins a running cluster.
-    pub is_joining: bool,
-    /// Additional flags.
-    pub flags: &'static [&'static str],
-}
-
-/// A running server.
+/// A server, running or not. Dropping the value kills the process and deletes its data.
 #[derive(Debug)]
 pub struct Server {
-    process: Child,
-    program: Program,
-    location: MemberLocation,
-    cluster_flags: ClusterFlags,
+    member: Member,
+    label: String,
+    _data: TempDir,
 }
 
 /// A server that failed.
@@ -104,14 +89,11 @@ pub enum ServerError {
         seconds: u64,
         log: String,
     },
-    /// Stopping the process failed.
-    #[error("{label} could not be stopped")]
-    Stop { label: String, source: io::Error },
 }
 
 impl Program {
     /// Runs the binary with `--version` for its label.
-    pub fn at(path: &Path, name: &str) -> Result<Program, ServerError> {
+    pub fn at(path: &Path, kind: Kind) -> Result<Program, ServerError> {
         let output = Command::new(path)
             .arg("--version")
             .output()
@@ -120,7 +102,12 @@ impl Program {
                 source,
             })?;
         let version = version_in(&String::from_utf8_lossy(&output.stdout));
+        let name = match kind {
+            Kind::Portunus => "portunus",
+            Kind::Etcd => "etcd",
+        };
         Ok(Program {
+            kind,
             path: path.to_owned(),
             label: format!("{name} {version}"),
         })
@@ -136,49 +123,55 @@ fn version_in(text: &str) -> String {
         .to_owned()
 }
 
-impl MemberLocation {
-    /// Creates an empty directory and chooses two free ports.
-    pub fn new(name: &str) -> Result<MemberLocation, ServerError> {
-        Ok(MemberLocation {
-            name: name.to_owned(),
-            data: TempDir::with_prefix("compare-").map_err(ServerError::Prepare)?,
-            client_port: free_port().map_err(ServerError::Prepare)?,
-            peer_port: free_port().map_err(ServerError::Prepare)?,
+impl Server {
+    /// Prepares a server with an empty data directory and free ports; `flags` are added to those
+    /// of every server.
+    pub fn new(program: &Program, name: &str, flags: &[&str]) -> Result<Server, ServerError> {
+        let data = TempDir::with_prefix("compare-").map_err(ServerError::Prepare)?;
+        let label = program.label.clone();
+        let program = portunus_testkit::program::Program {
+            kind: program.kind,
+            path: program.path.clone(),
+        };
+        let mut member = Member::new(name, program, data.path()).map_err(ServerError::Prepare)?;
+        let flags = FLAGS.iter().chain(flags);
+        member.flags = flags.map(|flag| (*flag).to_owned()).collect();
+        Ok(Server {
+            member,
+            label,
+            _data: data,
         })
     }
 
-    /// Returns the peer URL.
+    /// Returns addresses and flags.
     #[must_use]
-    pub fn peer_url(&self) -> String {
-        url(self.peer_port)
+    pub fn member(&self) -> &Member {
+        &self.member
     }
 
-    /// Returns the member's entry in `--initial-cluster`.
-    #[must_use]
-    pub fn initial_cluster_entry(&self) -> String {
-        format!("{}={}", self.name, self.peer_url())
-    }
-}
-
-impl Server {
-    /// Starts the process without waiting.
+    /// Starts the process without waiting, as a member of this `--initial-cluster`.
     pub fn launch(
-        program: &Program,
-        location: MemberLocation,
-        cluster_flags: ClusterFlags,
-    ) -> Result<Server, ServerError> {
-        Ok(Server {
-            process: spawn(program, &location, &cluster_flags)?,
-            program: program.clone(),
-            location,
-            cluster_flags,
+        &mut self,
+        initial_cluster: &str,
+        initial_state: InitialState,
+    ) -> Result<(), ServerError> {
+        initial_cluster.clone_into(&mut self.member.initial_cluster);
+        self.member.initial_state = initial_state;
+        self.spawn()
+    }
+
+    fn spawn(&mut self) -> Result<(), ServerError> {
+        let launched = self.member.try_launch(&[]);
+        launched.map_err(|source| ServerError::Start {
+            path: self.member.program.path.display().to_string(),
+            source,
         })
     }
 
     /// Stops the process and starts it again with the same data. Returns the time from the
     /// start of the new process to its first answer to a linearizable read.
     pub async fn restart(&mut self, stop_mode: StopMode) -> Result<Duration, ServerError> {
-        self.end(stop_mode).await?;
+        self.end(stop_mode).await;
         self.start_again().await
     }
 
@@ -186,27 +179,22 @@ impl Server {
     /// linearizable read; by then it has caught up with the other members.
     pub async fn start_again(&mut self) -> Result<Duration, ServerError> {
         let started = Instant::now();
-        self.process = spawn(&self.program, &self.location, &self.cluster_flags)?;
+        self.spawn()?;
         self.wait_until_answering().await?;
         Ok(started.elapsed())
     }
 
-    /// Returns the process id.
+    /// Returns the process id; 0 if it does not run.
     #[must_use]
     pub fn process_id(&self) -> u32 {
-        self.process.id()
+        let process = self.member.process.as_ref();
+        process.map(Process::id).unwrap_or_default()
     }
 
     /// Returns the client address as `host:port`.
     #[must_use]
     pub fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.location.client_port)
-    }
-
-    /// Returns the data directory and ports.
-    #[must_use]
-    pub fn location(&self) -> &MemberLocation {
-        &self.location
+        self.member.endpoint()
     }
 
     /// Waits until the server answers a linearizable read, which requires a leader.
@@ -226,13 +214,14 @@ impl Server {
 
     /// Returns an error if the process has ended.
     pub fn check_running(&mut self) -> Result<(), ServerError> {
-        match self.process.try_wait() {
-            Ok(Some(status)) => Err(ServerError::Ended {
-                label: self.program.label.clone(),
+        let status = self.member.process.as_mut().and_then(Process::exit_status);
+        match status {
+            Some(status) => Err(ServerError::Ended {
+                label: self.label.clone(),
                 status: status.to_string(),
                 log: self.last_log_lines(),
             }),
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 
@@ -240,104 +229,35 @@ impl Server {
     #[must_use]
     pub fn not_answering(&self, waited: Duration) -> ServerError {
         ServerError::NotAnswering {
-            label: self.program.label.clone(),
+            label: self.label.clone(),
             seconds: waited.as_secs(),
             log: self.last_log_lines(),
         }
     }
 
     /// Stops the process and waits for its end.
-    pub async fn end(&mut self, stop_mode: StopMode) -> Result<(), ServerError> {
-        let failed = |source: io::Error| ServerError::Stop {
-            label: self.program.label.clone(),
-            source,
-        };
-        if stop_mode == StopMode::Graceful {
-            let process_id = i32::try_from(self.process.id()).unwrap_or(i32::MAX);
-            kill(Pid::from_raw(process_id), Signal::SIGTERM).map_err(|e| failed(e.into()))?;
+    pub async fn end(&mut self, stop_mode: StopMode) {
+        if stop_mode == StopMode::Graceful
+            && let Some(process) = &mut self.member.process
+        {
+            process.signal(Signal::SIGTERM);
             let deadline = Instant::now() + STOP_TIME_MAX;
-            while Instant::now() < deadline {
-                if self.process.try_wait().map_err(failed)?.is_some() {
-                    return Ok(());
-                }
+            while !process.has_ended() && Instant::now() < deadline {
                 tokio::time::sleep(POLL_INTERVAL).await;
             }
-            eprintln!(
-                "!! {} did not stop when asked; killing it",
-                self.program.label
-            );
+            if !process.has_ended() {
+                eprintln!("!! {} did not stop when asked; killing it", self.label);
+            }
         }
-        self.process
-            .kill()
-            .and_then(|()| self.process.wait())
-            .map_err(failed)?;
-        Ok(())
+        self.member.kill();
     }
 
     fn last_log_lines(&self) -> String {
-        let log = fs::read_to_string(log_path(self.location.data.path())).unwrap_or_default();
-        let lines: Vec<&str> = log.lines().collect();
-        lines[lines.len().saturating_sub(LOG_LINES_SHOWN)..].join("\n")
+        let process = self.member.process.as_ref();
+        process
+            .map(|it| it.log_tail(LOG_LINES_SHOWN))
+            .unwrap_or_default()
     }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Fails if the process has ended already; other errors cannot be handled here.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-fn spawn(
-    program: &Program,
-    location: &MemberLocation,
-    cluster_flags: &ClusterFlags,
-) -> Result<Child, ServerError> {
-    let data = location.data.path();
-    let log = File::options()
-        .create(true)
-        .append(true)
-        .open(log_path(data))
-        .map_err(ServerError::Prepare)?;
-    let (client_url, peer_url) = (url(location.client_port), location.peer_url());
-    let data_dir = data.join("member");
-    let state = if cluster_flags.is_joining {
-        "existing"
-    } else {
-        "new"
-    };
-    Command::new(&program.path)
-        .args(["--name", &location.name])
-        .arg("--data-dir")
-        .arg(&data_dir)
-        .args(["--listen-client-urls", &client_url])
-        .args(["--advertise-client-urls", &client_url])
-        .args(["--listen-peer-urls", &peer_url])
-        .args(["--initial-advertise-peer-urls", &peer_url])
-        .args(["--initial-cluster", &cluster_flags.initial_cluster])
-        .args(["--initial-cluster-state", state])
-        .args(["--heartbeat-interval", HEARTBEAT_MS])
-        .args(["--election-timeout", ELECTION_MS])
-        .args(["--quota-backend-bytes", QUOTA_BYTES])
-        .args(["--log-level", "error"])
-        .args(cluster_flags.flags)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(log)
-        .spawn()
-        .map_err(|source| ServerError::Start {
-            path: program.path.display().to_string(),
-            source,
-        })
-}
-
-fn log_path(data: &Path) -> PathBuf {
-    data.join("server.log")
-}
-
-fn url(port: u16) -> String {
-    format!("http://127.0.0.1:{port}")
 }
 
 #[cfg(test)]
@@ -354,40 +274,20 @@ mod tests {
     #[tokio::test]
     async fn server_that_exits_at_once_is_reported_with_its_status() {
         let program = Program {
+            kind: Kind::Etcd,
             path: "/bin/false".into(),
             label: "false".to_owned(),
         };
-        let location = MemberLocation::new("m0").unwrap();
-        let cluster_flags = ClusterFlags {
-            initial_cluster: location.initial_cluster_entry(),
-            is_joining: false,
-            flags: &[],
-        };
-        let mut server = Server::launch(&program, location, cluster_flags).unwrap();
+        let mut server = Server::new(&program, "m0", &[]).unwrap();
+        let initial_cluster = server.member().initial_cluster_entry();
+        server.launch(&initial_cluster, InitialState::New).unwrap();
         let error = server.wait_until_answering().await.unwrap_err();
         assert!(error.to_string().contains("exit status: 1"), "{error}");
     }
 
     #[test]
-    fn places_have_distinct_ports_and_directories() {
-        let (one, other) = (
-            MemberLocation::new("m0").unwrap(),
-            MemberLocation::new("m1").unwrap(),
-        );
-        let ports = [
-            one.client_port,
-            one.peer_port,
-            other.client_port,
-            other.peer_port,
-        ];
-        let unique: std::collections::BTreeSet<u16> = ports.into_iter().collect();
-        assert_eq!(unique.len(), ports.len());
-        assert_ne!(one.data.path(), other.data.path());
-    }
-
-    #[test]
     fn missing_binary_is_named_in_the_error() {
-        let error = Program::at(Path::new("/nowhere/etcd"), "etcd").unwrap_err();
+        let error = Program::at(Path::new("/nowhere/etcd"), Kind::Etcd).unwrap_err();
         assert!(error.to_string().contains("/nowhere/etcd"), "{error}");
     }
 }

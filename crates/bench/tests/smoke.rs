@@ -2,11 +2,12 @@
 //! members.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::{Mutex, PoisonError};
 
-use portunus_peers::{Tool, find_for_test};
+use portunus_testkit::go::{Tool, find_for_test};
+use portunus_testkit::program::Program;
 use serde_json::Value;
 
 /// Serialises the comparisons: starved members hold elections during the measurement.
@@ -20,24 +21,9 @@ fn compare(args: &[&str]) -> Output {
         .unwrap()
 }
 
-/// Returns the server binary of this or the other profile. Cargo sets no variable for binaries
-/// of other crates, so their paths are derived.
-fn portunus() -> Option<PathBuf> {
-    let profile_dir = Path::new(env!("CARGO_BIN_EXE_compare")).parent()?;
-    let target_dir = profile_dir.parent()?;
-    let candidates = [
-        profile_dir.join("portunus"),
-        target_dir.join("release/portunus"),
-    ];
-    candidates.into_iter().find(|path| path.is_file())
-}
-
 #[test]
 fn smoke_run_measures_every_workload_without_failed_requests() {
-    let Some(portunus) = portunus() else {
-        eprintln!("SKIPPED: no portunus binary; run `cargo build -p portunus-server` first");
-        return;
-    };
+    let portunus = Program::portunus().path;
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("out.json");
     let output = compare(&[
@@ -101,9 +87,10 @@ fn smoke_run_measures_every_workload_without_failed_requests() {
 #[test]
 fn comparison_with_etcd_prints_ratios_as_json_lines() {
     const TEST: &str = "comparison_with_etcd_prints_ratios_as_json_lines";
-    let (Some(portunus), Some(etcd)) = (portunus(), find_for_test(Tool::Etcd, TEST)) else {
+    let Some(etcd) = find_for_test(Tool::Etcd, TEST) else {
         return;
     };
+    let portunus = Program::portunus().path;
     let output = compare(&[
         "--smoke",
         "--only=put-100,list,txn,mixed,watch-100,lease,big",
@@ -133,10 +120,7 @@ fn comparison_with_etcd_prints_ratios_as_json_lines() {
 #[test]
 fn three_members_lose_their_leader_and_add_a_fourth_member() {
     const TEST: &str = "three_members_lose_their_leader_and_add_a_fourth_member";
-    let Some(portunus) = portunus() else {
-        eprintln!("SKIPPED: no portunus binary; run `cargo build -p portunus-server` first");
-        return;
-    };
+    let portunus = Program::portunus().path;
     let etcd = find_for_test(Tool::Etcd, TEST);
     let output = compare(&[
         "--members=3",

@@ -1,7 +1,7 @@
 //! Interoperation with the Go programs: bbolt's checker and reader accept our files, we read
 //! theirs, and `etcdutl` reports the same status and restores our snapshots.
 //!
-//! `portunus_peers` locates the programs. Without them the tests print SKIPPED on standard error,
+//! `portunus_testkit` locates the programs. Without them the tests print SKIPPED on standard error,
 //! past the test harness's capture, and prove nothing; `PORTUNUS_REQUIRE_GO=1` makes that a failure
 //! instead.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
@@ -15,7 +15,7 @@ use std::process::Command;
 
 use portunus_bolt::snapshot::{self, DigestWriter};
 use portunus_bolt::{EntryValue, Reader, StreamWriter, check};
-use portunus_peers::{Tool, find_for_test};
+use portunus_testkit::go::{Tool, find_for_test};
 use support::*;
 
 /// Runs a command and returns its output; on failure the error holds the output.

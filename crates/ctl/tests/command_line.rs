@@ -153,7 +153,7 @@ fn questions_about_gates_are_judged_before_anybody_is_asked() {
 
 #[test]
 fn no_server_is_reported_as_etcdctl_reports_it_and_says_where_it_looked() {
-    let endpoint = format!("127.0.0.1:{}", support::free_port());
+    let endpoint = support::free_address().to_string();
     let mut command = portctl();
     command.args([
         "get",

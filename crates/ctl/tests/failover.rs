@@ -6,7 +6,7 @@ mod support;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use support::gated::{Gated, MECHANISM};
+use support::cluster::{Cluster, MECHANISM};
 use support::{Ran, portctl, run};
 
 /// Commands that need an answer from one member only, and those that ask all of them.
@@ -29,7 +29,7 @@ fn portctl_at(endpoints: &str, arguments: &[&str]) -> Ran {
 
 #[test]
 fn endpoint_that_accepts_and_never_answers_fails_no_command() {
-    let cluster = Gated::start(&[&[MECHANISM]]);
+    let cluster = Cluster::start(&[&[MECHANISM]]);
     // The kernel accepts connections; nothing reads from them.
     let hung = TcpListener::bind("127.0.0.1:0").unwrap();
     let hung = hung.local_addr().unwrap();
@@ -45,10 +45,10 @@ fn endpoint_that_accepts_and_never_answers_fails_no_command() {
 
 #[test]
 fn learner_among_the_endpoints_fails_no_command() {
-    let mut cluster = Gated::start(&[&[MECHANISM]]);
+    let mut cluster = Cluster::start(&[&[MECHANISM]]);
     let voter = cluster.endpoints();
     cluster.add_learner("m2", &[MECHANISM]);
-    let learner = cluster.nodes[1].endpoint();
+    let learner = cluster.members[1].endpoint();
     let alone = portctl_at(&learner, &["put", "key", "value"]);
     assert!(alone.err.contains("not supported for learner"), "{alone:?}");
     // Which endpoint is ready first differs from run to run.
@@ -61,11 +61,11 @@ fn learner_among_the_endpoints_fails_no_command() {
 
 #[test]
 fn timeout_without_quorum_reports_members_and_the_way_to_read() {
-    let mut cluster = Gated::start(&[&[MECHANISM], &[MECHANISM]]);
+    let mut cluster = Cluster::start(&[&[MECHANISM], &[MECHANISM]]);
     cluster.portctl(["put", "key", "value"]).ok();
     let endpoints = cluster.endpoints();
-    let missing = cluster.nodes[1].endpoint();
-    cluster.nodes[1].kill();
+    let missing = cluster.members[1].endpoint();
+    cluster.members[1].kill();
     cluster.until(&["endpoint", "status"], |ran| {
         ran.out.contains("etcdserver: no leader")
     });

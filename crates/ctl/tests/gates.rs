@@ -5,19 +5,20 @@ mod support;
 
 use portunus_client::{Client, Options};
 use portunus_proto::etcdserverpb::PutRequest;
+use portunus_testkit::program::Program;
 use support::Server;
-use support::gated::{Gated, MECHANISM, WANTS_IT};
+use support::cluster::{Cluster, MECHANISM, WANTS_IT};
 
 const PRIORITY: &str = "--feature-gates=ClusterFeatureGate=true,PriorityRequest=true";
 /// Exit code of a blocked plan.
 const BLOCKED: Option<i32> = Some(7);
 
-fn is_on(cluster: &Gated, feature: &str) -> String {
+fn is_on(cluster: &Cluster, feature: &str) -> String {
     cluster.portctl(["endpoint", "featuregate", feature]).ok()
 }
 
 #[track_caller]
-fn until_on(cluster: &Gated, feature: &str, value: bool) {
+fn until_on(cluster: &Cluster, feature: &str, value: bool) {
     let expected = format!("{value}\n");
     cluster.until(&["endpoint", "featuregate", feature], |ran| {
         ran.out == expected
@@ -30,7 +31,8 @@ fn until_on(cluster: &Gated, feature: &str, value: bool) {
 /// Proves: S0-43, S0-44, S0-A15, S0-A16, S1-10, S1-A6
 #[test]
 fn a_feature_is_shown_explained_planned_and_switched() {
-    let mut cluster = Gated::start(&[&[MECHANISM, WANTS_IT], &[PRIORITY, WANTS_IT], &[MECHANISM]]);
+    let mut cluster =
+        Cluster::start(&[&[MECHANISM, WANTS_IT], &[PRIORITY, WANTS_IT], &[MECHANISM]]);
     let explain = &["gate", "explain", "LeaseCheckpoint"];
     let explained = cluster.until(explain, |ran| ran.out.contains("m3 did not set it"));
 
@@ -54,7 +56,7 @@ fn a_feature_is_shown_explained_planned_and_switched() {
         "--is-server-feature",
     ];
     let lines = |values: [bool; 3], scheme: &str| -> Vec<String> {
-        let nodes = cluster.nodes.iter().zip(values);
+        let nodes = cluster.members.iter().zip(values);
         nodes
             .map(|(node, value)| format!("{scheme}{}, {value}", node.endpoint()))
             .collect()
@@ -70,7 +72,7 @@ fn a_feature_is_shown_explained_planned_and_switched() {
     whole.sort_unstable();
     expected.sort_unstable();
     assert_eq!(whole, expected);
-    let json = ["-w", "json", "--endpoints", &cluster.nodes[1].endpoint()];
+    let json = ["-w", "json", "--endpoints", &cluster.members[1].endpoint()];
     let json = cluster.portctl(server_feature.iter().chain(&json)).ok();
     let feature =
         r#""is_server_feature":true,"features":[{"name":"PriorityRequest","enabled":true}]"#;
@@ -118,7 +120,7 @@ fn a_feature_is_shown_explained_planned_and_switched() {
     until_on(&cluster, "LeaseCheckpoint", true);
 
     // Explanation and plan while a member is down.
-    cluster.nodes[2].kill();
+    cluster.members[2].kill();
     let explained = cluster.portctl(explain).ok();
     assert!(
         explained.starts_with("LeaseCheckpoint (cluster feature) is on: "),
@@ -142,7 +144,7 @@ fn a_feature_is_shown_explained_planned_and_switched() {
     assert!(plan.contains("assumed: m3 does not answer ("), "{plan}");
 
     // Without a quorum only what needs none.
-    cluster.nodes[1].kill();
+    cluster.members[1].kill();
     let short = ["--command-timeout", "2s"];
     assert!(!cluster.portctl(explain.iter().chain(&short)).success);
     let local = ["--consistency", "s", "--command-timeout", "2s"];
@@ -152,7 +154,7 @@ fn a_feature_is_shown_explained_planned_and_switched() {
 
 #[test]
 fn plans_about_members_foresee_their_votes() {
-    let mut cluster = Gated::start(&[&[MECHANISM, WANTS_IT]]);
+    let mut cluster = Cluster::start(&[&[MECHANISM, WANTS_IT]]);
     until_on(&cluster, "LeaseCheckpoint", true);
 
     let add = ["gate", "plan", "add", "m2"];
@@ -219,7 +221,7 @@ fn plans_about_members_foresee_their_votes() {
 #[test]
 fn an_upgrade_is_foreseen_by_the_newer_program() {
     const OLDER: &str = "--emulated-version=3.7";
-    let mut cluster = Gated::start(&[&[OLDER, MECHANISM, WANTS_IT]]);
+    let mut cluster = Cluster::start(&[&[OLDER, MECHANISM, WANTS_IT]]);
     until_on(&cluster, "LeaseCheckpoint", true);
     let unknown = cluster.portctl(["gate", "status", "LogCompression"]).ok();
     assert!(
@@ -275,7 +277,7 @@ upgrade to 3.8: not blocked
 /// Proves: C30
 #[test]
 fn the_history_tells_what_was_decided_and_survives_a_restart() {
-    let mut cluster = Gated::start(&[&[MECHANISM]]);
+    let mut cluster = Cluster::start(&[&[MECHANISM]]);
     until_on(&cluster, "LeaseCheckpoint", false);
     cluster.restart(0, &[MECHANISM, WANTS_IT]);
     until_on(&cluster, "LeaseCheckpoint", true);
@@ -317,7 +319,7 @@ fn the_history_tells_what_was_decided_and_survives_a_restart() {
 /// Proves: C31
 #[test]
 fn a_watch_tells_what_holds_then_what_changes_and_survives_its_server() {
-    let mut cluster = Gated::start(&[&[MECHANISM, WANTS_IT]]);
+    let mut cluster = Cluster::start(&[&[MECHANISM, WANTS_IT]]);
     until_on(&cluster, "LeaseCheckpoint", true);
     let mut watching = Following::start(&cluster, &["gate", "watch"]);
     let now = watching.line();
@@ -344,10 +346,10 @@ fn a_watch_tells_what_holds_then_what_changes_and_survives_its_server() {
 /// Proves: S0-45
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_requires_features_of_its_calls() {
-    let mut cluster = Gated::start(&[&[MECHANISM]]);
+    let mut cluster = Cluster::start(&[&[MECHANISM]]);
     until_on(&cluster, "LeaseCheckpoint", false);
     let options = Options {
-        endpoints: vec![cluster.nodes[0].endpoint()],
+        endpoints: vec![cluster.members[0].endpoint()],
         ..Options::default()
     };
     let client = Client::connect(options).unwrap();
@@ -382,8 +384,8 @@ fn metrics(endpoint: &str) -> String {
 /// Proves: S2-27
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_say_which_version_they_are() {
-    let cluster = Gated::start(&[&["--emulated-version=3.7"]]);
-    let endpoint = cluster.nodes[0].endpoint();
+    let cluster = Cluster::start(&[&["--emulated-version=3.7"]]);
+    let endpoint = cluster.members[0].endpoint();
     cluster.portctl(["get", "a"]).ok();
     let options = Options {
         endpoints: vec![endpoint.clone()],
@@ -414,7 +416,7 @@ struct Following {
 }
 
 impl Following {
-    fn start(cluster: &Gated, arguments: &[&str]) -> Self {
+    fn start(cluster: &Cluster, arguments: &[&str]) -> Self {
         use std::io::BufRead;
         let mut command = cluster.command();
         let command = command.args(arguments).stdout(std::process::Stdio::piped());
@@ -440,13 +442,10 @@ impl Drop for Following {
 #[test]
 fn a_server_without_gates_is_told_from_one_that_refuses() {
     const TEST: &str = "gates::a_server_without_gates_is_told_from_one_that_refuses";
-    let Some(etcd) = Server::start(TEST) else {
+    let Some(program) = Program::etcd(TEST) else {
         return;
     };
-    if etcd.portctl(["endpoint", "featuregate", "A"]).success {
-        // The configured test server has gates.
-        return;
-    }
+    let etcd = Server::start(&program);
     for arguments in [
         &["endpoint", "featuregate", "LeaseCheckpoint"][..],
         &["endpoint", "featuregate", "A", "--is-server-feature"],
@@ -474,8 +473,8 @@ fn a_server_without_gates_is_told_from_one_that_refuses() {
     assert!(plan.ends_with("add member m2: no feature changes, not blocked\n"));
 
     // Together with a server that has gates, in either order.
-    let gated = Gated::start(&[&[MECHANISM]]);
-    let (without, with) = (etcd.endpoint(), gated.nodes[0].endpoint());
+    let gated = Cluster::start(&[&[MECHANISM]]);
+    let (without, with) = (etcd.endpoint(), gated.members[0].endpoint());
     for endpoints in [format!("{without},{with}"), format!("{with},{without}")] {
         let listed = gated
             .portctl(["--endpoints", &endpoints, "gate", "list"])

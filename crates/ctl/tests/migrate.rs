@@ -6,7 +6,8 @@ mod support;
 use std::path::Path;
 
 use portunus_bolt::Reader;
-use support::gated::{Gated, MECHANISM};
+use portunus_testkit::program::Program;
+use support::cluster::{Cluster, MECHANISM};
 use support::{Ran, portctl, run};
 
 const WANTS_BOTH: &str = "--cluster-feature-gates=ApplyTag=true,LogCompression=true";
@@ -26,15 +27,15 @@ fn refused(ran: &Ran, why: &str) {
     assert_eq!(ran.err.lines().count(), 1, "{ran:?}");
 }
 
-fn until_on(cluster: &Gated, feature: &str) {
+fn until_on(cluster: &Cluster, feature: &str) {
     let asked = &["endpoint", "featuregate", feature];
     cluster.until(asked, |ran| ran.out == "true\n");
 }
 
 /// What a member stores about its cluster, and the members it knows.
-fn stored(cluster: &Gated, name: &str) -> (Vec<(String, String)>, String) {
+fn stored(cluster: &Cluster, name: &str) -> (Vec<(String, String)>, String) {
     let path = cluster.path(name);
-    let endpoint = cluster.nodes[0].endpoint();
+    let endpoint = cluster.members[0].endpoint();
     let save = ["--endpoints", &endpoint, "snapshot", "save"];
     run(cluster.command().args(save).arg(&path), b"").ok();
     let reader = Reader::open(&path).unwrap();
@@ -54,7 +55,7 @@ fn stored(cluster: &Gated, name: &str) -> (Vec<(String, String)>, String) {
 #[test]
 fn a_stopped_cluster_goes_back_to_a_version_without_features() {
     let flags = [MECHANISM, WANTS_BOTH];
-    let mut cluster = Gated::start(&[&flags, &flags, &flags]);
+    let mut cluster = Cluster::start(&[&flags, &flags, &flags]);
     until_on(&cluster, "LogCompression");
     let value = "long and dull ".repeat(100);
     cluster.portctl(["put", "/apply-tag/a", &value]).ok();
@@ -134,10 +135,10 @@ fn a_stopped_cluster_goes_back_to_a_version_without_features() {
 /// Proves: S0-38
 #[test]
 fn features_of_the_target_stay() {
-    let mut cluster = Gated::places(1);
+    let mut cluster = Cluster::prepare(&Program::portunus(), 1);
     let (dir, wal) = (cluster.data_dir(0), cluster.path("wal"));
     let at_wal = ["--wal-dir", wal.to_str().unwrap()];
-    let start = |cluster: &mut Gated, flags: &[&str]| {
+    let start = |cluster: &mut Cluster, flags: &[&str]| {
         let flags: Vec<&str> = flags.iter().chain(&at_wal).copied().collect();
         cluster.start_all(&[&flags]);
     };
@@ -184,9 +185,9 @@ fn what_cannot_be_migrated_is_refused() {
     // The backend commits nothing before the stop, so after a kill everything is in the log only.
     let late = "--backend-batch-interval=1h";
     let flags = [MECHANISM, WANTS_BOTH, late];
-    let mut cluster = Gated::start(&[&flags]);
+    let mut cluster = Cluster::start(&[&flags]);
     cluster.portctl(["put", "a", "b"]).ok();
-    cluster.nodes[0].kill();
+    cluster.members[0].kill();
     let dir = cluster.data_dir(0);
     let missing = migrate(&cluster.path("nowhere"), "3.6", &[]);
     refused(&missing, "holds no data of a member");
@@ -204,7 +205,7 @@ fn what_cannot_be_migrated_is_refused() {
     until_on(&cluster, "ApplyTag");
     cluster.stop_all();
     cluster.start_all(&[&[MECHANISM, late]]);
-    cluster.nodes[0].kill();
+    cluster.members[0].kill();
     refused(
         &migrate(&dir, "3.6", &[]),
         "cannot downgrade storage, WAL contains newer entries, as the target version (3.6.0) is \

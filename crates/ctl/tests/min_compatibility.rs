@@ -5,7 +5,7 @@
 mod support;
 
 use serde_json::Value;
-use support::gated::Gated;
+use support::cluster::Cluster;
 
 const WANTS_COMPRESSION: &str = "--cluster-feature-gates=LogCompression=true";
 const NEWEST_ONLY: &str = "--min-compatibility-version=3.8";
@@ -16,12 +16,12 @@ fn json(text: &str) -> Value {
 }
 
 #[track_caller]
-fn explained(cluster: &Gated) -> Value {
+fn explained(cluster: &Cluster) -> Value {
     json(&cluster.portctl(EXPLAIN.iter().chain(&["-w", "json"])).ok())
 }
 
 #[track_caller]
-fn until_compression_is_on(cluster: &Gated) {
+fn until_compression_is_on(cluster: &Cluster) {
     cluster.until(&["endpoint", "featuregate", "LogCompression"], |ran| {
         ran.out == "true\n"
     });
@@ -30,7 +30,7 @@ fn until_compression_is_on(cluster: &Gated) {
 /// Proves: C27
 #[test]
 fn explanation_names_members_that_write_nothing_with_a_feature_that_is_on() {
-    let mut cluster = Gated::start(&[&[WANTS_COMPRESSION], &[WANTS_COMPRESSION]]);
+    let mut cluster = Cluster::start(&[&[WANTS_COMPRESSION], &[WANTS_COMPRESSION]]);
     until_compression_is_on(&cluster);
     let told = cluster.portctl(EXPLAIN).ok();
     assert!(
@@ -99,11 +99,11 @@ fn explanation_names_members_that_write_nothing_with_a_feature_that_is_on() {
 
 #[test]
 fn plan_and_server_agree_on_minimum_compatibility_versions() {
-    let mut cluster = Gated::start(&[&[WANTS_COMPRESSION]]);
+    let mut cluster = Cluster::start(&[&[WANTS_COMPRESSION]]);
     until_compression_is_on(&cluster);
     let flag = |value: &str| format!("--min-compatibility-version={value}");
     let plan =
-        |cluster: &Gated, flag: &str| cluster.portctl(["gate", "plan", "restart", "m1", flag]);
+        |cluster: &Cluster, flag: &str| cluster.portctl(["gate", "plan", "restart", "m1", flag]);
     let range = |value| {
         format!("minimum compatibility version {value} is out of range: choose one from 3.5 to 3.8")
     };
@@ -119,7 +119,7 @@ fn plan_and_server_agree_on_minimum_compatibility_versions() {
         .iter()
         .map(|it| plan(&cluster, &flag(it.0)))
         .collect();
-    cluster.nodes[0].kill();
+    cluster.members[0].kill();
     for ((value, code, why), planned) in refused.iter().zip(plans) {
         assert_eq!(planned.code, *code, "{value}: {planned:?}");
         let told = planned.out + &planned.err;
@@ -154,7 +154,7 @@ fn plan_and_server_agree_on_minimum_compatibility_versions() {
 #[test]
 fn downgrade_can_be_done_once_the_listed_flags_are_dropped() {
     const AS_3_7: &str = "--emulated-version=3.7";
-    let mut cluster = Gated::start(&[&[WANTS_COMPRESSION, NEWEST_ONLY]]);
+    let mut cluster = Cluster::start(&[&[WANTS_COMPRESSION, NEWEST_ONLY]]);
     until_compression_is_on(&cluster);
     let downgrade = ["gate", "plan", "downgrade", "3.7"];
     let text = cluster.portctl(downgrade).ok();
@@ -178,7 +178,7 @@ fn downgrade_can_be_done_once_the_listed_flags_are_dropped() {
     assert_eq!(flags, expected, "{plan}");
 
     cluster.portctl(["downgrade", "enable", "3.7"]).ok();
-    cluster.nodes[0].kill();
+    cluster.members[0].kill();
     for kept in [WANTS_COMPRESSION, NEWEST_ONLY] {
         let refused = cluster.refusal(0, &[AS_3_7, kept]);
         assert!(!refused.success, "{kept}: {refused:?}");

@@ -7,7 +7,7 @@ mod support;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use support::gated::Gated;
+use support::cluster::Cluster;
 
 const OFF: &str = "--feature-gates=ClusterFeatureGate=false";
 const ON: &str = "--feature-gates=ClusterFeatureGate=true";
@@ -28,7 +28,7 @@ fn json(text: &str) -> Value {
 }
 
 /// The state that every member reports; `None` while members differ or do not answer.
-fn state(cluster: &Gated) -> Option<State> {
+fn state(cluster: &Cluster) -> Option<State> {
     let ran = cluster.portctl(["endpoint", "status", "-w", "json"]);
     let statuses = ran.success.then(|| json(&ran.out))?;
     let statuses = statuses.as_array()?.iter();
@@ -67,7 +67,7 @@ fn collect_cluster_features(value: &Value, features: &mut BTreeMap<String, bool>
 
 /// The state that a plan leads to from `before`.
 #[track_caller]
-fn planned(cluster: &Gated, before: &State, plan: &[&str]) -> State {
+fn planned(cluster: &Cluster, before: &State, plan: &[&str]) -> State {
     let arguments = ["gate", "plan", "-w", "json"].iter().chain(plan);
     let ran = cluster.portctl(arguments);
     let plan = json(&ran.out);
@@ -91,7 +91,7 @@ fn planned(cluster: &Gated, before: &State, plan: &[&str]) -> State {
 
 /// Waits until nothing is under way any more: a restart that changes no flag changes nothing.
 #[track_caller]
-fn settled(cluster: &Gated) -> State {
+fn settled(cluster: &Cluster) -> State {
     let quiet = ["gate", "plan", "restart", "m1", "-w", "json"];
     cluster.until(&quiet, |ran| {
         let plan = ran.success.then(|| json(&ran.out));
@@ -106,7 +106,7 @@ fn settled(cluster: &Gated) -> State {
 
 /// Plans a step, makes it and compares.
 #[track_caller]
-fn step(cluster: &mut Gated, plan: &[&str], make: impl FnOnce(&mut Gated)) -> State {
+fn step(cluster: &mut Cluster, plan: &[&str], make: impl FnOnce(&mut Cluster)) -> State {
     let before = settled(cluster);
     let expected = planned(cluster, &before, plan);
     make(cluster);
@@ -119,7 +119,7 @@ fn step(cluster: &mut Gated, plan: &[&str], make: impl FnOnce(&mut Gated)) -> St
 }
 
 #[track_caller]
-fn restart(cluster: &mut Gated, member: usize, flags: &[&str]) -> State {
+fn restart(cluster: &mut Cluster, member: usize, flags: &[&str]) -> State {
     let name = format!("m{}", member + 1);
     let mut plan = vec!["restart", &name];
     plan.extend(flags);
@@ -129,8 +129,8 @@ fn restart(cluster: &mut Gated, member: usize, flags: &[&str]) -> State {
 /// Proves: S0-36, S0-37, S0-39, S0-A25
 #[test]
 fn every_step_leads_where_the_plan_said() {
-    let mut cluster = Gated::start(&[&[AS_3_6], &[AS_3_6], &[AS_3_6]]);
-    let version = |cluster: &Gated, wanted: &str| {
+    let mut cluster = Cluster::start(&[&[AS_3_6], &[AS_3_6], &[AS_3_6]]);
+    let version = |cluster: &Cluster, wanted: &str| {
         cluster.until(&["endpoint", "health"], |_| {
             state(cluster).is_some_and(|it| it.version == wanted)
         });
@@ -141,7 +141,7 @@ fn every_step_leads_where_the_plan_said() {
     let far = cluster.portctl(["gate", "plan", "restart", "m1", "--emulated-version=3.8"]);
     assert_eq!(far.code, Some(7), "{far:?}");
     assert!(far.out.contains("--emulated-version=3.7"), "{far:?}");
-    cluster.nodes[0].kill();
+    cluster.members[0].kill();
     let refused = cluster.refusal(0, &[]);
     assert!(!refused.success, "{refused:?}");
     assert!(
@@ -165,7 +165,7 @@ fn every_step_leads_where_the_plan_said() {
     }
 
     // Enabled and cancelled.
-    let enable = |cluster: &mut Gated| {
+    let enable = |cluster: &mut Cluster| {
         let ran = cluster.portctl(["downgrade", "enable", "3.7"]);
         assert!(ran.success, "{ran:?}");
         settled(cluster)
@@ -213,7 +213,7 @@ fn every_step_leads_where_the_plan_said() {
     assert_eq!(state.features.get("LeaseCheckpoint"), Some(&false));
     let state = step(&mut cluster, &["remove", "m4"], |cluster| {
         cluster.until(&["member", "remove", &id], |ran| ran.success);
-        cluster.nodes[3].kill();
+        cluster.members[3].kill();
     });
     assert_eq!(state.features.get("LeaseCheckpoint"), Some(&true));
 }

@@ -3,7 +3,8 @@
 
 mod support;
 
-use support::gated::{Gated, MECHANISM, WANTS_IT};
+use portunus_testkit::program::Program;
+use support::cluster::{Cluster, MECHANISM, WANTS_IT};
 use support::{Ran, Server, run};
 
 /// Every data command and its standard input. The last ones need a key or a lease to succeed.
@@ -22,7 +23,7 @@ const COMMANDS: [(&str, &str); 11] = [
 ];
 
 /// Runs a command that requires a feature.
-fn requiring(cluster: &Gated, feature: &str, (line, input): (&str, &str)) -> Ran {
+fn requiring(cluster: &Cluster, feature: &str, (line, input): (&str, &str)) -> Ran {
     let mut command = cluster.command();
     command.args(["--require-feature", feature]);
     run(command.args(line.split(' ')), input.as_bytes())
@@ -34,7 +35,7 @@ fn requiring(cluster: &Gated, feature: &str, (line, input): (&str, &str)) -> Ran
 /// Proves: S0-45
 #[test]
 fn data_commands_run_only_while_the_required_feature_is_on() {
-    let mut cluster = Gated::start(&[&[MECHANISM]]);
+    let mut cluster = Cluster::start(&[&[MECHANISM]]);
     for command in COMMANDS {
         let refused = requiring(&cluster, "LeaseCheckpoint", command);
         assert!(!refused.success, "{command:?}: {refused:?}");
@@ -64,7 +65,7 @@ fn data_commands_run_only_while_the_required_feature_is_on() {
 }
 
 /// Checks requirements with LeaseCheckpoint on and LogCompression off.
-fn refuses_what_is_still_off(cluster: &Gated) {
+fn refuses_what_is_still_off(cluster: &Cluster) {
     let both = [
         "--require-feature=LogCompression",
         "put",
@@ -89,10 +90,11 @@ fn refuses_what_is_still_off(cluster: &Gated) {
 /// Go etcd ignores the metadata, so a write with it would be done.
 #[test]
 fn a_server_without_feature_gates_is_refused() {
-    let Some(etcd) = Server::start("require_feature::a_server_without_feature_gates_is_refused")
-    else {
+    const TEST: &str = "require_feature::a_server_without_feature_gates_is_refused";
+    let Some(program) = Program::etcd(TEST) else {
         return;
     };
+    let etcd = Server::start(&program);
     for arguments in [
         &["put", "a", "b", "--require-feature=LeaseCheckpoint"][..],
         &["watch", "a", "--require-feature=LeaseCheckpoint"],

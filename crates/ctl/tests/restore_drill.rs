@@ -7,8 +7,9 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use portunus_peers::{Tool, find_for_test};
-use support::gated::Gated;
+use portunus_testkit::go::{Tool, find_for_test};
+use portunus_testkit::program::Program;
+use support::cluster::Cluster;
 use support::{Server, clean, portctl, run};
 
 const BUMP: &[&str] = &["--bump-revision", "1000", "--mark-compacted"];
@@ -34,7 +35,7 @@ struct Saved {
 
 /// From Go's etcd.
 fn saved_by_go(test: &str) -> Option<Saved> {
-    let server = Server::start(test)?;
+    let server = Server::start(&Program::etcd(test)?);
     let directory = tempfile::tempdir().unwrap();
     let snapshot = directory.path().join("saved.db");
     for (key, value) in [("a", "1"), ("a", "2"), ("b", "x")] {
@@ -50,7 +51,7 @@ fn saved_by_go(test: &str) -> Option<Saved> {
 
 /// From a Portunus cluster of three with these flags.
 fn saved_by_portunus(flags: &[&str]) -> Saved {
-    let cluster = Gated::start(&[flags, flags, flags]);
+    let cluster = Cluster::start(&[flags, flags, flags]);
     let directory = tempfile::tempdir().unwrap();
     let snapshot = directory.path().join("saved.db");
     for (key, value) in [("a", "1"), ("a", "2"), ("b", "x")] {
@@ -58,7 +59,7 @@ fn saved_by_portunus(flags: &[&str]) -> Saved {
     }
     let save = [
         "--endpoints",
-        &cluster.nodes[0].endpoint(),
+        &cluster.members[0].endpoint(),
         "snapshot",
         "save",
     ];
@@ -70,8 +71,8 @@ fn saved_by_portunus(flags: &[&str]) -> Saved {
 }
 
 /// Restores a snapshot for every member of a cluster that does not run yet.
-fn restore(cluster: &Gated, program: &Path, snapshot: &Path, more: &[&str]) {
-    for (at, node) in cluster.nodes.iter().enumerate() {
+fn restore(cluster: &Cluster, program: &Path, snapshot: &Path, more: &[&str]) {
+    for (at, node) in cluster.members.iter().enumerate() {
         let mut command = clean(Command::new(program));
         command
             .args(["snapshot", "restore"])
@@ -79,8 +80,8 @@ fn restore(cluster: &Gated, program: &Path, snapshot: &Path, more: &[&str]) {
             .arg("--data-dir")
             .arg(cluster.data_dir(at))
             .args(["--name", &node.name])
-            .args(["--initial-cluster", cluster.initial_cluster()])
-            .args(["--initial-advertise-peer-urls", &node.peer_url])
+            .args(["--initial-cluster", &cluster.initial_cluster()])
+            .args(["--initial-advertise-peer-urls", &node.peer_url()])
             .args(more);
         run(&mut command, b"").ok();
     }
@@ -89,7 +90,7 @@ fn restore(cluster: &Gated, program: &Path, snapshot: &Path, more: &[&str]) {
 /// Everything of the snapshot is served, writes are taken, and both survive a stop.
 fn drill(saved: &Saved, (restorer, program): &(Restorer, PathBuf), members: usize, more: &[&str]) {
     let case = format!("{restorer:?}, {members} members, {more:?}");
-    let mut cluster = Gated::places(members);
+    let mut cluster = Cluster::prepare(&Program::portunus(), members);
     restore(&cluster, program, &saved.snapshot, more);
     let flags: Vec<&[&str]> = vec![&[]; members];
     cluster.start_all(&flags);
@@ -117,7 +118,7 @@ fn drill(saved: &Saved, (restorer, program): &(Restorer, PathBuf), members: usiz
     cluster.start_all(&flags);
     let all = cluster.portctl(["get", "", "--prefix"]).ok();
     assert_eq!(all, "a\n2\nb\nx\nc\n3\n", "{case}");
-    let one = cluster.nodes[members - 1].endpoint();
+    let one = cluster.members[members - 1].endpoint();
     let hash = ["--endpoints", &one, "endpoint", "hashkv"];
     cluster.until(&hash, |ran| ran.success);
 }
@@ -160,15 +161,15 @@ fn a_snapshot_of_portunus_serves_after_restore_by_either_tool() {
 #[test]
 fn a_snapshot_of_an_emulated_version_serves_in_go() {
     const TEST: &str = "restore_drill::a_snapshot_of_an_emulated_version";
-    let Some(restorers) = restorers(TEST) else {
+    let (Some(restorers), Some(etcd)) = (restorers(TEST), Program::etcd(TEST)) else {
         return;
     };
     let saved = saved_by_portunus(&["--emulated-version=3.7"]);
     for (restorer, program) in &restorers {
         let directory = tempfile::tempdir().unwrap();
         let data_dir = directory.path().join("restored");
-        let peer_port = support::free_port();
-        let peer_url = format!("http://127.0.0.1:{peer_port}");
+        let peer = support::free_address();
+        let peer_url = format!("http://{peer}");
         let mut command = clean(Command::new(program));
         command
             .args(["snapshot", "restore"])
@@ -179,9 +180,7 @@ fn a_snapshot_of_an_emulated_version_serves_in_go() {
             .args(["--initial-cluster", &format!("m1={peer_url}")])
             .args(["--initial-advertise-peer-urls", &peer_url]);
         run(&mut command, b"").ok();
-        let Some(server) = Server::start_on(TEST, directory, data_dir, peer_port) else {
-            return;
-        };
+        let server = Server::start_on(&etcd, directory, data_dir, peer);
         let all = server.portctl(["get", "", "--prefix"]).ok();
         assert_eq!(all, "a\n2\nb\nx\n", "{restorer:?}");
         assert_eq!(server.portctl(["put", "c", "3"]).ok(), "OK\n");

@@ -5,32 +5,33 @@ mod support;
 
 use std::path::Path;
 
-use support::gated::{Gated, MECHANISM};
+use portunus_testkit::program::Program;
+use support::cluster::{Cluster, MECHANISM};
 use support::{portctl, run};
 
 const YES: &[&str] = &[MECHANISM, "--cluster-feature-gates=ApplyTag=true"];
 const NO: &[&str] = &[MECHANISM, "--cluster-feature-gates=ApplyTag=false"];
 
-fn until_on(cluster: &Gated) {
+fn until_on(cluster: &Cluster) {
     let asked = &["endpoint", "featuregate", "ApplyTag"];
     cluster.until(asked, |ran| ran.out == "true\n");
 }
 
-fn value(cluster: &Gated, key: &str) -> String {
+fn value(cluster: &Cluster, key: &str) -> String {
     cluster.portctl(["get", key, "--print-value-only"]).ok()
 }
 
 /// A new cluster of three that is restored from a snapshot and does not run yet.
-fn restored(snapshot: &Path) -> Gated {
-    let cluster = Gated::places(3);
+fn restored(snapshot: &Path) -> Cluster {
+    let cluster = Cluster::prepare(&Program::portunus(), 3);
     for at in 0..3 {
         let mut restore = portctl();
         restore.args(["snapshot", "restore"]).arg(snapshot);
         restore.arg("--data-dir").arg(cluster.data_dir(at));
-        let node = &cluster.nodes[at];
+        let node = &cluster.members[at];
         restore.args(["--name", &node.name]);
-        restore.args(["--initial-cluster", cluster.initial_cluster()]);
-        restore.args(["--initial-advertise-peer-urls", &node.peer_url]);
+        restore.args(["--initial-cluster", &cluster.initial_cluster()]);
+        restore.args(["--initial-advertise-peer-urls", &node.peer_url()]);
         run(&mut restore, b"").ok();
     }
     cluster
@@ -41,13 +42,18 @@ fn restored(snapshot: &Path) -> Gated {
 /// Proves: S0-A20
 #[test]
 fn a_restored_cluster_decides_its_features_itself() {
-    let mut old = Gated::start(&[YES, YES, YES]);
+    let mut old = Cluster::start(&[YES, YES, YES]);
     until_on(&old);
     old.portctl(["put", "/apply-tag/a", "old"]).ok();
     let tagged = value(&old, "/apply-tag/a");
     assert!(tagged.starts_with("old@"), "{tagged}");
     let snapshot = old.path("saved.db");
-    let save = ["--endpoints", &old.nodes[0].endpoint(), "snapshot", "save"];
+    let save = [
+        "--endpoints",
+        &old.members[0].endpoint(),
+        "snapshot",
+        "save",
+    ];
     run(old.command().args(save).arg(&snapshot), b"").ok();
     old.stop_all();
 

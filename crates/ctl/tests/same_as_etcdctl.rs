@@ -4,9 +4,11 @@
 
 mod support;
 
+use std::path::Path;
 use std::process::Command;
 
-use support::{Ran, Server, clean, etcdctl, run};
+use portunus_testkit::program::Program;
+use support::{Ran, Server, clean, etcdctl, for_each_server, run};
 
 /// What differs between two runs of anything: how long it took.
 fn without_times(text: &str) -> String {
@@ -31,9 +33,14 @@ fn without_log_lines(text: &str) -> String {
 #[test]
 fn answers_and_refusals_are_the_same() {
     const TEST: &str = "same_as_etcdctl::answers_and_refusals_are_the_same";
-    let (Some(etcdctl), Some(server)) = (etcdctl(TEST), Server::start(TEST)) else {
+    let Some(etcdctl) = etcdctl(TEST) else {
         return;
     };
+    for_each_server(TEST, |program| answers_are_the_same(program, &etcdctl));
+}
+
+fn answers_are_the_same(program: &Program, etcdctl: &Path) {
+    let server = Server::start(program);
     for (key, value) in [
         ("k1", "v1"),
         ("k2", "<&>\"\u{1}\nä"),

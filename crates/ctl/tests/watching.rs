@@ -6,7 +6,7 @@ mod support;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Stdio};
 
-use support::{Server, portctl};
+use support::{Server, for_each_server, portctl};
 
 /// A `portctl watch` whose lines can be read one by one.
 struct Watch {
@@ -54,79 +54,79 @@ impl Drop for Watch {
 
 #[test]
 fn events_are_shown_as_they_happened() {
-    let Some(server) = Server::start("watching::events_are_shown_as_they_happened") else {
-        return;
-    };
-    server.portctl(["put", "w1", "x"]).ok();
-    server.portctl(["put", "w1", "y"]).ok();
-    server.portctl(["del", "w1"]).ok();
-    let mut watch = Watch::start(&server, &["w", "--prefix", "--rev", "2", "--prev-kv"]);
-    assert_eq!(watch.lines(3), ["PUT", "w1", "x"]);
-    assert_eq!(watch.lines(5), ["PUT", "w1", "x", "w1", "y"]);
-    assert_eq!(watch.lines(5), ["DELETE", "w1", "y", "w1", ""]);
-    server.portctl(["put", "elsewhere", "1"]).ok();
-    server.portctl(["put", "w2", "live"]).ok();
-    assert_eq!(watch.lines(3), ["PUT", "w2", "live"]);
+    for_each_server("watching::events_are_shown_as_they_happened", |program| {
+        let server = Server::start(program);
+        server.portctl(["put", "w1", "x"]).ok();
+        server.portctl(["put", "w1", "y"]).ok();
+        server.portctl(["del", "w1"]).ok();
+        let mut watch = Watch::start(&server, &["w", "--prefix", "--rev", "2", "--prev-kv"]);
+        assert_eq!(watch.lines(3), ["PUT", "w1", "x"]);
+        assert_eq!(watch.lines(5), ["PUT", "w1", "x", "w1", "y"]);
+        assert_eq!(watch.lines(5), ["DELETE", "w1", "y", "w1", ""]);
+        server.portctl(["put", "elsewhere", "1"]).ok();
+        server.portctl(["put", "w2", "live"]).ok();
+        assert_eq!(watch.lines(3), ["PUT", "w2", "live"]);
+    });
 }
 
 #[test]
 fn a_command_runs_for_each_event() {
-    let Some(server) = Server::start("watching::a_command_runs_for_each_event") else {
-        return;
-    };
-    server.portctl(["put", "k", "q\"q"]).ok();
-    let script = "echo $ETCD_WATCH_REVISION $ETCD_WATCH_EVENT_TYPE $ETCD_WATCH_KEY; \
+    for_each_server("watching::a_command_runs_for_each_event", |program| {
+        let server = Server::start(program);
+        server.portctl(["put", "k", "q\"q"]).ok();
+        let script = "echo $ETCD_WATCH_REVISION $ETCD_WATCH_EVENT_TYPE $ETCD_WATCH_KEY; \
                   printf '%s\\n' \"$ETCD_WATCH_VALUE\"";
-    let mut watch = Watch::start(&server, &["k", "--rev", "2", "--", "sh", "-c", script]);
-    assert_eq!(watch.lines(3), ["PUT", "k", "q\"q"]);
-    assert_eq!(watch.lines(2), ["2 \"PUT\" \"k\"", r#""q\"q""#]);
+        let mut watch = Watch::start(&server, &["k", "--rev", "2", "--", "sh", "-c", script]);
+        assert_eq!(watch.lines(3), ["PUT", "k", "q\"q"]);
+        assert_eq!(watch.lines(2), ["2 \"PUT\" \"k\"", r#""q\"q""#]);
 
-    let mut failing = Watch::start(&server, &["k", "--rev", "2", "--", "sh", "-c", "exit 7"]);
-    assert_eq!(failing.process.wait().unwrap().code(), Some(1));
+        let mut failing = Watch::start(&server, &["k", "--rev", "2", "--", "sh", "-c", "exit 7"]);
+        assert_eq!(failing.process.wait().unwrap().code(), Some(1));
+    });
 }
 
 #[test]
 fn compacted_history_ends_a_watch() {
-    let Some(server) = Server::start("watching::compacted_history_ends_a_watch") else {
-        return;
-    };
-    server.portctl(["put", "a", "1"]).ok();
-    server.portctl(["put", "a", "2"]).ok();
-    server.portctl(["compaction", "3"]).ok();
-    let ended = server.portctl(["watch", "a", "--rev", "1"]);
-    assert_eq!(ended.code, Some(5));
-    assert_eq!(
-        ended.err,
-        "watch was canceled (etcdserver: mvcc: required revision has been compacted)\n\
+    for_each_server("watching::compacted_history_ends_a_watch", |program| {
+        let server = Server::start(program);
+        server.portctl(["put", "a", "1"]).ok();
+        server.portctl(["put", "a", "2"]).ok();
+        server.portctl(["compaction", "3"]).ok();
+        let ended = server.portctl(["watch", "a", "--rev", "1"]);
+        assert_eq!(ended.code, Some(5));
+        assert_eq!(
+            ended.err,
+            "watch was canceled (etcdserver: mvcc: required revision has been compacted)\n\
          Error: watch is canceled by the server\n"
-    );
+        );
+    });
 }
 
 #[test]
 fn interactive_mode_takes_watches_and_progress_requests() {
-    let Some(server) = Server::start("watching::interactive_mode") else {
-        return;
-    };
-    server.portctl(["put", "old", "1"]).ok();
-    let mut watch = Watch::start(&server, &["-i"]);
-    watch.say("watch old --rev 2");
-    assert_eq!(watch.lines(3), ["PUT", "old", "1"]);
-    watch.say("progress");
-    assert_eq!(watch.line(), "progress notify: 2");
-    watch.say("watch \"a key\" --rev 3 --prev-kv");
-    server.portctl(["put", "a key", "v"]).ok();
-    assert_eq!(watch.lines(3), ["PUT", "a key", "v"]);
+    for_each_server("watching::interactive_mode", |program| {
+        let server = Server::start(program);
+        server.portctl(["put", "old", "1"]).ok();
+        let mut watch = Watch::start(&server, &["-i"]);
+        watch.say("watch old --rev 2");
+        assert_eq!(watch.lines(3), ["PUT", "old", "1"]);
+        watch.say("progress");
+        assert_eq!(watch.line(), "progress notify: 2");
+        watch.say("watch \"a key\" --rev 3 --prev-kv");
+        server.portctl(["put", "a key", "v"]).ok();
+        assert_eq!(watch.lines(3), ["PUT", "a key", "v"]);
+    });
 }
 
 #[test]
 fn a_watch_goes_on_where_it_was_when_the_server_comes_back() {
-    let Some(mut server) = Server::start("watching::a_watch_goes_on_where_it_was") else {
-        return;
-    };
-    let mut watch = Watch::start(&server, &["k", "--rev", "2"]);
-    server.portctl(["put", "k", "before"]).ok();
-    assert_eq!(watch.lines(3), ["PUT", "k", "before"]);
-    server.restart();
-    server.portctl(["put", "k", "after"]).ok();
-    assert_eq!(watch.lines(3), ["PUT", "k", "after"]);
+    for_each_server("watching::a_watch_goes_on_where_it_was", |program| {
+        let mut server = Server::start(program);
+        let mut watch = Watch::start(&server, &["k", "--rev", "2"]);
+        server.portctl(["put", "k", "before"]).ok();
+        assert_eq!(watch.lines(3), ["PUT", "k", "before"]);
+        server.restart();
+        server.portctl(["put", "k", "after"]).ok();
+        assert_eq!(watch.lines(3), ["PUT", "k", "after"]);
+    });
 }

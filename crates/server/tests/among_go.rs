@@ -1,7 +1,7 @@
 //! Portunus members among Go etcd members: joining their cluster, leading it, replacing all of
 //! them one by one, and being replaced again.
 //!
-//! Needs Go's etcd (see the crate `portunus-peers`); without it the test prints a warning that
+//! Needs Go's etcd (see `portunus_testkit::go`); without it the test prints a warning that
 //! it proved nothing. `PORTUNUS_AMONG_GO=3.6.14` chooses another version.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -9,78 +9,44 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use common::gates::{MECHANISM, NO_MECHANISM, TAG, decisions, wants};
 use common::requests::{get, put};
-use common::{Clients, PATIENCE, free_address, portunus};
-use portunus_peers::Tool;
+use common::{Clients, WAIT_MAX, eventually};
 use portunus_proto::etcdserverpb::{
-    FeatureGateDetail, FeatureGateStatusRequest, HashKvRequest, HashKvResponse, Member,
-    MemberAddRequest, MemberListRequest, MemberPromoteRequest, MemberRemoveRequest,
-    MoveLeaderRequest, PutRequest, RangeRequest, StatusRequest,
+    FeatureGateDetail, FeatureGateStatusRequest, HashKvRequest, HashKvResponse, MemberAddRequest,
+    MemberListRequest, MemberPromoteRequest, MemberRemoveRequest, MoveLeaderRequest, PutRequest,
+    RangeRequest, StatusRequest,
 };
+use portunus_testkit::member::{self, InitialState, Member};
+use portunus_testkit::program::{Kind, Program};
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Go,
-    Portunus,
-}
-
-/// A process of either kind, killed when dropped.
-struct Node {
-    name: String,
-    kind: Kind,
-    client: SocketAddr,
-    peer: SocketAddr,
-    child: Option<Child>,
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
-impl Node {
-    fn peer_url(&self) -> String {
-        format!("http://{}", self.peer)
-    }
-
-    fn kill(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-
-    async fn clients(&self) -> Clients {
-        let deadline = Instant::now() + PATIENCE;
-        while std::net::TcpStream::connect(self.client).is_err() {
-            assert!(Instant::now() < deadline, "{} does not listen", self.name);
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        common::connect(self.client).await
-    }
+/// Returns a connection to a member, once it listens.
+async fn clients_of(member: &Member) -> Clients {
+    eventually(&format!("listening {}", member.name), async || {
+        std::net::TcpStream::connect(member.client).ok()
+    })
+    .await;
+    common::connect(member.client).await
 }
 
 /// A cluster of both kinds.
 struct Mixed {
-    etcd: PathBuf,
+    etcd: Program,
     /// The version that Portunus members emulate, so that Go members can read their data.
     emulated: Option<String>,
     /// Further flags of Portunus members.
     flags: Vec<String>,
     dir: tempfile::TempDir,
-    nodes: BTreeMap<String, Node>,
+    members: BTreeMap<String, Member>,
 }
 
 impl Mixed {
-    fn new(etcd: PathBuf) -> Mixed {
+    fn new(etcd: Program) -> Mixed {
         let version = std::env::var("PORTUNUS_AMONG_GO").unwrap_or_else(|_| "3.7".to_owned());
         let mut numbers = version.split('.');
         let emulated = format!("{}.{}", numbers.next().unwrap(), numbers.next().unwrap());
@@ -89,90 +55,51 @@ impl Mixed {
             emulated: Some(emulated),
             flags: Vec::new(),
             dir: tempfile::tempdir().unwrap(),
-            nodes: BTreeMap::new(),
+            members: BTreeMap::new(),
         }
     }
 
     /// Returns the end of every member's log, for a failing test.
     fn logs(&self) -> String {
-        let mut text = String::new();
-        for name in self.nodes.keys() {
-            let log = self.dir.path().join(format!("{name}.log"));
-            let log = std::fs::read_to_string(log).unwrap_or_default();
-            let lines = log
-                .lines()
-                .filter(|line| !line.contains("snapshot of the log"));
-            let lines: Vec<&str> = lines.collect();
-            let from = lines.len().saturating_sub(30);
-            text += &format!("--- {name}\n{}\n", lines[from..].join("\n"));
+        member::log_tails(self.members.values(), 30)
+    }
+
+    fn program(&self, kind: Kind) -> Program {
+        match kind {
+            Kind::Etcd => self.etcd.clone(),
+            Kind::Portunus => Program::portunus(),
         }
-        text
     }
 
     fn add(&mut self, name: &str, kind: Kind) {
-        let node = Node {
-            name: name.to_owned(),
-            kind,
-            client: free_address(),
-            peer: free_address(),
-            child: None,
-        };
-        self.nodes.insert(name.to_owned(), node);
+        let member = Member::new(name, self.program(kind), self.dir.path()).unwrap();
+        self.members.insert(name.to_owned(), member);
     }
 
-    fn initial_cluster(&self) -> String {
-        let nodes = self.nodes.values();
-        let pairs = nodes.map(|node| format!("{}={}", node.name, node.peer_url()));
-        pairs.collect::<Vec<_>>().join(",")
-    }
-
-    fn start(&mut self, name: &str, state: &str) {
-        let initial_cluster = self.initial_cluster();
-        let node = self.nodes.get_mut(name).unwrap();
-        let mut command = match node.kind {
-            Kind::Go => Command::new(&self.etcd),
-            Kind::Portunus => portunus(),
+    fn start(&mut self, name: &str, state: InitialState) {
+        let initial_cluster = member::initial_cluster(self.members.values());
+        let member = self.members.get_mut(name).unwrap();
+        member.initial_cluster = initial_cluster;
+        member.initial_state = state;
+        member.flags = match member.program.kind {
+            Kind::Etcd => vec!["--log-level=warn".to_owned()],
+            Kind::Portunus => {
+                let emulated = self.emulated.iter();
+                let emulated = emulated.map(|version| format!("--emulated-version={version}"));
+                emulated.chain(self.flags.iter().cloned()).collect()
+            }
         };
-        if node.kind == Kind::Portunus {
-            let emulated = self.emulated.iter();
-            command.args(emulated.map(|version| format!("--emulated-version={version}")));
-            command.args(&self.flags);
-        }
-        let log = self.dir.path().join(format!("{name}.log"));
-        let log = std::fs::File::options()
-            .create(true)
-            .append(true)
-            .open(log)
-            .unwrap();
-        let child = command
-            .arg(format!("--name={name}"))
-            .arg(format!(
-                "--data-dir={}",
-                self.dir.path().join(name).display()
-            ))
-            .arg(format!("--listen-client-urls=http://{}", node.client))
-            .arg(format!("--advertise-client-urls=http://{}", node.client))
-            .arg(format!("--listen-peer-urls={}", node.peer_url()))
-            .arg(format!("--initial-advertise-peer-urls={}", node.peer_url()))
-            .arg(format!("--initial-cluster={initial_cluster}"))
-            .arg(format!("--initial-cluster-state={state}"))
-            .args(["--snapshot-count=100", "--snapshot-catchup-entries=20"])
-            .arg(match node.kind {
-                Kind::Go => "--log-level=warn",
-                Kind::Portunus => "--log-level=info",
-            })
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        node.child = Some(child);
+        member.launch(&[
+            "--snapshot-count=100".to_owned(),
+            "--snapshot-catchup-entries=20".to_owned(),
+        ]);
     }
 
     async fn clients(&self, name: &str) -> Clients {
-        self.nodes[name].clients().await
+        clients_of(&self.members[name]).await
     }
 
-    async fn members(&self, via: &str) -> Vec<Member> {
+    async fn members(&self, via: &str) -> Vec<portunus_proto::etcdserverpb::Member> {
         let mut clients = self.clients(via).await;
         let mut members = Vec::new();
         // A member that was just promoted may not have applied it yet.
@@ -188,7 +115,7 @@ impl Mixed {
 
     async fn id(&self, via: &str, name: &str) -> u64 {
         let members = self.members(via).await;
-        let url = self.nodes[name].peer_url();
+        let url = self.members[name].peer_url();
         let found = members
             .iter()
             .find(|member| member.peer_urls.contains(&url));
@@ -204,7 +131,7 @@ impl Mixed {
 
     async fn join_as_learner(&mut self, name: &str, kind: Kind, via: &str) {
         self.add(name, kind);
-        let url = self.nodes[name].peer_url();
+        let url = self.members[name].peer_url();
         let mut clients = self.clients(via).await;
         patiently("a member is added", async || {
             let request = MemberAddRequest {
@@ -214,7 +141,7 @@ impl Mixed {
             clients.cluster.member_add(request).await.map(drop)
         })
         .await;
-        self.start(name, "existing");
+        self.start(name, InitialState::Existing);
     }
 
     async fn promote(&self, name: &str, via: &str) {
@@ -235,14 +162,14 @@ impl Mixed {
             clients.cluster.member_remove(request).await.map(drop)
         })
         .await;
-        self.nodes.remove(name);
+        self.members.remove(name);
     }
 
     async fn leader(&self) -> String {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + WAIT_MAX;
         loop {
-            for node in self.nodes.values().filter(|node| node.child.is_some()) {
-                let mut clients = node.clients().await;
+            for node in self.members.values().filter(|node| node.is_running()) {
+                let mut clients = clients_of(node).await;
                 if let Ok(status) = clients.maintenance.status(StatusRequest {}).await {
                     let status = status.into_inner();
                     if status.leader == status.header.unwrap().member_id {
@@ -324,21 +251,21 @@ impl Mixed {
 
     /// Fails if a process has ended.
     fn all_run(&mut self) {
-        for node in self.nodes.values_mut() {
-            let ended = node.child.as_mut().unwrap().try_wait().unwrap();
+        for node in self.members.values_mut() {
+            let ended = node.process.as_mut().unwrap().exit_status();
             assert!(ended.is_none(), "{} ended: {ended:?}", node.name);
         }
     }
 
     /// Waits until every member has the same hash at the same revision.
     async fn agree(&self, when: &str) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + WAIT_MAX;
         loop {
             let mut hashes = BTreeMap::new();
             // All at the revision of the first: writers continue meanwhile.
             let mut revision = 0;
-            for node in self.nodes.values() {
-                let mut clients = node.clients().await;
+            for node in self.members.values() {
+                let mut clients = clients_of(node).await;
                 if revision == 0 {
                     let status = clients.maintenance.status(StatusRequest {}).await.unwrap();
                     revision = status.into_inner().header.unwrap().revision;
@@ -355,8 +282,8 @@ impl Mixed {
             }
             assert!(
                 Instant::now() < deadline,
-                "members disagree {when}: {hashes:?}; logs in {}",
-                self.dir.path().display()
+                "members disagree {when}: {hashes:?}; {}",
+                self.logs()
             );
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
@@ -365,7 +292,7 @@ impl Mixed {
 
 /// Retries until it succeeds.
 async fn patiently(what: &str, mut attempt: impl AsyncFnMut() -> Result<(), tonic::Status>) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_MAX;
     loop {
         match attempt().await {
             Ok(()) => return,
@@ -387,7 +314,7 @@ struct Load {
 
 impl Load {
     fn aim(&self, mixed: &Mixed) {
-        let running = mixed.nodes.values().filter(|node| node.child.is_some());
+        let running = mixed.members.values().filter(|node| node.is_running());
         *self.addresses.lock().unwrap() = running.map(|node| node.client).collect();
     }
 
@@ -429,7 +356,7 @@ impl Load {
     /// Waits for this many more acknowledged writes.
     async fn more(&self, count: u64) {
         let target = self.written.load(Ordering::Acquire) + count;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + WAIT_MAX;
         while self.written.load(Ordering::Acquire) < target {
             assert!(Instant::now() < deadline, "nothing is written any more");
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -462,14 +389,15 @@ impl Load {
 
 /// Returns the requested version of Go's etcd; without it the test prints a warning and is
 /// skipped.
-fn etcd_for(test: &str) -> Option<PathBuf> {
-    match std::env::var("PORTUNUS_AMONG_GO").ok() {
-        Some(version) => Some(PathBuf::from(format!(
-            "{}/../../target/go-etcd/{version}/etcd",
-            env!("CARGO_MANIFEST_DIR")
-        ))),
-        None => portunus_peers::find_for_test(Tool::Etcd, test),
-    }
+fn etcd_for(test: &str) -> Option<Program> {
+    let Ok(version) = std::env::var("PORTUNUS_AMONG_GO") else {
+        return Program::etcd(test);
+    };
+    let built = format!("../../target/go-etcd/{version}/etcd");
+    Some(Program {
+        kind: Kind::Etcd,
+        path: Path::new(env!("CARGO_MANIFEST_DIR")).join(built),
+    })
 }
 
 /// Whether the version of the Go members has cluster features: 3.7 is the first.
@@ -493,8 +421,8 @@ async fn what_a_go_member_commits_is_applied() {
         return;
     };
     let mut mixed = Mixed::new(etcd);
-    mixed.add("go1", Kind::Go);
-    mixed.start("go1", "new");
+    mixed.add("go1", Kind::Etcd);
+    mixed.start("go1", InitialState::New);
     mixed.leader().await;
     mixed.join("own1", Kind::Portunus, "go1").await;
     let channel = mixed.clients("go1").await.channel;
@@ -538,10 +466,10 @@ async fn members_of_both_kinds_make_one_cluster() {
     };
     let mut mixed = Mixed::new(etcd);
     for name in ["go1", "go2", "go3"] {
-        mixed.add(name, Kind::Go);
+        mixed.add(name, Kind::Etcd);
     }
     for name in ["go1", "go2", "go3"] {
-        mixed.start(name, "new");
+        mixed.start(name, InitialState::New);
     }
     mixed.leader().await;
     let load = Arc::new(Load {
@@ -561,10 +489,10 @@ async fn members_of_both_kinds_make_one_cluster() {
     mixed.agree("while p1 leads").await;
 
     // A Go member that lags behind the log gets a snapshot.
-    mixed.nodes.get_mut("go3").unwrap().kill();
+    mixed.members.get_mut("go3").unwrap().kill();
     load.aim(&mixed);
     load.more(300).await;
-    mixed.start("go3", "new");
+    mixed.start("go3", InitialState::New);
     load.aim(&mixed);
     mixed.agree("after go3 came back").await;
 
@@ -583,7 +511,7 @@ async fn members_of_both_kinds_make_one_cluster() {
     // The reverse, the leader last.
     for (name, gone) in [("go4", "p2"), ("go5", "p3"), ("go6", "p1")] {
         let leader = mixed.leader().await;
-        mixed.join(name, Kind::Go, &leader).await;
+        mixed.join(name, Kind::Etcd, &leader).await;
         let via = name.to_owned();
         if mixed.leader().await == gone {
             mixed.move_leader(&via).await;
@@ -620,10 +548,10 @@ async fn cluster_features_are_off_while_a_go_member_is_there() {
         wants("ApplyTag=true,LeaseCheckpoint=true"),
     ];
     for name in ["go1", "go2"] {
-        mixed.add(name, Kind::Go);
+        mixed.add(name, Kind::Etcd);
     }
     for name in ["go1", "go2"] {
-        mixed.start(name, "new");
+        mixed.start(name, InitialState::New);
     }
     mixed.leader().await;
     // Keys whose values show whether the feature was on.
@@ -654,7 +582,7 @@ async fn cluster_features_are_off_while_a_go_member_is_there() {
     load.more(50).await;
 
     // A Go member joins as learner: features go off, then it gets a snapshot from after that.
-    mixed.join("go3", Kind::Go, "p1").await;
+    mixed.join("go3", Kind::Etcd, "p1").await;
     mixed.until_tag(&["p1", "p2"], false).await;
     load.aim(&mixed);
     load.more(50).await;
@@ -700,23 +628,23 @@ async fn data_directory_of_a_go_member_is_taken_over_and_features_come_on() {
     };
     for (emulates, flag) in [(true, Some(MECHANISM)), (false, None)] {
         let mut mixed = Mixed::new(etcd.clone());
-        mixed.add("go1", Kind::Go);
-        mixed.start("go1", "new");
+        mixed.add("go1", Kind::Etcd);
+        mixed.start("go1", InitialState::New);
         mixed.leader().await;
         // More entries than Go keeps in its log before it makes a snapshot.
         for _ in 0..250 {
             assert_eq!(mixed.written("go1").await, "b");
         }
         let hash = mixed.hash("go1", 0).await;
-        mixed.nodes.get_mut("go1").unwrap().kill();
+        mixed.members.get_mut("go1").unwrap().kill();
 
-        mixed.nodes.get_mut("go1").unwrap().kind = Kind::Portunus;
+        mixed.members.get_mut("go1").unwrap().program = Program::portunus();
         if !emulates {
             mixed.emulated = None;
         }
         mixed.flags = vec![wants("ApplyTag=true")];
         mixed.flags.extend(flag.map(str::to_owned));
-        mixed.start("go1", "existing");
+        mixed.start("go1", InitialState::Existing);
         mixed.until_tag(&["go1"], true).await;
         assert_eq!(mixed.hash("go1", hash.hash_revision).await.hash, hash.hash);
         let tagged = mixed.written("go1").await;
@@ -725,8 +653,8 @@ async fn data_directory_of_a_go_member_is_taken_over_and_features_come_on() {
         // Portunus decided, and a restart finds the decision.
         let channel = mixed.clients("go1").await.channel;
         assert!(!decisions(channel).await.is_empty());
-        mixed.nodes.get_mut("go1").unwrap().kill();
-        mixed.start("go1", "existing");
+        mixed.members.get_mut("go1").unwrap().kill();
+        mixed.start("go1", InitialState::Existing);
         mixed.until_tag(&["go1"], true).await;
         mixed.all_run();
     }
@@ -744,13 +672,13 @@ async fn go_learner_joins_a_voter_with_the_mechanism_off() {
     let mut mixed = Mixed::new(etcd);
     mixed.flags = vec![NO_MECHANISM.to_owned(), wants("ApplyTag=true")];
     mixed.add("p1", Kind::Portunus);
-    mixed.start("p1", "new");
+    mixed.start("p1", InitialState::New);
     mixed.leader().await;
     // So many that the learner needs a snapshot.
     for _ in 0..250 {
         assert_eq!(mixed.written("p1").await, "b");
     }
-    mixed.join_as_learner("go1", Kind::Go, "p1").await;
+    mixed.join_as_learner("go1", Kind::Etcd, "p1").await;
     assert_eq!(mixed.written("p1").await, "b");
     let applied = mixed.applied("p1").await;
     patiently("the learner applies everything", async || {

@@ -20,7 +20,7 @@ fn json(answer: &HttpAnswer) -> serde_json::Value {
 
 async fn until_on(server: &Server, feature: &str) {
     let path = format!("/featuregate?feature={feature}");
-    common::cluster::eventually("the feature is on", async || {
+    common::eventually("the feature is on", async || {
         (server.get(&path).body == "true").then_some(())
     })
     .await;
@@ -138,7 +138,7 @@ async fn metrics_follow_every_change() {
     );
     server.stop();
     let server = Server::start(&dir, &[MECHANISM]);
-    common::cluster::eventually("the feature is off", async || {
+    common::eventually("the feature is off", async || {
         (server.get("/featuregate?feature=ApplyTag").body == "false").then_some(())
     })
     .await;

@@ -651,7 +651,7 @@ async fn idle_snapshots_are_few_and_small() {
     assert!(grown < 64 << 20, "{} MiB", grown >> 20);
 
     drop(held);
-    let mut whole = common::cluster::eventually("room for a snapshot", async || {
+    let mut whole = common::eventually("room for a snapshot", async || {
         let snapshot = clients.maintenance.snapshot(SnapshotRequest {}).await;
         snapshot.ok().map(tonic::Response::into_inner)
     })

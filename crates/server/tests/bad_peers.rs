@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use common::cluster::Cluster;
 use common::leader_snapshot::{Database, envelope};
 use common::requests::put;
-use common::{PATIENCE, soon};
+use common::{WAIT_MAX, soon};
 use portunus_proto::raftpb::{ConfState, Entry, Message, MessageType, Snapshot, SnapshotMetadata};
 use prost::Message as _;
 
@@ -54,7 +54,7 @@ impl Subject {
     }
 
     fn id(&self, member: usize) -> u64 {
-        self.cluster.nodes[member].id
+        self.cluster.members[member].id
     }
 
     /// Returns the headers of a correct peer.
@@ -116,7 +116,7 @@ impl Subject {
             soon("a put", kv.put(put("good", &value))).await.unwrap();
         }
         self.cluster.agree().await;
-        let node = &self.cluster.nodes[self.member];
+        let node = &self.cluster.members[self.member];
         let bytes = node.process.as_ref().unwrap().resident_bytes();
         eprintln!("resident: {} MiB", bytes / MIB);
         assert!(bytes < RESIDENT_BYTES_MAX, "{} MiB", bytes / MIB);
@@ -145,7 +145,7 @@ fn say(address: SocketAddr, bytes: &[u8]) {
 #[tokio::test(flavor = "multi_thread")]
 async fn garbage_is_refused() {
     let mut subject = Subject::start("garbage_is_refused").await;
-    let address = subject.cluster.nodes[subject.member].peer;
+    let address = subject.cluster.members[subject.member].peer;
     let mut random = subject.cluster.random.fork();
     tokio::task::spawn_blocking(move || {
         for _ in 0..REPETITIONS {
@@ -293,7 +293,7 @@ async fn old_messages_change_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn announced_lengths_cost_nothing() {
     let mut subject = Subject::start("announced_lengths_cost_nothing").await;
-    let address = subject.cluster.nodes[subject.member].peer;
+    let address = subject.cluster.members[subject.member].peer;
     let headers: String = subject
         .headers()
         .iter()
@@ -373,7 +373,7 @@ async fn snapshot_with_authentication_is_refused_before_raft_takes_it() {
         assert!(text.contains("authentication is enabled"), "{text}");
     }
     subject.still_serves().await;
-    let log = subject.cluster.nodes[subject.member].log();
+    let log = subject.cluster.members[subject.member].log();
     let lines = log.lines().filter(|line| line.contains("authentication"));
     assert_eq!(lines.count(), 2, "one line each: {log}");
     let member = subject.member;
@@ -445,7 +445,7 @@ async fn broken_snapshots_are_refused() {
         );
     }
     // Truncated in the middle of a body that announced more.
-    let address = subject.cluster.nodes[subject.member].peer;
+    let address = subject.cluster.members[subject.member].peer;
     let lines: String = headers
         .iter()
         .map(|(name, value)| format!("{name}: {value}\r\n"))
@@ -454,7 +454,7 @@ async fn broken_snapshots_are_refused() {
         "POST /raft/snapshot HTTP/1.1\r\nHost: x\r\n{lines}Content-Length: 1000000\r\n\r\n"
     );
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(WAIT_MAX)).unwrap();
     stream.write_all(head.as_bytes()).unwrap();
     stream.write_all(&good).unwrap();
     stream.write_all(&[7; 10_000]).unwrap();
@@ -468,7 +468,7 @@ async fn broken_snapshots_are_refused() {
     subject.cluster.kill(member);
     subject.cluster.start_one(member).await;
     subject.still_serves().await;
-    let dir = subject.cluster.nodes[member].dir.clone();
+    let dir = subject.cluster.members[member].dir.clone();
     let mut left = Vec::new();
     let mut folders = vec![dir];
     while let Some(folder) = folders.pop() {

@@ -10,7 +10,8 @@ mod common;
 
 use std::time::Duration;
 
-use common::cluster::{Cluster, eventually};
+use common::cluster::Cluster;
+use common::eventually;
 use common::load::Load;
 use common::requests::put;
 use portunus_proto::EtcdError;
@@ -122,14 +123,14 @@ async fn a_member_that_lost_its_data_is_replaced() {
         let all = cluster.running();
         load.goes_on(&cluster, &all, SOME).await;
         let lost = cluster.follower().await;
-        let (old_id, others) = (cluster.nodes[lost].id, without(&all, lost));
+        let (old_id, others) = (cluster.members[lost].id, without(&all, lost));
         cluster.kill(lost);
         cluster.wipe(lost);
         cluster.remove_member(others[0], old_id).await;
         let new_id = cluster.add_member(lost, false).await;
         assert_ne!(new_id, old_id);
         cluster.start_one(lost).await;
-        assert_eq!(cluster.nodes[lost].id, new_id);
+        assert_eq!(cluster.members[lost].id, new_id);
         load.goes_on(&cluster, &all, SOME).await;
         load.judge(&cluster).await;
     }
@@ -143,7 +144,7 @@ async fn a_learner_is_added_and_promoted_under_load() {
     let mut load = Load::on_all(&mut cluster);
     let voters = cluster.running();
     load.goes_on(&cluster, &voters, 2 * SOME).await;
-    let learner = cluster.add_place();
+    let learner = cluster.prepare_member();
     let id = cluster.add_member(learner, true).await;
     cluster.launch(learner);
     cluster.ready(learner).await;
@@ -202,7 +203,7 @@ async fn leadership_moves_under_load() {
     let leader = cluster.leader().await;
     let follower = without(&all, leader)[0];
     let request = portunus_proto::etcdserverpb::MoveLeaderRequest {
-        target_id: cluster.nodes[follower].id,
+        target_id: cluster.members[follower].id,
     };
     let refused = cluster
         .clients(follower)
@@ -245,7 +246,7 @@ async fn a_member_that_was_left_behind_gets_a_snapshot() {
         cluster.start_one(lost).await;
         // It may serve a moment before it logs it.
         eventually("a snapshot that was needed", async || {
-            let log = cluster.nodes[lost].log();
+            let log = cluster.members[lost].log();
             let is_installed = log.contains("the snapshot of the leader is installed");
             is_installed.then_some(())
         })
@@ -297,7 +298,7 @@ async fn members_that_check_for_corruption_restart_together() {
     let follower = cluster.follower().await;
     cluster.kill(follower);
     cluster.start_one(follower).await;
-    let log = cluster.nodes[follower].log();
+    let log = cluster.members[follower].log();
     assert!(!log.contains("the data could not be compared"), "{log}");
     cluster.agree().await;
 }

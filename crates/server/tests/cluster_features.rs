@@ -11,7 +11,8 @@ mod common;
 
 use std::time::Duration;
 
-use common::cluster::{Cluster, eventually};
+use common::cluster::Cluster;
+use common::eventually;
 use common::gates::{
     MECHANISM, NEWEST_ONLY, Requiring, TAG, agree_on_decisions, agree_on_gates, detail, history,
     requiring, restart_with, until_feature, wants, watch_gates,
@@ -81,7 +82,7 @@ async fn features_change_under_load(mut cluster: Cluster, clients: Clients) {
         let leader = cluster.leader().await;
         let veto = *others.iter().find(|member| **member != leader).unwrap();
         if count > 3 {
-            cluster.nodes[veto].flags = vec![no.clone()];
+            cluster.members[veto].flags = vec![no.clone()];
             cluster.kill(veto);
             cluster.launch(veto);
             cluster.kill(leader);
@@ -98,7 +99,7 @@ async fn features_change_under_load(mut cluster: Cluster, clients: Clients) {
 
         // Once more, and all members lose power during the decision.
         cluster.stop(veto).await;
-        cluster.nodes[veto].flags = vec![yes.clone()];
+        cluster.members[veto].flags = vec![yes.clone()];
         cluster.launch(veto);
         cluster.ready(veto).await;
         for member in 0..count {
@@ -273,7 +274,7 @@ async fn requests_may_require_a_feature() {
 
 /// Returns the bytes of entries in the log of a stopped member.
 fn log_bytes(cluster: &Cluster, member: usize) -> usize {
-    let dir = cluster.nodes[member].dir.join("member/wal");
+    let dir = cluster.members[member].dir.join("member/wal");
     let mut bytes = 0;
     for file in std::fs::read_dir(dir).unwrap() {
         let path = file.unwrap().path();
@@ -302,7 +303,7 @@ async fn large_requests_are_compressed_in_the_log() {
     cluster.agree().await;
     cluster.stop(2).await;
     let plain_bytes = log_bytes(&cluster, 2);
-    cluster.nodes[2].flags = vec![wants("LogCompression=true")];
+    cluster.members[2].flags = vec![wants("LogCompression=true")];
     cluster.start_one(2).await;
     for member in [0, 1] {
         restart_with(&mut cluster, member, &[wants("LogCompression=true")]).await;
@@ -323,8 +324,8 @@ async fn large_requests_are_compressed_in_the_log() {
         cluster.kill(member);
     }
     cluster.start_all(&[0, 1, 2]).await;
-    let new = cluster.add_place();
-    cluster.nodes[new].flags = vec![wants("LogCompression=true")];
+    let new = cluster.prepare_member();
+    cluster.members[new].flags = vec![wants("LogCompression=true")];
     cluster.add_member(new, false).await;
     cluster.start_one(new).await;
     cluster.agree().await;
@@ -356,8 +357,8 @@ async fn large_requests_are_compressed_in_the_log() {
 #[tokio::test(flavor = "multi_thread")]
 async fn features_come_and_go_with_the_version() {
     let flags = ["--downgrade-check-time=1s"];
-    let mut cluster = Cluster::places("features_and_versions", 3, &flags).await;
-    for node in &mut cluster.nodes {
+    let mut cluster = Cluster::prepare("features_and_versions", 3, &flags).await;
+    for node in &mut cluster.members {
         node.flags = vec![emulate("3.6")];
     }
     cluster.start_all(&[0, 1, 2]).await;
@@ -420,7 +421,7 @@ async fn features_come_and_go_with_the_version() {
         assert_eq!(params.version, decision.cluster_version);
     }
     for member in 0..3 {
-        let log = cluster.nodes[member].log();
+        let log = cluster.members[member].log();
         assert!(!log.contains("does not fit"), "{log}");
     }
     load.goes_on(&cluster, &all, 20).await;
@@ -441,7 +442,7 @@ async fn features_come_and_go_with_the_version() {
     // starts.
     for member in 0..3 {
         eventually("the log is shortened", async || {
-            let log = cluster.nodes[member].log();
+            let log = cluster.members[member].log();
             log.contains("snapshot of the log taken").then_some(())
         })
         .await;
@@ -525,10 +526,10 @@ async fn a_replaced_member_takes_its_word_with_it() {
     cluster.kill(2);
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert!(!detail(&cluster, 0, TAG).await.enabled);
-    let lost = cluster.nodes[2].id;
+    let lost = cluster.members[2].id;
     cluster.remove_member(0, lost).await;
     let on_at = until_feature(&cluster, TAG, true).await;
-    let new = cluster.add_place();
+    let new = cluster.prepare_member();
     cluster.add_member(new, false).await;
     cluster.start_one(new).await;
     let off_at = until_feature(&cluster, TAG, false).await;
@@ -550,7 +551,7 @@ async fn a_forced_new_cluster_decides_anew() {
     for member in 0..3 {
         cluster.kill(member);
     }
-    cluster.nodes[0].flags = vec![
+    cluster.members[0].flags = vec![
         "--force-new-cluster".to_owned(),
         wants("LeaseCheckpoint=true"),
     ];

@@ -4,11 +4,11 @@
 
 mod common;
 
-use common::READY;
-use common::cluster::{Cluster, eventually};
+use common::cluster::Cluster;
 use common::gates::MECHANISM;
 use common::requests::{get, put};
 use common::versions::{emulate, until_cluster_version, versions};
+use common::{READY, eventually};
 
 /// The versions of the three founders; the last differs from the majority.
 const MAJORITY: &str = "3.8";
@@ -32,10 +32,10 @@ enum Fate {
 /// Waits until every launched member serves or has ended.
 async fn fates(cluster: &mut Cluster) -> Vec<Fate> {
     eventually("every founder to serve or stop", async || {
-        let nodes = cluster.nodes.iter_mut();
+        let nodes = cluster.members.iter_mut();
         let fates = nodes.map(|node| {
             let process = node.process.as_mut()?;
-            match (process.has_ended(), process.has_said(READY)) {
+            match (process.has_ended(), process.has_logged(READY)) {
                 (true, _) => Some(Fate::Stopped),
                 (false, true) => Some(Fate::Serves),
                 (false, false) => None,
@@ -54,13 +54,13 @@ async fn fates(cluster: &mut Cluster) -> Vec<Fate> {
 async fn founders_of_two_versions_stop_or_a_majority_serves_in_every_order() {
     for (number, order) in ORDERS.into_iter().enumerate() {
         let test = format!("founders-{number}");
-        let mut cluster = Cluster::places(&test, 3, &[MECHANISM]).await;
-        cluster.nodes[2].flags = vec![emulate(MINORITY)];
+        let mut cluster = Cluster::prepare(&test, 3, &[MECHANISM]).await;
+        cluster.members[2].flags = vec![emulate(MINORITY)];
         for (place, member) in order.into_iter().enumerate() {
             cluster.launch(member);
             if place == number % 3 {
                 // Some start together, some after another one listens.
-                let process = cluster.nodes[member].process.as_ref().unwrap();
+                let process = cluster.members[member].process.as_ref().unwrap();
                 process.find_line("listening for peers");
             }
         }
@@ -85,9 +85,9 @@ async fn founders_of_two_versions_stop_or_a_majority_serves_in_every_order() {
             assert!(why.contains("--emulated-version"), "{log}");
             assert!(!log.contains("panic"), "{log}");
         }
-        cluster.nodes[2].flags.clear();
+        cluster.members[2].flags.clear();
         let stopped: Vec<usize> = (0..3)
-            .filter(|it| cluster.nodes[*it].process.is_none())
+            .filter(|it| cluster.members[*it].process.is_none())
             .collect();
         cluster.start_all(&stopped).await;
         until_cluster_version(&cluster, "3.8.0").await;
@@ -104,8 +104,8 @@ async fn founders_of_two_versions_stop_or_a_majority_serves_in_every_order() {
 /// restart.
 #[tokio::test(flavor = "multi_thread")]
 async fn founder_that_comes_later_with_another_version_stops_and_the_majority_goes_on() {
-    let mut cluster = Cluster::places("founder-late", 3, &[MECHANISM]).await;
-    cluster.nodes[2].flags = vec![emulate(MINORITY)];
+    let mut cluster = Cluster::prepare("founder-late", 3, &[MECHANISM]).await;
+    cluster.members[2].flags = vec![emulate(MINORITY)];
     cluster.start_all(&[0, 1]).await;
     cluster.clients(0).kv.put(put("a", "b")).await.unwrap();
     for _ in 0..2 {
@@ -116,7 +116,7 @@ async fn founder_that_comes_later_with_another_version_stops_and_the_majority_go
         assert!(why.contains("serve as 3.8 (m0, m1)"), "{log}");
         assert!(why.contains("--emulated-version=3.8"), "{log}");
     }
-    let members = cluster.members(0).await;
+    let members = cluster.member_list(0).await;
     let published = members.iter().filter(|it| !it.client_urls.is_empty());
     let published = published.count();
     assert_eq!(published, 2, "{members:?}");
@@ -126,7 +126,7 @@ async fn founder_that_comes_later_with_another_version_stops_and_the_majority_go
     cluster.start_one(1).await;
     cluster.clients(1).kv.put(put("a", "d")).await.unwrap();
 
-    cluster.nodes[2].flags.clear();
+    cluster.members[2].flags.clear();
     cluster.start_one(2).await;
     until_cluster_version(&cluster, "3.8.0").await;
     cluster.agree().await;
@@ -136,14 +136,14 @@ async fn founder_that_comes_later_with_another_version_stops_and_the_majority_go
 /// decided may start with another: their earlier attributes do not prevent it.
 #[tokio::test(flavor = "multi_thread")]
 async fn undecided_cluster_starts_with_another_version_in_the_same_directories() {
-    let mut cluster = Cluster::places("founders-again", 3, &[MECHANISM]).await;
+    let mut cluster = Cluster::prepare("founders-again", 3, &[MECHANISM]).await;
     // Without the third the version stays undecided.
     cluster.start_all(&[0, 1]).await;
     assert!(!versions(&cluster, 0).await.1.starts_with("3.8"));
     for member in [0, 1] {
         cluster.stop(member).await;
     }
-    for node in &mut cluster.nodes {
+    for node in &mut cluster.members {
         node.flags = vec![emulate(MINORITY)];
     }
     cluster.start_all(&[0, 1, 2]).await;

@@ -5,7 +5,8 @@ mod common;
 
 use std::collections::BTreeSet;
 
-use common::cluster::{Cluster, eventually};
+use common::cluster::Cluster;
+use common::eventually;
 use common::gates::{self, MECHANISM, NO_MECHANISM, restart_with};
 use common::requests::put;
 use common::stored::{bucket, logged_requests};
@@ -34,7 +35,7 @@ async fn is_published(cluster: &Cluster, member: usize) {
             let answer = cluster.ask_peer_port(other, "GET", "/members", &[], &[]);
             let members: serde_json::Value = serde_json::from_str(&answer.await.body).unwrap();
             let mut members = members.as_array().unwrap().iter();
-            let name = &cluster.nodes[member].name;
+            let name = &cluster.members[member].name;
             let said = members.find(|it| it["name"] == **name)?;
             (said["proposedClusterParams"] == word).then_some(())
         };
@@ -104,8 +105,8 @@ async fn a_learner_obeys_and_counts_only_when_promoted() {
         restart_with(&mut cluster, member, &[wants(true)]).await;
     }
     until_feature(&cluster, true).await;
-    let learner = cluster.add_place();
-    cluster.nodes[learner].flags = vec![wants(false)];
+    let learner = cluster.prepare_member();
+    cluster.members[learner].flags = vec![wants(false)];
     let id = cluster.add_member(learner, true).await;
     cluster.start_one(learner).await;
     until_feature(&cluster, true).await;
@@ -236,10 +237,10 @@ async fn without_the_mechanism_there_is_no_trace_of_it() {
             .ask_peer_port(member, "GET", "/members", &[], &[])
             .await;
         assert!(!members.body.contains("proposedClusterParams"));
-        let log = cluster.nodes[member].log();
+        let log = cluster.members[member].log();
         assert!(!log.contains("cluster features decided"));
         assert!(gates::history(&cluster, member).await.is_empty());
-        let client = cluster.nodes[member].client;
+        let client = cluster.members[member].client;
         let metrics = common::http_at(client, "GET", "/metrics", &[], &[]);
         assert!(!metrics.body.contains("etcd_cluster_feature"));
         assert!(!metrics.body.contains("etcd_cluster_params"));

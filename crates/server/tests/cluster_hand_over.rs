@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::cluster::{Cluster, eventually};
+use common::cluster::Cluster;
 use common::requests::{get, put};
-use common::{Clients, soon};
+use common::{Clients, eventually, soon};
 use nix::sys::signal::Signal;
 use portunus_proto::etcdserverpb::request_op::Request;
 use portunus_proto::etcdserverpb::{
@@ -87,7 +87,7 @@ async fn leader_that_is_told_to_stop_hands_over_and_writes_go_on() {
     let others = without(&cluster, leader);
     let writers = Writers::start(&cluster, &others);
     writers.go_on().await;
-    let process = cluster.nodes[leader].process.take().unwrap();
+    let process = cluster.members[leader].process.take().unwrap();
     let (status, log) = tokio::task::spawn_blocking(|| process.terminate())
         .await
         .unwrap();
@@ -108,7 +108,7 @@ async fn requests_sent_to_a_dead_leader_end_when_another_leads() {
     let mut cluster = Cluster::start("requests_of_a_dead_leader", 3, &[]).await;
     let leader = cluster.leader().await;
     let others = without(&cluster, leader);
-    let process = cluster.nodes[leader].process.as_ref().unwrap();
+    let process = cluster.members[leader].process.as_ref().unwrap();
     process.signal(Signal::SIGSTOP);
     let mut requests = Vec::new();
     for member in &others {

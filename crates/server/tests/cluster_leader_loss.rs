@@ -7,7 +7,8 @@
 
 mod common;
 
-use common::cluster::{Cluster, eventually};
+use common::cluster::Cluster;
+use common::eventually;
 use common::gates::{
     MECHANISM, Requiring, TAG, agree_on_decisions, agree_on_gates, restart_with, until_feature,
     wants,
@@ -29,7 +30,7 @@ fn is_on(decision: &ClusterParamsDecision) -> bool {
 /// Returns the member whose flags turn the feature on and off, and which does not lead
 /// meanwhile (the last one), and the others.
 fn voice_and_others(cluster: &Cluster) -> (usize, Vec<usize>) {
-    let voice = cluster.nodes.len() - 1;
+    let voice = cluster.members.len() - 1;
     (voice, (0..voice).collect())
 }
 
@@ -40,10 +41,10 @@ async fn lose_leader_at(cluster: &mut Cluster, moment: &str, clients: &Requiring
     let (voice, others) = voice_and_others(cluster);
     cluster.stop(voice).await;
     let leader = cluster.leader_among(&others).await;
-    let process = cluster.nodes[leader].process.take().unwrap();
-    let (known_lines, text) = (process.lines_said(), moment.to_owned());
-    let killed = tokio::task::spawn_blocking(move || process.kill_when_it_says(known_lines, &text));
-    cluster.nodes[voice].flags = vec![wants(&format!("{TAG}={value}"))];
+    let process = cluster.members[leader].process.take().unwrap();
+    let (known_lines, text) = (process.log_line_count(), moment.to_owned());
+    let killed = tokio::task::spawn_blocking(move || process.kill_at_line(known_lines, &text));
+    cluster.members[voice].flags = vec![wants(&format!("{TAG}={value}"))];
     cluster.launch(voice);
     killed.await.unwrap();
     cluster.ready(voice).await;
@@ -60,7 +61,7 @@ async fn lose_leader_at(cluster: &mut Cluster, moment: &str, clients: &Requiring
     let changes = since.iter().filter(|it| is_on(it) == value).count();
     assert_eq!((changes, since.len()), (1, 1), "at {moment:?}: {since:?}");
     assert_eq!(since[0].index, decided_at);
-    let by_itself = since[0].decided_by == cluster.nodes[leader].id;
+    let by_itself = since[0].decided_by == cluster.members[leader].id;
     let by = if by_itself { "it" } else { "its successor" };
     eprintln!("lost m{leader} at {moment:?}: {by} decided, at {decided_at}");
 }

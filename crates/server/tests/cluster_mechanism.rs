@@ -8,7 +8,8 @@
 
 mod common;
 
-use common::cluster::{Cluster, eventually};
+use common::cluster::Cluster;
+use common::eventually;
 use common::gates::{
     MECHANISM, NO_MECHANISM, Requiring, TAG, agree_on_decisions, agree_on_gates, detail, history,
     restart_with, until_feature, wants,
@@ -60,8 +61,8 @@ async fn written(cluster: &Cluster, member: usize) -> String {
 /// Proves: S0-A11, S0-A27, X15
 #[tokio::test(flavor = "multi_thread")]
 async fn mechanism_is_turned_on_and_off_by_rolling_restarts() {
-    let mut cluster = Cluster::places("mechanism_rolls", 3, &[]).await;
-    for node in &mut cluster.nodes {
+    let mut cluster = Cluster::prepare("mechanism_rolls", 3, &[]).await;
+    for node in &mut cluster.members {
         node.flags = off();
     }
     cluster.start_all(&[0, 1, 2]).await;
@@ -90,7 +91,7 @@ async fn mechanism_is_turned_on_and_off_by_rolling_restarts() {
     for member in 0..3 {
         cluster.kill(member);
     }
-    cluster.nodes[1].flags = on();
+    cluster.members[1].flags = on();
     cluster.start_all(&[0, 1, 2]).await;
     let on_at = until_feature(&cluster, TAG, true).await;
     assert!(written(&cluster, 0).await.starts_with("b@"));
@@ -120,7 +121,7 @@ async fn mechanism_is_turned_on_and_off_by_rolling_restarts() {
     let on_at = until_feature(&cluster, TAG, true).await;
     for member in 0..3 {
         cluster.kill(member);
-        cluster.nodes[member].flags = off();
+        cluster.members[member].flags = off();
     }
     cluster.start_all(&[0, 1, 2]).await;
     let off_at = until_feature(&cluster, TAG, false).await;
@@ -137,8 +138,8 @@ async fn mechanism_is_turned_on_and_off_by_rolling_restarts() {
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_leader_takes_params_along_with_the_version() {
     let flags = ["--downgrade-check-time=1s"];
-    let mut cluster = Cluster::places("mechanism_versions", 1, &flags).await;
-    cluster.nodes[0].flags = on();
+    let mut cluster = Cluster::prepare("mechanism_versions", 1, &flags).await;
+    cluster.members[0].flags = on();
     cluster.start_one(0).await;
     until_feature(&cluster, TAG, true).await;
     restart_with(&mut cluster, 0, &off()).await;
@@ -181,13 +182,13 @@ async fn silent_leader_takes_params_along_with_the_version() {
 /// Proves: S0-A27
 #[tokio::test(flavor = "multi_thread")]
 async fn one_voter_grows_by_members_that_propose_nothing() {
-    let mut cluster = Cluster::places("mechanism_grows", 1, &[]).await;
-    cluster.nodes[0].flags = on();
+    let mut cluster = Cluster::prepare("mechanism_grows", 1, &[]).await;
+    cluster.members[0].flags = on();
     cluster.start_one(0).await;
     let on_at = until_feature(&cluster, TAG, true).await;
     assert!(written(&cluster, 0).await.starts_with("b@"));
-    let second = cluster.add_place();
-    cluster.nodes[second].flags = off();
+    let second = cluster.prepare_member();
+    cluster.members[second].flags = off();
     cluster.add_member(second, false).await;
     cluster.start_one(second).await;
     let off_at = until_feature(&cluster, TAG, false).await;
@@ -201,8 +202,8 @@ async fn one_voter_grows_by_members_that_propose_nothing() {
     restart_with(&mut cluster, 0, &on()).await;
     until_feature(&cluster, TAG, true).await;
 
-    let learner = cluster.add_place();
-    cluster.nodes[learner].flags = off();
+    let learner = cluster.prepare_member();
+    cluster.members[learner].flags = off();
     let id = cluster.add_member(learner, true).await;
     assert!(
         detail(&cluster, 0, TAG).await.enabled,

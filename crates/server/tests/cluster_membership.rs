@@ -10,14 +10,15 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing;
-use common::cluster::{Cluster, eventually};
+use common::cluster::Cluster;
 use common::requests::{get, put};
-use common::{READY, refusal, soon};
+use common::{READY, eventually, refusal, soon};
 use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::{
     LeaseGrantRequest, LeaseKeepAliveRequest, LeaseTimeToLiveRequest, MemberAddRequest,
     MemberListRequest, MemberPromoteRequest, MemberRemoveRequest, MemberUpdateRequest, PutRequest,
 };
+use portunus_testkit::member::InitialState;
 use tonic::Code;
 
 fn refused(error: EtcdError, code: Code) -> (Code, String) {
@@ -33,10 +34,10 @@ async fn changes_of_membership_are_refused_in_etcds_words() {
         peer_urls: urls.iter().map(|url| (*url).to_owned()).collect(),
         is_learner,
     };
-    let taken = cluster.nodes[1].peer_url();
+    let taken = cluster.members[1].peer_url();
     let leader = cluster.leader().await;
     // A cluster is healthy only some seconds after it started.
-    let spare = cluster.add_place();
+    let spare = cluster.prepare_member();
     let spare_id = cluster.add_member(spare, true).await;
     let follower = (leader + 1) % 3;
     for by in [leader, follower] {
@@ -79,7 +80,7 @@ async fn changes_of_membership_are_refused_in_etcds_words() {
             .await;
         let not_ready = refused(EtcdError::LearnerNotReady, Code::FailedPrecondition);
         assert_eq!(refusal(answer), not_ready);
-        let id = cluster.nodes[0].id;
+        let id = cluster.members[0].id;
         let answer = members.member_promote(MemberPromoteRequest { id }).await;
         let no_learner = refused(EtcdError::MemberNotLearner, Code::FailedPrecondition);
         assert_eq!(refusal(answer), no_learner);
@@ -116,7 +117,7 @@ async fn changes_of_membership_are_refused_in_etcds_words() {
 async fn a_quorum_is_not_given_away() {
     let mut cluster = Cluster::start("a_quorum_is_not_given_away", 3, &[]).await;
     let down = cluster.follower().await;
-    let id = cluster.nodes[down].id;
+    let id = cluster.members[down].id;
     cluster.kill(down);
     let by = cluster.leader().await;
     let other = (0..3).find(|it| *it != by && *it != down).unwrap();
@@ -130,7 +131,7 @@ async fn a_quorum_is_not_given_away() {
         let answer = members.member_add(add.clone()).await;
         assert_eq!(refusal(answer), unhealthy);
         let active = MemberRemoveRequest {
-            id: cluster.nodes[other].id,
+            id: cluster.members[other].id,
         };
         (refusal(members.member_remove(active).await) == unhealthy).then_some(())
     })
@@ -155,7 +156,7 @@ async fn whoever_is_removed_stops() {
     let follower = cluster.follower().await;
     let leader = cluster.leader().await;
     cluster
-        .remove_member(leader, cluster.nodes[follower].id)
+        .remove_member(leader, cluster.members[follower].id)
         .await;
     let (ended_well, log) = cluster.ended(follower).await;
     assert!(
@@ -164,7 +165,7 @@ async fn whoever_is_removed_stops() {
     );
 
     cluster
-        .remove_member(leader, cluster.nodes[leader].id)
+        .remove_member(leader, cluster.members[leader].id)
         .await;
     let (ended_well, log) = cluster.ended(leader).await;
     assert!(
@@ -172,7 +173,7 @@ async fn whoever_is_removed_stops() {
         "{log}"
     );
     let left = cluster.leader().await;
-    assert_eq!(cluster.members(left).await.len(), 3);
+    assert_eq!(cluster.member_list(left).await.len(), 3);
     soon("a put", cluster.clients(left).kv.put(put("a", "b")))
         .await
         .unwrap();
@@ -187,7 +188,7 @@ async fn lists_of_members_are_as_fresh_as_asked() {
     let mut cluster = Cluster::start(test, 3, &[]).await;
     let member = cluster.follower().await;
     let others: Vec<usize> = (0..3).filter(|it| *it != member).collect();
-    let listed = cluster.members(member).await;
+    let listed = cluster.member_list(member).await;
     let names: Vec<&str> = listed.iter().map(|it| it.name.as_str()).collect();
     assert_eq!(names.len(), 3);
     assert!(
@@ -196,7 +197,7 @@ async fn lists_of_members_are_as_fresh_as_asked() {
     );
     for one in &listed {
         let node = cluster
-            .nodes
+            .members
             .iter()
             .find(|node| node.name == one.name)
             .unwrap();
@@ -205,11 +206,11 @@ async fn lists_of_members_are_as_fresh_as_asked() {
     }
 
     // A peer URL that resolves to the same address.
-    let moved = cluster.nodes[member]
+    let moved = cluster.members[member]
         .peer_url()
         .replace("127.0.0.1", "localhost");
     let request = MemberUpdateRequest {
-        id: cluster.nodes[member].id,
+        id: cluster.members[member].id,
         peer_urls: vec![moved.clone()],
     };
     let updated = cluster
@@ -218,14 +219,14 @@ async fn lists_of_members_are_as_fresh_as_asked() {
         .member_update(request)
         .await;
     assert_eq!(updated.unwrap().into_inner().members.len(), 3);
-    let listed = cluster.members(member).await;
+    let listed = cluster.member_list(member).await;
     let own = listed
         .iter()
-        .find(|it| it.id == cluster.nodes[member].id)
+        .find(|it| it.id == cluster.members[member].id)
         .unwrap();
     assert_eq!(own.peer_urls, [moved]);
     assert_eq!(
-        own.name, cluster.nodes[member].name,
+        own.name, cluster.members[member].name,
         "an update keeps the rest"
     );
     cluster.agree().await;
@@ -272,9 +273,9 @@ async fn a_cluster_can_be_made_of_the_last_member() {
     for member in 0..3 {
         cluster.kill(member);
     }
-    cluster.nodes[last].flags = vec!["--force-new-cluster".to_owned()];
+    cluster.members[last].flags = vec!["--force-new-cluster".to_owned()];
     cluster.start_one(last).await;
-    let listed = cluster.members(last).await;
+    let listed = cluster.member_list(last).await;
     assert_eq!(listed.len(), 1, "{listed:?}");
     let mut kv = cluster.clients(last).kv;
     for number in 0..20 {
@@ -289,9 +290,9 @@ async fn a_cluster_can_be_made_of_the_last_member() {
 
     // Without the flag it stays a cluster of one.
     cluster.stop(last).await;
-    cluster.nodes[last].flags.clear();
+    cluster.members[last].flags.clear();
     cluster.start_one(last).await;
-    assert_eq!(cluster.members(last).await.len(), 1);
+    assert_eq!(cluster.member_list(last).await.len(), 1);
     let other = (last + 1) % 3;
     cluster.wipe(other);
     cluster.add_member(other, false).await;
@@ -306,9 +307,9 @@ async fn a_cluster_can_be_made_of_the_last_member() {
 async fn a_wrong_list_is_refused_when_joining() {
     let test = "a_wrong_list_is_refused_when_joining";
     let mut cluster = Cluster::start(test, 3, &[]).await;
-    let stranger = cluster.add_place();
+    let stranger = cluster.prepare_member();
     // It was not added.
-    cluster.nodes[stranger].initial = (cluster.introductions(&[0, 1, 2, 3]), "existing");
+    cluster.members[stranger].initial_cluster = cluster.initial_cluster(&[0, 1, 2, 3]);
     cluster.launch(stranger);
     let (ended_well, log) = cluster.ended(stranger).await;
     assert!(
@@ -317,8 +318,8 @@ async fn a_wrong_list_is_refused_when_joining() {
     );
 
     cluster.add_member(stranger, false).await;
-    let missing = cluster.introductions(&[0, 1, 3]);
-    cluster.nodes[stranger].initial = (missing, "existing");
+    let missing = cluster.initial_cluster(&[0, 1, 3]);
+    cluster.members[stranger].initial_cluster = missing;
     cluster.launch(stranger);
     let (ended_well, log) = cluster.ended(stranger).await;
     assert!(
@@ -328,9 +329,9 @@ async fn a_wrong_list_is_refused_when_joining() {
 
     let wrong = format!(
         "{},m2=http://127.0.0.1:1",
-        cluster.introductions(&[0, 1, 3])
+        cluster.initial_cluster(&[0, 1, 3])
     );
-    cluster.nodes[stranger].initial = (wrong, "existing");
+    cluster.members[stranger].initial_cluster = wrong;
     cluster.launch(stranger);
     let (ended_well, log) = cluster.ended(stranger).await;
     assert!(
@@ -338,8 +339,8 @@ async fn a_wrong_list_is_refused_when_joining() {
         "{log}"
     );
 
-    let alone = format!("{},gone=http://127.0.0.1:1", cluster.introductions(&[3]));
-    cluster.nodes[stranger].initial = (alone, "existing");
+    let alone = format!("{},gone=http://127.0.0.1:1", cluster.initial_cluster(&[3]));
+    cluster.members[stranger].initial_cluster = alone;
     cluster.launch(stranger);
     let (ended_well, log) = cluster.ended(stranger).await;
     assert!(
@@ -348,7 +349,7 @@ async fn a_wrong_list_is_refused_when_joining() {
     );
 
     // With the right list it joins.
-    cluster.nodes[stranger].initial = (cluster.introductions(&[0, 1, 2, 3]), "existing");
+    cluster.members[stranger].initial_cluster = cluster.initial_cluster(&[0, 1, 2, 3]);
     cluster.start_one(stranger).await;
     cluster.agree().await;
 }
@@ -377,12 +378,12 @@ async fn started_member_with_lost_data_directory_does_not_rejoin() {
     let mut cluster = Cluster::start(test, 3, &[]).await;
     let lost = cluster.follower().await;
     let by = (lost + 1) % 3;
-    let id = cluster.nodes[lost].id;
+    let id = cluster.members[lost].id;
     cluster.kill(lost);
     cluster.wipe(lost);
-    cluster.nodes[lost].initial.1 = "existing";
+    cluster.members[lost].initial_state = InitialState::Existing;
     for is_mounted in [false, true] {
-        let dir = cluster.nodes[lost].dir.clone();
+        let dir = cluster.members[lost].dir.clone();
         if is_mounted {
             std::fs::create_dir(&dir).unwrap();
         }
@@ -402,7 +403,7 @@ async fn started_member_with_lost_data_directory_does_not_rejoin() {
     cluster.remove_member(by, id).await;
     cluster.add_member(lost, false).await;
     cluster.start_one(lost).await;
-    assert_ne!(cluster.nodes[lost].id, id);
+    assert_ne!(cluster.members[lost].id, id);
     // With its directory it restarts, although the cluster lists it as started.
     cluster.kill(lost);
     cluster.start_one(lost).await;
@@ -415,9 +416,9 @@ async fn started_member_with_lost_data_directory_does_not_rejoin() {
 #[tokio::test(flavor = "multi_thread")]
 async fn member_with_other_settings_is_refused_or_warned_about() {
     let test = "member_with_other_settings_is_refused_or_warned_about";
-    let mut cluster = Cluster::places(test, 3, &[]).await;
+    let mut cluster = Cluster::prepare(test, 3, &[]).await;
     cluster.start_all(&[0, 1]).await;
-    cluster.nodes[2].flags = vec!["--max-learners=3".to_owned()];
+    cluster.members[2].flags = vec!["--max-learners=3".to_owned()];
     for is_founder in [true, false] {
         cluster.launch(2);
         let (ended_well, log) = cluster.ended(2).await;
@@ -428,11 +429,11 @@ async fn member_with_other_settings_is_refused_or_warned_about() {
         assert!(!log.contains("listening for peers"), "{log}");
         if is_founder {
             // With the others' value the same directory starts; then it is changed.
-            let flags = std::mem::take(&mut cluster.nodes[2].flags);
+            let flags = std::mem::take(&mut cluster.members[2].flags);
             cluster.start_one(2).await;
             // Without it the member would compare versions with the others first when it is
             // started again.
-            let client = cluster.nodes[2].client;
+            let client = cluster.members[2].client;
             eventually("the cluster version to be decided", async || {
                 let version = common::http_at(client, "GET", "/version", &[], &[]);
                 let decided = r#""etcdcluster":"3.8.0""#;
@@ -440,24 +441,24 @@ async fn member_with_other_settings_is_refused_or_warned_about() {
             })
             .await;
             cluster.stop(2).await;
-            cluster.nodes[2].flags = flags;
+            cluster.members[2].flags = flags;
         }
     }
     // Cut off, it can query no member.
     cluster.network.part(&[2], &[0, 1]);
     cluster.launch(2);
-    let process = cluster.nodes[2].process.as_ref().unwrap();
+    let process = cluster.members[2].process.as_ref().unwrap();
     process.find_line("the log is not applied yet");
     cluster.network.heal();
     cluster.ready(2).await;
     let leader = cluster.leader().await;
     eventually("the leader to warn", async || {
-        let log = cluster.nodes[leader].log();
+        let log = cluster.members[leader].log();
         log.contains("members run with different settings")
             .then_some(())
     })
     .await;
-    let client = cluster.nodes[leader].client;
+    let client = cluster.members[leader].client;
     let metrics = common::http_at(client, "GET", "/metrics", &[], &[]);
     let metric = "portunus_server_settings_mismatch{flag=\"max-learners\"";
     assert!(metrics.body.contains(metric), "{}", metrics.body);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use common::cluster::{Cluster, ELECTION_TIMEOUT};
 use common::load::Load;
-use common::network::{CUT, Link};
+use common::proxy::{CUT, Link};
 use common::requests::{delete, get};
 
 /// Responses of each member after which a scenario continues.

@@ -7,9 +7,9 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use common::PATIENCE;
-use common::cluster::{Cluster, eventually};
+use common::cluster::Cluster;
 use common::held_thread::HeldThread;
+use common::{WAIT_MAX, eventually};
 use portunus_proto::etcdserverpb::{PutRequest, RangeRequest};
 
 /// Such that a member which is down for a moment needs a snapshot.
@@ -49,14 +49,14 @@ fn incoming(dir: &Path) -> Option<PathBuf> {
 
 /// Returns how often a member has logged a text since it was started.
 fn said(cluster: &Cluster, member: usize, what: &str) -> usize {
-    cluster.nodes[member].log().matches(what).count()
+    cluster.members[member].log().matches(what).count()
 }
 
 /// Waits until a snapshot arrives; `false` if one more than `before` were installed before it
 /// was seen to arrive.
 async fn is_receiving(cluster: &Cluster, member: usize, before: usize) -> bool {
-    let node = &cluster.nodes[member];
-    let deadline = Instant::now() + PATIENCE;
+    let node = &cluster.members[member];
+    let deadline = Instant::now() + WAIT_MAX;
     while Instant::now() < deadline {
         if incoming(&node.dir).is_some() {
             return true;
@@ -85,7 +85,7 @@ async fn a_member_that_is_killed_while_it_takes_in_a_snapshot_takes_in_the_next(
         }
         let moment = Duration::from_millis(cluster.random.below(100));
         tokio::time::sleep(moment).await;
-        kills_on_the_way += usize::from(incoming(&cluster.nodes[lost].dir).is_some());
+        kills_on_the_way += usize::from(incoming(&cluster.members[lost].dir).is_some());
         cluster.kill(lost);
         fill(&cluster, leader, VALUES_AFTERWARDS).await;
     }
@@ -93,7 +93,7 @@ async fn a_member_that_is_killed_while_it_takes_in_a_snapshot_takes_in_the_next(
     cluster.start_one(lost).await;
     cluster.agree().await;
     eventually("the end of what nobody waits for", async || {
-        incoming(&cluster.nodes[lost].dir).is_none().then_some(())
+        incoming(&cluster.members[lost].dir).is_none().then_some(())
     })
     .await;
 }
@@ -102,7 +102,9 @@ async fn a_member_that_is_killed_while_it_takes_in_a_snapshot_takes_in_the_next(
 /// fast for that.
 async fn cut_off_while_receiving(cluster: &mut Cluster, is_serving: bool) -> Option<usize> {
     let lost = cluster.follower().await;
-    let others: Vec<usize> = (0..cluster.nodes.len()).filter(|it| *it != lost).collect();
+    let others: Vec<usize> = (0..cluster.members.len())
+        .filter(|it| *it != lost)
+        .collect();
     let leader = cluster.leader().await;
     let given_up = "peer became inactive";
     let given_up_before = said(cluster, leader, given_up);
@@ -126,7 +128,7 @@ async fn cut_off_while_receiving(cluster: &mut Cluster, is_serving: bool) -> Opt
     }
     let receives = is_receiving(cluster, lost, installed_before).await;
     cluster.network.part(&[lost], &others);
-    let is_caught = receives && incoming(&cluster.nodes[lost].dir).is_some();
+    let is_caught = receives && incoming(&cluster.members[lost].dir).is_some();
     is_caught.then_some(lost)
 }
 
@@ -180,14 +182,14 @@ async fn member_restarts_after_kills_while_snapshots_follow_each_other() {
         while Instant::now() < deadline {
             fill(&cluster, leader, 1).await;
         }
-        let process = cluster.nodes[lost].process.as_mut().unwrap();
+        let process = cluster.members[lost].process.as_mut().unwrap();
         let log = process.log();
         assert!(!process.has_ended(), "{log}");
     }
     cluster.ready(lost).await;
     cluster.agree().await;
     eventually("the removal of snapshots that are not needed", async || {
-        incoming(&cluster.nodes[lost].dir).is_none().then_some(())
+        incoming(&cluster.members[lost].dir).is_none().then_some(())
     })
     .await;
 }
@@ -199,7 +201,9 @@ async fn linearizable_range_stream_reads_the_store_that_a_snapshot_brought() {
     let mut cluster = Cluster::start(test, 3, &SHORT_LOG).await;
     for _ in 0..TRIES {
         let lost = cluster.follower().await;
-        let others: Vec<usize> = (0..cluster.nodes.len()).filter(|it| *it != lost).collect();
+        let others: Vec<usize> = (0..cluster.members.len())
+            .filter(|it| *it != lost)
+            .collect();
         let leader = cluster.leader().await;
         let given_up = "peer became inactive";
         let given_up_before = said(&cluster, leader, given_up);
@@ -285,12 +289,12 @@ async fn two_of_three_elect_a_leader_while_one_installs_a_snapshot() {
     let applied = cluster.status(lost).await.unwrap().raft_applied_index;
     fill(&cluster, leader, VALUES_AFTERWARDS).await;
     eventually("the entries to leave the leader's log", async || {
-        let compacted = compacted_index(&cluster.nodes[leader].log());
+        let compacted = compacted_index(&cluster.members[leader].log());
         (compacted > applied + CATCH_UP_ENTRIES).then_some(())
     })
     .await;
     let written = cluster.status(leader).await.unwrap();
-    let process = cluster.nodes[lost].process.as_ref().unwrap().id();
+    let process = cluster.members[lost].process.as_ref().unwrap().id();
     let held = match HeldThread::hold(process, "apply") {
         Ok(held) => held,
         Err(error) => {
@@ -306,12 +310,12 @@ async fn two_of_three_elect_a_leader_while_one_installs_a_snapshot() {
     })
     .await;
     assert!(before.raft_applied_index < written.raft_index, "{before:?}");
-    assert!(incoming(&cluster.nodes[lost].dir).is_some());
+    assert!(incoming(&cluster.members[lost].dir).is_some());
 
     cluster.kill(leader);
     let elected = eventually("a leader of the two", async || {
         let status = cluster.status(other).await?;
-        let leads = |member: usize| status.leader == cluster.nodes[member].id;
+        let leads = |member: usize| status.leader == cluster.members[member].id;
         (status.raft_term > before.raft_term && (leads(other) || leads(lost))).then_some(status)
     })
     .await;

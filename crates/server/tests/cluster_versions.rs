@@ -22,7 +22,7 @@ use tonic::Status;
 const SOME: u64 = 20;
 
 fn behave_as(cluster: &mut Cluster, member: usize, version: &str) {
-    cluster.nodes[member].flags = vec![emulate(version)];
+    cluster.members[member].flags = vec![emulate(version)];
 }
 
 /// Members are restarted one after the other with the next version; the cluster version follows
@@ -30,7 +30,7 @@ fn behave_as(cluster: &mut Cluster, member: usize, version: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_is_upgraded_member_by_member() {
     let test = "a_cluster_is_upgraded_member_by_member";
-    let mut cluster = Cluster::places(test, 3, &[]).await;
+    let mut cluster = Cluster::prepare(test, 3, &[]).await;
     for member in 0..3 {
         behave_as(&mut cluster, member, "3.6");
     }
@@ -59,11 +59,11 @@ async fn a_cluster_is_upgraded_member_by_member() {
 #[tokio::test(flavor = "multi_thread")]
 async fn member_two_minors_above_the_cluster_does_not_join() {
     let test = "member_two_minors_above_the_cluster_does_not_join";
-    let mut cluster = Cluster::places(test, 1, &[]).await;
+    let mut cluster = Cluster::prepare(test, 1, &[]).await;
     behave_as(&mut cluster, 0, "3.6");
     cluster.start_one(0).await;
     until_cluster_version(&cluster, "3.6.0").await;
-    let new = cluster.add_place();
+    let new = cluster.prepare_member();
     cluster.add_member(new, true).await;
     cluster.launch(new);
     let (ended_well, log) = cluster.ended(new).await;
@@ -128,7 +128,7 @@ async fn a_cluster_is_downgraded_member_by_member() {
         !ended_well && log.contains("3.8") && log.contains("3.7"),
         "{log}"
     );
-    cluster.nodes[early].flags.clear();
+    cluster.members[early].flags.clear();
     cluster.start_one(early).await;
 
     let load = Load::on_all(&mut cluster);
@@ -179,7 +179,7 @@ async fn member_restarted_right_after_downgrade_enable_starts() {
             .await
             .unwrap();
         cluster.stop(restarted).await;
-        cluster.nodes[restarted].flags.clear();
+        cluster.members[restarted].flags.clear();
         cluster.start_one(restarted).await;
     }
     cluster.agree().await;
@@ -264,7 +264,7 @@ async fn members_answer_each_others_questions() {
 
     is_refused(&ask(leader, "POST", "/members/promote/7", &[]).await, 404);
     is_refused(&ask(leader, "GET", "/members/promote/7", &[]).await, 405);
-    let voter = format!("/members/promote/{}", cluster.nodes[leader].id);
+    let voter = format!("/members/promote/{}", cluster.members[leader].id);
     is_refused(&ask(leader, "POST", &voter, &[]).await, 412);
     let answer = ask(leader, "POST", "/members/promote/seven", &[]).await;
     assert!(answer.status >= 400 && answer.status < 500, "{answer:?}");
@@ -318,7 +318,7 @@ async fn requests_of_peers_that_name_another_cluster_are_refused() {
     let header = cluster.status(0).await.unwrap().header.unwrap();
     let own = format!("{:x}", header.cluster_id);
 
-    let voter = format!("/members/promote/{}", cluster.nodes[0].id);
+    let voter = format!("/members/promote/{}", cluster.members[0].id);
     let renewal = LeaseKeepAliveRequest { id: 5 }.encode_to_vec();
     let question = LeaseInternalRequest {
         lease_time_to_live_request: Some(LeaseTimeToLiveRequest { id: 5, keys: false }),

@@ -7,11 +7,11 @@ mod common;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use common::cluster::{Cluster, eventually};
+use common::cluster::Cluster;
 use common::gates::{MECHANISM, NEWEST_ONLY, wants};
 use common::requests::{get, put};
 use common::stored::logged_requests;
-use common::{Server, clients_of, data_dir, http_at, launch};
+use common::{Server, clients_of, data_dir, eventually, http_at, launch};
 use portunus_features::version::{effective_version, version_text};
 use portunus_proto::etcdserverpb::wrapped_request::Packing;
 use tonic::transport::Endpoint;
@@ -53,7 +53,7 @@ async fn the_version_reply_tells_binary_emulation_and_minimum() {
             "minCompatibilityMajor": "3", "minCompatibilityMinor": minimum,
             "gitVersion": "v3.8.0", "clusterParams": true,
         });
-        let node = &cluster.nodes[0];
+        let node = &cluster.members[0];
         eventually("the version is decided", async || {
             let answer = http_at(node.client, "GET", "/version", &[], &[]);
             (json(&answer.body) == expected).then_some(())
@@ -338,35 +338,43 @@ async fn an_old_flag_is_its_gate() {
     assert_eq!(refusals[0], refusals[1]);
 
     // One member with the old flag, one with the gate, one without either.
-    let mut cluster = Cluster::places("old_flags", 3, &[]).await;
-    for node in &mut cluster.nodes {
+    let mut cluster = Cluster::prepare("old_flags", 3, &[]).await;
+    for node in &mut cluster.members {
         node.flags = vec!["--emulated-version=3.6".to_owned()];
     }
-    cluster.nodes[0].flags.push(format!("{OLD}=true"));
-    cluster.nodes[1].flags.push(GATE.to_owned());
+    cluster.members[0].flags.push(format!("{OLD}=true"));
+    cluster.members[1].flags.push(GATE.to_owned());
     cluster.start_all(&[0, 1, 2]).await;
     let values = |cluster: &Cluster| {
-        let nodes = cluster.nodes.iter();
+        let nodes = cluster.members.iter();
         let values: Vec<bool> = nodes.map(|node| is_on(node.client, FEATURE)).collect();
         values
     };
     assert_eq!(values(&cluster), [true, true, false]);
-    assert!(cluster.nodes[0].log().contains("gone from version 3.7 on"));
-    assert!(!cluster.nodes[1].log().contains("gone from version 3.7 on"));
+    assert!(
+        cluster.members[0]
+            .log()
+            .contains("gone from version 3.7 on")
+    );
+    assert!(
+        !cluster.members[1]
+            .log()
+            .contains("gone from version 3.7 on")
+    );
     // The member with the gate is upgraded; the one with the old flag once it has the gate,
     // too.
     cluster.stop(1).await;
-    cluster.nodes[1].flags = vec!["--emulated-version=3.7".to_owned(), GATE.to_owned()];
+    cluster.members[1].flags = vec!["--emulated-version=3.7".to_owned(), GATE.to_owned()];
     cluster.start_one(1).await;
     let mut clients = cluster.clients(1);
     clients.kv.put(put("a", "b")).await.unwrap();
     assert_eq!(values(&cluster), [true, true, false]);
     cluster.stop(0).await;
-    cluster.nodes[0].flags = vec!["--emulated-version=3.7".to_owned(), OLD.to_owned()];
+    cluster.members[0].flags = vec!["--emulated-version=3.7".to_owned(), OLD.to_owned()];
     cluster.launch(0);
     let (is_well, log) = cluster.ended(0).await;
     assert!(!is_well && log.contains("is gone"), "{log}");
-    cluster.nodes[0].flags[1] = GATE.to_owned();
+    cluster.members[0].flags[1] = GATE.to_owned();
     cluster.start_one(0).await;
     assert_eq!(values(&cluster), [true, true, false]);
     cluster.agree().await;

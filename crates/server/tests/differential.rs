@@ -1,7 +1,7 @@
 //! The same random requests to Portunus and to a real etcd: the same responses, the same
 //! refusals, the same revisions, the same hash.
 //!
-//! `portunus_peers` documents where the peer comes from. Without one the test prints a warning
+//! `portunus_testkit::go` documents where etcd comes from. Without one the test prints a warning
 //! that it proved nothing. `PORTUNUS_DIFFERENTIAL_REQUESTS` sets how many requests are sent,
 //! `PORTUNUS_TEST_SEED` repeats a run.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -9,67 +9,31 @@
 mod common;
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 
 use common::random::Random;
-use common::{Clients, Server, data_dir, free_address};
-use portunus_peers::{Tool, find_for_test};
+use common::{Clients, Server, data_dir, eventually};
 use portunus_proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 use portunus_proto::etcdserverpb::request_op::Request as Op;
 use portunus_proto::etcdserverpb::response_op::Response as OpResponse;
 use portunus_proto::etcdserverpb::*;
+use portunus_testkit::member::Member;
+use portunus_testkit::program::Program;
 use tonic::Status;
 
 const REQUESTS: u64 = 10_000;
 
-/// A Go etcd, killed when dropped.
-struct Peer {
-    child: Child,
-    address: SocketAddr,
-    _guard: tempfile::TempDir,
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Peer {
-    async fn start(program: &PathBuf) -> (Peer, Clients) {
-        let (client, peer) = (free_address(), free_address());
-        let (guard, dir) = data_dir();
-        let child = Command::new(program)
-            .arg(format!("--data-dir={}", dir.display()))
-            .arg(format!("--listen-client-urls=http://{client}"))
-            .arg(format!("--advertise-client-urls=http://{client}"))
-            .arg(format!("--listen-peer-urls=http://{peer}"))
-            .arg(format!("--initial-advertise-peer-urls=http://{peer}"))
-            .arg(format!("--initial-cluster=default=http://{peer}"))
-            .arg("--log-level=error")
-            // Only its responses matter; durability is not tested.
-            .arg("--unsafe-no-fsync")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let peer = Peer {
-            child,
-            address: client,
-            _guard: guard,
-        };
-        for _ in 0..300 {
-            if std::net::TcpStream::connect(peer.address).is_ok() {
-                break;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
-        let clients = common::connect(peer.address).await;
-        (peer, clients)
-    }
+/// Starts a Go etcd with a new data directory.
+async fn start_etcd(program: Program, guard: &tempfile::TempDir) -> (Member, Clients) {
+    let mut etcd = Member::new("etcd", program, guard.path()).unwrap();
+    // Only its responses matter; durability is not tested.
+    etcd.flags = vec!["--log-level=error".into(), "--unsafe-no-fsync".into()];
+    etcd.launch(&[]);
+    eventually("listening etcd", async || {
+        std::net::TcpStream::connect(etcd.client).ok()
+    })
+    .await;
+    let clients = common::connect(etcd.client).await;
+    (etcd, clients)
 }
 
 /// A request of any kind.
@@ -350,7 +314,7 @@ async fn hash(clients: &mut Clients, revision: i64) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_requests_have_the_same_answers_as_etcds() {
     const TEST: &str = "the_same_requests_have_the_same_answers_as_etcds";
-    let Some(program) = find_for_test(Tool::Etcd, TEST) else {
+    let Some(program) = Program::etcd(TEST) else {
         return;
     };
     let requests = std::env::var("PORTUNUS_DIFFERENTIAL_REQUESTS")
@@ -358,7 +322,8 @@ async fn the_same_requests_have_the_same_answers_as_etcds() {
     let (_guard, dir) = data_dir();
     let server = Server::start(&dir, &[]);
     let mut own = server.connect().await;
-    let (_peer, mut theirs) = Peer::start(&program).await;
+    let etcd_dir = tempfile::tempdir().unwrap();
+    let (_etcd, mut theirs) = start_etcd(program, &etcd_dir).await;
     // A fixed seed, so that a failure is caused by a change of code. To search for unknown
     // differences, set another seed, and more requests.
     let mut random = Random::seeded_or("differential", 20_261_116);
@@ -404,13 +369,14 @@ async fn the_same_requests_have_the_same_answers_as_etcds() {
 async fn streams_with_a_sort_target_are_those_of_etcd() {
     const TEST: &str = "streams_with_a_sort_target_are_those_of_etcd";
     const KEYS: u64 = 60;
-    let Some(program) = find_for_test(Tool::Etcd, TEST) else {
+    let Some(program) = Program::etcd(TEST) else {
         return;
     };
     let (_guard, dir) = data_dir();
     let server = Server::start(&dir, &[]);
     let mut own = server.connect().await;
-    let (_peer, mut theirs) = Peer::start(&program).await;
+    let etcd_dir = tempfile::tempdir().unwrap();
+    let (_etcd, mut theirs) = start_etcd(program, &etcd_dir).await;
     for number in 0..KEYS {
         // 17 and 7 are coprime to the number of keys: two other orders of the same numbers.
         let put = PutRequest {

@@ -1,6 +1,6 @@
 //! Unchanged etcdctl against the real binary.
 //!
-//! `portunus_peers` documents where it comes from. Without it the tests print a warning that
+//! `portunus_testkit::go` documents where it comes from. Without it the tests print a warning that
 //! they proved nothing.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use common::{Server, data_dir};
-use portunus_peers::{Tool, find_for_test};
+use portunus_testkit::go::{Tool, find_for_test};
 use serde_json::Value;
 
 /// etcdctl with a member.

@@ -547,7 +547,7 @@ async fn metrics_are_served_while_a_member_looks_for_the_others() {
     let answer = common::http_at(logged_address(&line), "GET", "/health", &[], b"");
     let body = r#"{"health":"false","reason":"RAFT NO LEADER"}"#;
     assert_eq!((answer.status, &*answer.body), (503, body));
-    assert!(!member.has_said("ready to serve client requests"));
+    assert!(!member.has_logged("ready to serve client requests"));
 }
 
 #[tokio::test]

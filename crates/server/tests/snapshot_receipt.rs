@@ -4,7 +4,8 @@
 
 mod common;
 
-use common::cluster::{Cluster, eventually};
+use common::cluster::Cluster;
+use common::eventually;
 use common::leader_snapshot::{Database, envelope};
 use portunus_consensus::bootstrap;
 use portunus_proto::raftpb::{ConfState, Message, MessageType, Snapshot, SnapshotMetadata};
@@ -22,9 +23,9 @@ struct Receiver {
 
 impl Receiver {
     async fn start(test: &str) -> Receiver {
-        let mut cluster = Cluster::places(test, 3, &[]).await;
+        let mut cluster = Cluster::prepare(test, 3, &[]).await;
         let id = |url: String| bootstrap::member_id(&[url], "test");
-        let ids = cluster.nodes.iter().map(|node| id(node.peer_url()));
+        let ids = cluster.members.iter().map(|node| id(node.peer_url()));
         let ids = ids.collect();
         cluster.launch(0);
         let receiver = Receiver { cluster, ids };
@@ -33,7 +34,7 @@ impl Receiver {
     }
 
     fn log(&self) -> String {
-        self.cluster.nodes[0].log()
+        self.cluster.members[0].log()
     }
 
     async fn listens(&self) {
@@ -94,7 +95,7 @@ impl Receiver {
         let line = format!(r#""index":{index},"revision""#);
         eventually("the installation", async || {
             let log = self.log();
-            let process = self.cluster.nodes[0].process.as_mut().unwrap();
+            let process = self.cluster.members[0].process.as_mut().unwrap();
             assert!(!process.has_ended(), "{log}");
             let mut lines = log.lines().filter(|it| it.contains("is installed"));
             lines.any(|it| it.contains(&line)).then_some(())
@@ -104,7 +105,7 @@ impl Receiver {
 
     /// Returns the names of the backends and snapshots on disk.
     fn stored(&self) -> Vec<String> {
-        let files = std::fs::read_dir(self.cluster.nodes[0].dir.join("member")).unwrap();
+        let files = std::fs::read_dir(self.cluster.members[0].dir.join("member")).unwrap();
         let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
         let mut names: Vec<_> = names.filter(|name| name != "wal").collect();
         names.sort();

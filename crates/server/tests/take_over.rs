@@ -110,7 +110,7 @@ async fn decisions_about_features_are_not_taken_over() {
     let (_guard, ours) = data_dir();
     let wanted = wants("LeaseCheckpoint=true");
     let server = Server::start(&ours, &[MECHANISM, &wanted]);
-    common::cluster::eventually("the feature is on", async || {
+    common::eventually("the feature is on", async || {
         let on = server.get("/featuregate?feature=LeaseCheckpoint").body;
         (on == "true").then_some(())
     })

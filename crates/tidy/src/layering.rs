@@ -26,7 +26,7 @@ pub const ORDER: &[&str] = &[
     "server",
     "client",
     "ctl",
-    "peers",
+    "testkit",
     "bench",
     "sim",
     "model",

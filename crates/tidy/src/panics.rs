@@ -15,17 +15,20 @@ use syn::{
 use crate::comments::PlainComments;
 use crate::finding::Finding;
 use crate::rust_file::RustFile;
-use crate::workspace::{Area, area};
+use crate::workspace::{Area, area, crate_folder};
 
 const RULE: &str = "panics";
 const METHODS: &[&str] = &["unwrap", "expect", "unwrap_err", "expect_err"];
 const MACROS: &[&str] = &["panic", "unreachable", "todo", "unimplemented"];
 const REASON_WORDS: &[&str] = &["cannot", "never", "always"];
 
-/// Checks one file; tests, benches, examples and build scripts may panic.
+/// The crate that only tests use: a failing test panics.
+const TEST_CRATE: &str = "testkit";
+
+/// Checks one file; tests, the test crate, benches, examples and build scripts may panic.
 #[must_use]
 pub fn check(file: &RustFile) -> Vec<Finding> {
-    if area(&file.path) != Area::Src {
+    if area(&file.path) != Area::Src || crate_folder(&file.path) == Some(TEST_CRATE) {
         return Vec::new();
     }
     let mut walk = Walk {
@@ -334,6 +337,7 @@ mod tests {
                 "{path}"
             );
         }
+        assert!(lines_in("crates/testkit/src/lib.rs", text).is_empty());
         assert!(lines("#[cfg(test)] mod tests { fn f() { x.unwrap(); } }").is_empty());
         assert!(lines("#[tokio::test] async fn f() { x.unwrap(); }").is_empty());
         assert!(lines("impl A { #[cfg(test)] fn f() { x.unwrap(); } }").is_empty());

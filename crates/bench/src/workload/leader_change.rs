@@ -86,7 +86,7 @@ async fn change_leader(
     survivors.swap_remove(leader);
     let cpu_before = usage::cpu_time_of_all(&survivors)?;
     let signalled_at = Instant::now();
-    cluster.servers[leader].end(stop_mode).await?;
+    cluster.servers[leader].end(stop_mode).await;
     let gone_at = Instant::now();
     let acknowledged = puts.acknowledged_of_those_sent_after(gone_at, signalled_at);
     let resumed = tokio::time::timeout(CHANGE_TIME_MAX, acknowledged)

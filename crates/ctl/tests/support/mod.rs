@@ -1,103 +1,96 @@
-//! A real server and the real `portctl`.
+//! Real servers and the real `portctl`.
 //!
-//! The server is `PORTCTL_TEST_SERVER` (any program that takes etcd's flags), else Go's etcd;
-//! `portunus_peers` finds that one and etcdctl. Without them the tests print SKIPPED on standard
-//! error, past the test harness's capture, and prove nothing; `PORTUNUS_REQUIRE_GO=1` makes that
-//! a failure instead.
+//! Commands are checked against Portunus and, with the same expectations, against Go's etcd
+//! ([`for_each_server`]). Without etcd the second half prints SKIPPED on standard error, past the
+//! test harness's capture; `PORTUNUS_REQUIRE_GO=1` makes that a failure instead. The test kit
+//! says where both programs come from (`portunus_testkit::program`).
 #![allow(dead_code)]
 
 pub mod cluster;
-pub mod gated;
 
 use std::ffi::OsStr;
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
 
-use portunus_peers::{Tool, find_for_test};
+use portunus_testkit::go::{Tool, find_for_test};
+use portunus_testkit::member::Member;
+use portunus_testkit::ports;
+use portunus_testkit::program::Program;
+use portunus_testkit::wait::until_blocking;
 use tempfile::TempDir;
 
-/// Long enough for a slow machine; a server that is not up by then is broken.
-const START_WITHIN: Duration = Duration::from_secs(60);
+/// Runs a check against Portunus and against Go's etcd, if there is one.
+pub fn for_each_server(test: &str, check: impl Fn(&Program)) {
+    let portunus = Program::portunus();
+    for program in [Some(portunus), Program::etcd(test)].into_iter().flatten() {
+        // Shown if the check fails.
+        eprintln!("{test}: against {:?}", program.kind);
+        check(&program);
+    }
+}
 
 /// etcdctl, if there is one.
 pub fn etcdctl(test: &str) -> Option<PathBuf> {
     find_for_test(Tool::Etcdctl, test)
 }
 
-fn server_program(test: &str) -> Option<PathBuf> {
-    let named = std::env::var_os("PORTCTL_TEST_SERVER").map(PathBuf::from);
-    named.or_else(|| find_for_test(Tool::Etcd, test))
-}
-
 /// A running member with an empty store; stopped when dropped.
 pub struct Server {
-    program: PathBuf,
-    process: Child,
+    member: Member,
     directory: TempDir,
-    data_dir: PathBuf,
-    pub client_port: u16,
-    pub peer_port: u16,
 }
 
 impl Server {
-    /// Starts a server, if there is a program for it.
-    pub fn start(test: &str) -> Option<Self> {
+    /// Starts a server.
+    pub fn start(program: &Program) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let data_dir = directory.path().join("data");
-        Self::start_on(test, directory, data_dir, free_port())
+        let member = Member::new("m1", program.clone(), directory.path()).unwrap();
+        Self::launch(member, directory)
     }
 
-    /// Starts a server on a directory that may hold data for this peer port.
+    /// Starts a server on a directory that holds data for this peer address.
     pub fn start_on(
-        test: &str,
+        program: &Program,
         directory: TempDir,
         data_dir: PathBuf,
-        peer_port: u16,
-    ) -> Option<Self> {
-        let program = server_program(test)?;
-        let client_port = free_port();
-        let process = spawn(&program, &data_dir, client_port, peer_port);
-        let server = Self {
-            program,
-            process,
-            directory,
-            data_dir,
-            client_port,
-            peer_port,
-        };
-        server.wait_until_healthy();
-        Some(server)
+        peer: SocketAddr,
+    ) -> Self {
+        let mut member = Member::new("m1", program.clone(), directory.path()).unwrap();
+        member.dir = data_dir;
+        member.peer = peer;
+        member.advertised_peer = peer;
+        member.initial_cluster = member.initial_cluster_entry();
+        Self::launch(member, directory)
     }
 
+    fn launch(mut member: Member, directory: TempDir) -> Self {
+        member.launch(&[]);
+        let server = Self { member, directory };
+        server.wait_until_healthy();
+        server
+    }
+
+    #[track_caller]
     fn wait_until_healthy(&self) {
-        let deadline = Instant::now() + START_WITHIN;
-        while !self.portctl(["endpoint", "health"]).success {
-            assert!(
-                Instant::now() < deadline,
-                "the server did not start in time"
-            );
-            sleep(Duration::from_millis(50));
-        }
+        until_blocking("healthy server", || {
+            match self.portctl(["endpoint", "health"]) {
+                ran if ran.success => Ok(()),
+                ran => Err((ran, self.member.log())),
+            }
+        });
     }
 
     /// Kills the server and starts it again on the same data and ports.
     pub fn restart(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
-        self.process = spawn(
-            &self.program,
-            &self.data_dir,
-            self.client_port,
-            self.peer_port,
-        );
+        self.member.kill();
+        self.member.launch(&[]);
         self.wait_until_healthy();
     }
 
     pub fn endpoint(&self) -> String {
-        format!("127.0.0.1:{}", self.client_port)
+        self.member.endpoint()
     }
 
     /// A path for files of the test.
@@ -122,34 +115,14 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+/// An address that is not in use at the moment.
+pub fn free_address() -> SocketAddr {
+    ports::free_address().unwrap()
 }
 
-fn spawn(program: &Path, data_dir: &Path, client_port: u16, peer_port: u16) -> Child {
-    let client_url = format!("http://127.0.0.1:{client_port}");
-    let peer_url = format!("http://127.0.0.1:{peer_port}");
-    Command::new(program)
-        .arg("--data-dir")
-        .arg(data_dir)
-        .args(["--name", "m1"])
-        .args(["--listen-client-urls", &client_url])
-        .args(["--advertise-client-urls", &client_url])
-        .args(["--listen-peer-urls", &peer_url])
-        .args(["--initial-advertise-peer-urls", &peer_url])
-        .args(["--initial-cluster", &format!("m1={peer_url}")])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap()
-}
-
-/// A port that is not in use at the moment.
-pub fn free_port() -> u16 {
-    portunus_peers::free_port().unwrap()
+/// A peer URL with an unused port.
+pub fn free_peer_url() -> String {
+    format!("http://{}", free_address())
 }
 
 /// `portctl` without anything inherited that could change what it does.

@@ -281,6 +281,7 @@ mod tests {
     use std::net::TcpListener;
 
     use portunus_proto::membershippb::ClusterVersionSetRequest;
+    use portunus_statemachine::membership::DowngradeRecord;
     use prost::Message;
 
     const OLD: MajorMinor = MajorMinor::literal("3.7");

@@ -14,9 +14,9 @@ use tokio::task::JoinHandle;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request};
 
-use super::PATIENCE;
-use super::cluster::{Cluster, LOOK_PAUSE, eventually};
+use super::cluster::Cluster;
 use super::requests::{put, range};
+use super::{POLL_INTERVAL, WAIT_MAX, eventually};
 
 /// Makes a member propose cluster features.
 pub const MECHANISM: &str = "--feature-gates=ClusterFeatureGate=true";
@@ -66,7 +66,7 @@ async fn told(cluster: &Cluster, member: usize, feature: &str) -> Option<Feature
 /// queried meanwhile returns that or the decision, so members that differ are queried again.
 pub async fn until_feature(cluster: &Cluster, feature: &str, enabled: bool) -> u64 {
     let mut views = Vec::new();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_MAX;
     while Instant::now() < deadline {
         views.clear();
         for member in cluster.running() {
@@ -79,7 +79,7 @@ pub async fn until_feature(cluster: &Cluster, feature: &str, enabled: bool) -> u
         {
             return since;
         }
-        tokio::time::sleep(LOOK_PAUSE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     panic!("waited in vain for {feature}={enabled}; (enabled, since) of each member: {views:?}");
 }
@@ -87,12 +87,12 @@ pub async fn until_feature(cluster: &Cluster, feature: &str, enabled: bool) -> u
 /// Restarts a member cleanly with other flags.
 pub async fn restart_with(cluster: &mut Cluster, member: usize, flags: &[String]) {
     cluster.stop(member).await;
-    cluster.nodes[member].flags = flags.to_vec();
+    cluster.members[member].flags = flags.to_vec();
     cluster.start_one(member).await;
 }
 
 fn gates_client(cluster: &Cluster, member: usize) -> FeatureGatesClient<Channel> {
-    let url = format!("http://{}", cluster.nodes[member].client);
+    let url = format!("http://{}", cluster.members[member].client);
     FeatureGatesClient::new(Endpoint::from_shared(url).unwrap().connect_lazy())
 }
 
@@ -130,7 +130,7 @@ pub async fn agree_on_gates(cluster: &Cluster) -> Vec<ClusterParamsDecision> {
 /// because decisions are only ever added: a member that is merely behind is waited for.
 pub async fn agree_on_decisions(cluster: &Cluster) -> Vec<ClusterParamsDecision> {
     let mut histories = Vec::new();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_MAX;
     while Instant::now() < deadline {
         histories.clear();
         for member in cluster.running() {
@@ -139,7 +139,7 @@ pub async fn agree_on_decisions(cluster: &Cluster) -> Vec<ClusterParamsDecision>
         if histories.iter().all(|history| *history == histories[0]) {
             return histories.swap_remove(0);
         }
-        tokio::time::sleep(LOOK_PAUSE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     panic!("members differ on what was decided: {histories:#?}");
 }

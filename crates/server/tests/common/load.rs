@@ -21,9 +21,9 @@ use tokio::task::JoinHandle;
 use tonic::Status;
 use tonic::transport::{Channel, Endpoint};
 
-use super::PATIENCE;
-use super::cluster::{Cluster, LOOK_PAUSE};
+use super::cluster::Cluster;
 use super::random::Random;
+use super::{POLL_INTERVAL, WAIT_MAX};
 
 /// Few, so that clients conflict.
 const KEYS: u64 = 5;
@@ -79,7 +79,7 @@ impl Load {
         let client = Client {
             number: self.tasks.len(),
             member,
-            connection: connection(cluster.nodes[member].client),
+            connection: connection(cluster.members[member].client),
             random: self.random.fork(),
             shared: Arc::clone(&self.shared),
             history: History::new(),
@@ -98,7 +98,7 @@ impl Load {
     /// Waits until each of these members has answered `count` more requests.
     pub async fn goes_on(&self, cluster: &Cluster, members: &[usize], count: u64) {
         let before: Vec<u64> = members.iter().map(|it| self.answers_of(*it)).collect();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + WAIT_MAX;
         for (member, before) in members.iter().zip(before) {
             while self.answers_of(*member) < before + count {
                 assert!(
@@ -106,7 +106,7 @@ impl Load {
                     "m{member} does not answer\n{}",
                     cluster.logs()
                 );
-                tokio::time::sleep(LOOK_PAUSE).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
         }
     }
@@ -129,13 +129,13 @@ impl Load {
             let mut reader = Client {
                 number: 1000 + number,
                 member,
-                connection: connection(cluster.nodes[member].client),
+                connection: connection(cluster.members[member].client),
                 random: self.random.clone(),
                 shared: Arc::clone(&self.shared),
                 history: History::new(),
                 known: HashMap::new(),
             };
-            let deadline = Instant::now() + PATIENCE;
+            let deadline = Instant::now() + WAIT_MAX;
             while !reader.ask(Request::get_all()).await {
                 assert!(
                     Instant::now() < deadline,

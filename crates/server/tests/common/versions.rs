@@ -5,7 +5,8 @@ use portunus_proto::etcdserverpb::DowngradeRequest;
 use portunus_proto::etcdserverpb::downgrade_request::DowngradeAction;
 use tonic::Status;
 
-use super::cluster::{Cluster, eventually};
+use super::cluster::Cluster;
+use super::eventually;
 
 /// Returns a flag that makes a member emulate this version.
 pub fn emulate(version: &str) -> String {

@@ -5,9 +5,9 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
 
-use portunus_peers::{Tool, find_for_test};
 use portunus_server::config::flags::{FLAGS, Flag, GROUPS_LATER, Kind, Support, find};
 use portunus_server::config::{Config, Values};
+use portunus_testkit::go::{Tool, find_for_test};
 
 use super::assert_current;
 

@@ -75,7 +75,7 @@ async fn alert_rules_name_metrics_that_members_have() {
     let cluster = Cluster::start(test, 3, &[]).await;
     let mut served = BTreeSet::new();
     for member in cluster.running() {
-        let address = cluster.nodes[member].client;
+        let address = cluster.members[member].client;
         http_at(address, "GET", "/readyz", &[], b"");
         let answer = http_at(address, "GET", "/metrics", &[], b"");
         let types = answer

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use crate::common::PATIENCE;
+use crate::common::WAIT_MAX;
 pub use crate::common::any_bytes::call;
 
 /// The connection preface of an HTTP/2 client.
@@ -34,7 +34,7 @@ pub fn say(address: SocketAddr, bytes: &[u8]) -> TcpStream {
 pub fn say_and_leave(address: SocketAddr, bytes: &[u8]) {
     let mut stream = say(address, bytes);
     let _ = stream.shutdown(Shutdown::Write);
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(WAIT_MAX)).unwrap();
     let mut sink = [0; 1 << 16];
     loop {
         match stream.read(&mut sink) {

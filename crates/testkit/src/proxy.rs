@@ -21,7 +21,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use super::random::Random;
+use crate::random::Random;
 
 /// A lost packet is sent again after this long.
 const RETRANSMISSION: Duration = Duration::from_millis(200);
@@ -65,13 +65,18 @@ struct Shared {
     random: Mutex<Random>,
 }
 
-/// All gates. Dropping it closes them.
+/// The gates of all members. Dropping the value closes them.
 pub struct Network {
     shared: Arc<Shared>,
     runtime: Option<Runtime>,
 }
 
 impl Network {
+    /// Creates a network without members; `random` chooses what is lost.
+    ///
+    /// # Panics
+    /// If the system has no threads left.
+    #[must_use]
     pub fn new(random: Random) -> Network {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)

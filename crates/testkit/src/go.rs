@@ -1,22 +1,17 @@
 //! Finds the Go programs that Portunus is compared with.
 //!
 //! Tests of several crates and the benchmark need a real etcd, etcdctl, etcdutl or bbolt. They
-//! all use this crate, which searches, in order:
+//! are searched, in order, in:
 //!
 //! 1. the environment: `PORTUNUS_ETCD`, `PORTUNUS_ETCDCTL`, `PORTUNUS_ETCDUTL`,
 //!    `PORTUNUS_BBOLT`, each a program or a directory that contains it;
 //! 2. `target/go-etcd/<version>/`, into which `scripts/go-etcd` builds them;
 //! 3. `PATH`, if the program's version is the pinned one;
-//! 4. the script, which it runs if Go is on `PATH` and `PORTUNUS_NO_GO` is not set.
+//! 4. the result of the script, which runs if Go is on `PATH` and `PORTUNUS_NO_GO` is not set.
 //!
 //! A version other than the pinned one is used only if the environment names it: a comparison
 //! with an unknown version proves nothing. Each test prints the program and version that it
 //! compares with.
-//!
-//! Tests also take the ports of their servers from this crate ([`free_port`]), so that no two
-//! servers get the same. It never starts a server. Only tests and the benchmark depend on it.
-
-mod ports;
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -26,7 +21,7 @@ use std::sync::LazyLock;
 
 use thiserror::Error;
 
-pub use ports::{free_listener, free_port};
+use crate::program::workspace_root;
 
 /// The version of etcd, etcdctl and etcdutl that Portunus is compared with.
 pub const VERSION: &str = "3.7.1";
@@ -203,11 +198,6 @@ impl Places {
             home: workspace_root().join("target/go-etcd").join(VERSION),
         }
     }
-}
-
-fn workspace_root() -> &'static Path {
-    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
-    own.ancestors().nth(2).unwrap_or(own)
 }
 
 fn find_among(

@@ -1,5 +1,6 @@
-//! Repeatable random choices: the seed is printed, and taken from `PORTUNUS_TEST_SEED` where
-//! that is set.
+//! Repeatable random choices.
+//!
+//! A test prints its seed; `PORTUNUS_TEST_SEED` repeats a run with the same choices.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,6 +10,10 @@ pub struct Random(u64);
 
 impl Random {
     /// Creates a generator with a seed from the environment, or from the clock.
+    ///
+    /// # Panics
+    /// If `PORTUNUS_TEST_SEED` is not a number.
+    #[must_use]
     pub fn seeded(test: &str) -> Random {
         let seed = match std::env::var("PORTUNUS_TEST_SEED") {
             Ok(text) => text.parse().expect("PORTUNUS_TEST_SEED is a number"),
@@ -22,6 +27,7 @@ impl Random {
     }
 
     /// Creates a generator with this seed, unless the environment has one.
+    #[must_use]
     pub fn seeded_or(test: &str, seed: u64) -> Random {
         match std::env::var_os("PORTUNUS_TEST_SEED") {
             Some(_) => Random::seeded(test),
@@ -30,6 +36,7 @@ impl Random {
     }
 
     /// Returns an independent generator, for another task.
+    #[must_use]
     pub fn fork(&mut self) -> Random {
         Random(self.next() | 1)
     }
@@ -40,6 +47,7 @@ impl Random {
     }
 
     /// Returns the next number.
+    #[allow(clippy::should_implement_trait)] // a generator never ends
     pub fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -50,5 +58,22 @@ impl Random {
     /// Returns a number below `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         self.next() % end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_follow_from_the_seed() {
+        let choices = |mut random: Random| -> Vec<u64> {
+            let fork = random.fork().next();
+            (0..9).map(|_| random.below(1000)).chain([fork]).collect()
+        };
+        let (one, other) = (choices(Random(7)), choices(Random(9)));
+        assert_eq!(one, choices(Random(7)));
+        assert_ne!(one, other);
+        assert!(one.iter().take(9).all(|choice| *choice < 1000), "{one:?}");
     }
 }

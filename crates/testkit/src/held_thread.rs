@@ -9,7 +9,8 @@ use nix::sys::ptrace::{self, Options};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 
-/// A thread that is stopped until this is dropped.
+/// A stopped thread. Dropping the value resumes it.
+#[derive(Debug)]
 pub struct HeldThread {
     /// Dropped to resume the thread.
     release: Option<mpsc::Sender<()>>,
@@ -17,8 +18,13 @@ pub struct HeldThread {
 }
 
 impl HeldThread {
-    /// Stops the thread of this name. Fails with the kernel's error if tracing is not allowed
-    /// here.
+    /// Stops the thread of this name.
+    ///
+    /// # Errors
+    /// The kernel's error, where tracing is not allowed.
+    ///
+    /// # Panics
+    /// If the process has no such thread.
     pub fn hold(process: u32, name: &str) -> Result<HeldThread, Errno> {
         let thread = thread_id(process, name);
         let (release, released) = mpsc::channel::<()>();

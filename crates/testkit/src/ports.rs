@@ -1,7 +1,7 @@
 //! Free ports for programs that take a port as a flag.
 
 use std::io;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Below the ephemeral ports of outgoing connections, so that the ports of a program that
@@ -32,12 +32,20 @@ pub fn free_listener() -> io::Result<TcpListener> {
     Err(refused)
 }
 
+/// Returns a loopback address that was just free; see [`free_listener`].
+///
+/// # Errors
+/// If no port is free.
+pub fn free_address() -> io::Result<SocketAddr> {
+    free_listener()?.local_addr()
+}
+
 /// Returns a port that was just free; see [`free_listener`].
 ///
 /// # Errors
 /// If no port is free.
 pub fn free_port() -> io::Result<u16> {
-    Ok(free_listener()?.local_addr()?.port())
+    Ok(free_address()?.port())
 }
 
 #[cfg(test)]
