@@ -21,6 +21,8 @@ const CONVERGENCE_TICKS_MAX: u64 = 700;
 const LEADERLESS_TICKS_MAX: u64 = 100;
 /// Without pre-votes, candidates that cannot win disturb the others.
 const LEADERLESS_TICKS_MAX_WITHOUT_PRE_VOTE: u64 = 400;
+/// Without pre-votes, operators stop removed members after this time.
+const STOP_REMOVED_TICK: u64 = 200;
 /// How long a snapshot is being installed while the leader is down, in some runs.
 const HOLD_TICKS: u64 = 150;
 /// Per thousand ticks: how often a member checks whether to propose a feature change.
@@ -115,6 +117,9 @@ impl World<'_> {
                 }
             }
             self.shut_down_removed();
+            if tick == STOP_REMOVED_TICK && !self.scenario.pre_vote {
+                self.stop_removed();
+            }
             self.propose_feature_changes(FEATURES_RATE)?;
             if tick % 20 == 0 {
                 self.remove_lost()?;
@@ -124,6 +129,22 @@ impl World<'_> {
             ticks: CONVERGENCE_TICKS_MAX,
             why,
         })
+    }
+
+    /// Stops members that the newest configuration does not have. A removed member that does not
+    /// know of its removal campaigns, and without pre-votes it raises the terms of members that do
+    /// not know of it either.
+    fn stop_removed(&mut self) {
+        let Some(newest) = self.newest_position() else {
+            return;
+        };
+        for removed in &newest.removed {
+            if let Some(member) = self.members.get_mut(removed) {
+                member.is_shut_down = true;
+                member.running = None;
+                self.lose_requests(*removed);
+            }
+        }
     }
 
     fn request_at(&mut self, leader: u64) -> Result<(), Violation> {
