@@ -506,9 +506,19 @@ async fn going_back_removes_what_features_kept() {
     cluster.agree().await;
 }
 
+/// Enables or cancels a downgrade. On a busy machine a member may answer late; then the request is
+/// refused and sent again.
 async fn switch_downgrade(cluster: &Cluster, action: DowngradeAction, version: &str) {
-    let leader = cluster.leader().await;
-    downgrade(cluster, leader, action, version).await.unwrap();
+    let what = "every member to answer before the downgrade";
+    eventually(what, async || {
+        let leader = cluster.leader().await;
+        match downgrade(cluster, leader, action, version).await {
+            Ok(_) => Some(()),
+            Err(status) if status.message().contains("does not answer") => None,
+            Err(status) => panic!("{status}\n{}", cluster.logs()),
+        }
+    })
+    .await;
 }
 
 /// A member is lost and replaced by one with other flags; the proposal of the lost one does not

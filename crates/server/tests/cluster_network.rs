@@ -13,6 +13,7 @@ use common::cluster::{Cluster, ELECTION_TIMEOUT};
 use common::load::Load;
 use common::proxy::{CUT, Link};
 use common::requests::{delete, get};
+use portunus_proto::etcdserverpb::LeaseKeepAliveRequest;
 
 /// Responses of each member after which a scenario continues.
 const SOME: u64 = 40;
@@ -92,6 +93,25 @@ async fn some_are_cut_off(
 async fn a_leader_that_is_cut_off_tells_nobody_anything() {
     let test = "a_leader_that_is_cut_off_tells_nobody_anything";
     some_are_cut_off(test, 3, async |cluster| vec![cluster.leader().await]).await;
+}
+
+/// A leader that was replaced does not know the leases that its successor grants, so it must not
+/// answer that a lease does not exist.
+#[tokio::test(flavor = "multi_thread")]
+async fn leader_that_is_cut_off_does_not_answer_that_a_lease_does_not_exist() {
+    let cluster = Cluster::start("leader_cut_off_leases", 3, &[]).await;
+    let leader = cluster.leader().await;
+    let others = without(&cluster.running(), &[leader]);
+    let mut lease = cluster.clients(leader).lease;
+    cluster.network.part(&[leader], &others);
+    let renewals = tokio_stream::iter([LeaseKeepAliveRequest { id: 4711 }]);
+    let answer = async {
+        let mut answers = lease.lease_keep_alive(renewals).await?.into_inner();
+        answers.message().await
+    };
+    let answer = tokio::time::timeout(CUT_OFF_TIME, answer).await;
+    let is_answered = matches!(answer, Ok(Ok(Some(_))));
+    assert!(!is_answered, "{answer:?}\n{}", cluster.logs());
 }
 
 /// The leader is cut off together with a follower: it still has one active peer.
