@@ -25,6 +25,7 @@ use portunus_consensus::{
     start,
 };
 use portunus_proto::{
+    Term,
     raftpb::{
         ConfChange, ConfChangeType, ConfState, Entry, EntryType, HardState, Message, MessageType,
     },
@@ -1003,8 +1004,8 @@ fn proposal_whose_ticket_is_dropped_without_a_leader_is_never_proposed() {
 fn proposal_bound_to_a_term_is_proposed_by_the_leader_of_that_term_only() {
     let (_dir, path) = temp();
     let mut member = Member::found(&path).lead();
-    assert_eq!(member.handle.led_term(), Some(2));
-    let bound = |number, term| Proposal::normal(value(number)).only_as_leader_of(term);
+    assert_eq!(member.handle.led_term(), Some(Term(2)));
+    let bound = |number, term| Proposal::normal(value(number)).only_as_leader_of(Term(term));
     for (number, term) in [(1, 1), (2, 2), (3, 3)] {
         member.handle.submit(bound(number, term)).unwrap().detach();
     }

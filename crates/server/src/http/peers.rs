@@ -9,9 +9,9 @@ use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::{LeaseKeepAliveRequest, LeaseKeepAliveResponse};
 use portunus_proto::leasepb::{LeaseInternalRequest, LeaseInternalResponse};
+use portunus_proto::{EtcdError, LeaseId};
 use prost::Message;
 use serde::Deserialize;
 
@@ -197,7 +197,7 @@ async fn keep_alive(State(member): Shared, body: Bytes) -> Response {
     if let Err(response) = caught_up(&member).await {
         return response;
     }
-    match member.renew_here(request.id).await {
+    match member.renew_here(LeaseId(request.id)).await {
         Ok(ttl) => protobuf(&LeaseKeepAliveResponse {
             header: None,
             id: request.id,

@@ -5,11 +5,11 @@ use std::time::Duration;
 use axum::http::{HeaderMap, Method, StatusCode};
 use bytes::Bytes;
 use portunus_gates::Version;
-use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::{
     LeaseKeepAliveRequest, LeaseKeepAliveResponse, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
 };
 use portunus_proto::leasepb::{LeaseInternalRequest, LeaseInternalResponse};
+use portunus_proto::{EtcdError, LeaseId};
 use portunus_rafthttp::PeerClient;
 use prost::Message;
 use serde::{Deserialize, Serialize};
@@ -306,8 +306,8 @@ impl AskedWithin {
     }
 
     /// Requests the renewal of a lease from the leader; returns the new TTL in seconds.
-    pub async fn keep_alive(&self, id: i64) -> Result<i64, EtcdError> {
-        let request = LeaseKeepAliveRequest { id }.encode_to_vec();
+    pub async fn keep_alive(&self, id: LeaseId) -> Result<i64, EtcdError> {
+        let request = LeaseKeepAliveRequest { id: id.0 }.encode_to_vec();
         let body = self.leases("/leases", request).await?;
         let response =
             LeaseKeepAliveResponse::decode(body).map_err(|_| EtcdError::TimeoutDueToLeaderFail)?;
@@ -466,7 +466,10 @@ mod tests {
             let asked = asked.within(0xab);
             // None of these errors is about the lease or the learner: the caller tries again.
             match path {
-                "/leases " => assert_eq!(asked.keep_alive(5).await, Err(EtcdError::NoLeader)),
+                "/leases " => {
+                    let refused = asked.keep_alive(LeaseId(5)).await;
+                    assert_eq!(refused, Err(EtcdError::NoLeader));
+                }
                 "/leases/internal " => {
                     let request = LeaseTimeToLiveRequest { id: 5, keys: false };
                     let refused = asked.time_to_live(request).await;
