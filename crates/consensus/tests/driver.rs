@@ -24,8 +24,9 @@ use portunus_consensus::{
     },
     start,
 };
+use portunus_gates::cluster::MemberId;
 use portunus_proto::{
-    Term,
+    ClusterId, Term,
     raftpb::{
         ConfChange, ConfChangeType, ConfState, Entry, EntryType, HardState, Message, MessageType,
     },
@@ -314,8 +315,8 @@ fn restart_replays_only_entries_missing_in_the_backend() {
     member.handle.stop();
 
     let boot = bootstrap::restart(&path, SMALL, &backend).unwrap();
-    assert_eq!(boot.identity.member_id, 0x8e9e_05c5_2164_694d);
-    assert_eq!(boot.identity.cluster_id, 0xcdf8_1819_4e3a_8c32);
+    assert_eq!(boot.identity.member_id, MemberId(0x8e9e_05c5_2164_694d));
+    assert_eq!(boot.identity.cluster_id, ClusterId(0xcdf8_1819_4e3a_8c32));
     assert_eq!(boot.initial.hard_state.commit, 12, "stop wrote the commit");
     let mut again = Member::start(boot.initial, boot.wal, Config::default());
     again.apply_until(13);
@@ -804,7 +805,7 @@ fn bootstrap_is_repeatable_until_the_log_holds_entries() {
 
     let (_dir, path) = temp();
     let stranger = Identity {
-        member_id: 1,
+        member_id: MemberId(1),
         ..identity
     };
     drop(bootstrap::join(&path, SMALL, stranger).unwrap());

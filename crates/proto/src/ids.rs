@@ -17,6 +17,17 @@ impl fmt::Display for Term {
     }
 }
 
+/// The id of a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct ClusterId(pub u64);
+
+/// Hexadecimal digits without leading zeros, as in etcd's headers and log lines.
+impl fmt::Display for ClusterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}", self.0)
+    }
+}
+
 /// The id of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct LeaseId(pub i64);
@@ -44,6 +55,7 @@ mod tests {
             LeaseId(0x3269_5410_dcc0_ca06).to_string(),
             "32695410dcc0ca06"
         );
+        assert_eq!(ClusterId(0x0ab).to_string(), "ab");
         assert_eq!(LeaseId(10).to_string(), "000000000000000a");
         assert_eq!(LeaseId(-1).to_string(), "ffffffffffffffff");
     }

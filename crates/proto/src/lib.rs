@@ -4,7 +4,8 @@
 //! needs: the messages and services (from `proto/`, compiled at build time),
 //! their encoding on the wire ([`codec`]), the table of error texts and codes
 //! ([`EtcdError`]), the constants of the wire ([`wire`]), and types for ids and
-//! terms ([`LeaseId`], [`Term`]). It depends on no other crate of the workspace.
+//! terms ([`ClusterId`], [`LeaseId`], [`Term`]). It depends on no other crate of
+//! the workspace.
 //!
 //! It contains no logic: no validation, no defaults, and only one dependency on
 //! the version: the code that a version sends for an error text.
@@ -21,7 +22,7 @@ mod nested;
 pub mod wire;
 
 pub use error::EtcdError;
-pub use ids::{LeaseId, Term};
+pub use ids::{ClusterId, LeaseId, Term};
 
 /// Encoded `FileDescriptorSet` of all files under `proto/`, with etcd's field
 /// names. The JSON gateway derives its mapping from it.
