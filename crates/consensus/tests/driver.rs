@@ -24,7 +24,9 @@ use portunus_consensus::{
     },
     start,
 };
+use portunus_gates::cluster::MemberId;
 use portunus_proto::{
+    ClusterId, Term,
     raftpb::{
         ConfChange, ConfChangeType, ConfState, Entry, EntryType, HardState, Message, MessageType,
     },
@@ -313,8 +315,8 @@ fn restart_replays_only_entries_missing_in_the_backend() {
     member.handle.stop();
 
     let boot = bootstrap::restart(&path, SMALL, &backend).unwrap();
-    assert_eq!(boot.identity.member_id, 0x8e9e_05c5_2164_694d);
-    assert_eq!(boot.identity.cluster_id, 0xcdf8_1819_4e3a_8c32);
+    assert_eq!(boot.identity.member_id, MemberId(0x8e9e_05c5_2164_694d));
+    assert_eq!(boot.identity.cluster_id, ClusterId(0xcdf8_1819_4e3a_8c32));
     assert_eq!(boot.initial.hard_state.commit, 12, "stop wrote the commit");
     let mut again = Member::start(boot.initial, boot.wal, Config::default());
     again.apply_until(13);
@@ -803,7 +805,7 @@ fn bootstrap_is_repeatable_until_the_log_holds_entries() {
 
     let (_dir, path) = temp();
     let stranger = Identity {
-        member_id: 1,
+        member_id: MemberId(1),
         ..identity
     };
     drop(bootstrap::join(&path, SMALL, stranger).unwrap());
@@ -1003,8 +1005,8 @@ fn proposal_whose_ticket_is_dropped_without_a_leader_is_never_proposed() {
 fn proposal_bound_to_a_term_is_proposed_by_the_leader_of_that_term_only() {
     let (_dir, path) = temp();
     let mut member = Member::found(&path).lead();
-    assert_eq!(member.handle.led_term(), Some(2));
-    let bound = |number, term| Proposal::normal(value(number)).only_as_leader_of(term);
+    assert_eq!(member.handle.led_term(), Some(Term(2)));
+    let bound = |number, term| Proposal::normal(value(number)).only_as_leader_of(Term(term));
     for (number, term) in [(1, 1), (2, 2), (3, 3)] {
         member.handle.submit(bound(number, term)).unwrap().detach();
     }

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use portunus_consensus::core::{Core, CoreConfig, Ready};
 use portunus_consensus::{Config, Hooks, InitialState, PeerSink, Role, bootstrap, start};
+use portunus_gates::cluster::MemberId;
+use portunus_proto::ClusterId;
 use portunus_proto::raftpb::{
     ConfState, Entry, HardState, Message, MessageType, Snapshot, SnapshotMetadata,
 };
@@ -224,8 +226,8 @@ impl PeerSink for SentMessages {
 fn driver_votes_while_its_apply_thread_installs() {
     let dir = tempfile::tempdir().unwrap();
     let identity = bootstrap::Identity {
-        member_id: OWN,
-        cluster_id: 7,
+        member_id: MemberId(OWN),
+        cluster_id: ClusterId(7),
     };
     let boot = bootstrap::join(dir.path(), WalOptions::default(), identity).unwrap();
     assert_eq!(boot.initial.hard_state, HardState::default());

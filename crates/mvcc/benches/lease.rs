@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use portunus_mvcc::lease::{Lessor, LessorConfig};
+use portunus_proto::{LeaseId, Term};
 
 const LEASES: i64 = 1_000_000;
+const TERM: Term = Term(1);
 
 /// A primary lessor with distributed ids and times to live between one and ten minutes.
 fn million() -> Lessor {
@@ -25,8 +27,8 @@ fn million() -> Lessor {
     lessor
 }
 
-fn spread(number: i64) -> i64 {
-    number.wrapping_mul(0x9e37_79b9_7f4a_7c15_u64.cast_signed()) | 1
+fn spread(number: i64) -> LeaseId {
+    LeaseId(number.wrapping_mul(0x9e37_79b9_7f4a_7c15_u64.cast_signed()) | 1)
 }
 
 fn leases(criterion: &mut Criterion) {
@@ -35,14 +37,14 @@ fn leases(criterion: &mut Criterion) {
 
     let mut lessor = million();
     group.bench_function("promote_1m", |bencher| {
-        bencher.iter(|| lessor.promote(1, black_box(0), 1500));
+        bencher.iter(|| lessor.promote(TERM, black_box(0), 1500));
     });
 
     let mut number = 0;
     group.bench_function("renew_1_of_1m", |bencher| {
         bencher.iter(|| {
             number = number % LEASES + 1;
-            black_box(lessor.renew(1, spread(number), 1000))
+            black_box(lessor.renew(TERM, spread(number), 1000))
         });
     });
 
@@ -50,9 +52,9 @@ fn leases(criterion: &mut Criterion) {
         bencher.iter_custom(|rounds| {
             let mut spent = Duration::ZERO;
             for _ in 0..rounds {
-                lessor.promote(1, 0, 0);
+                lessor.promote(TERM, 0, 0);
                 let start = Instant::now();
-                black_box(lessor.due(1, u64::MAX / 4, 500));
+                black_box(lessor.due(TERM, u64::MAX / 4, 500));
                 spent += start.elapsed();
             }
             spent

@@ -34,7 +34,7 @@ pub use config::{Commits, Config};
 pub use error::{ApplyError, OpenError, ReadError, StoreFault};
 pub use reader::{CompactionHashJob, KvHash, RangeStream, Reader};
 pub use revision::Revision;
-pub use rules::lease::{LeaseLookup, NO_LEASE};
+pub use rules::lease::LeaseLookup;
 pub use rules::range::KeyRange;
 pub use rules::txn::RangeResults;
 pub use store::{Applied, CompactionStep, EntryId, Hooks, RestoreProgress, Restored, Store};

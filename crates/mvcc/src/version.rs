@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use triomphe::ThinArc;
 
-use portunus_proto::mvccpb::KeyValue;
+use portunus_proto::{LeaseId, mvccpb::KeyValue};
 
 use crate::{
     revision::{RecordKey, Revision},
@@ -85,8 +85,8 @@ pub struct Version {
     pub create_revision: i64,
     /// Puts since creation; 0 for a tombstone.
     pub version: i64,
-    /// The lease the key is attached to; 0 means none.
-    pub lease: i64,
+    /// The lease the key is attached to, or [`LeaseId::NONE`].
+    pub lease: LeaseId,
     /// The value, or the tombstone mark.
     pub value: Value,
 }
@@ -99,7 +99,7 @@ impl Version {
             revision,
             create_revision: 0,
             version: 0,
-            lease: 0,
+            lease: LeaseId::NONE,
             value: Value::Tombstone,
         }
     }
@@ -128,7 +128,7 @@ impl Version {
             mod_revision: self.revision.main,
             version: self.version,
             value,
-            lease: self.lease,
+            lease: self.lease.0,
         }
     }
 }

@@ -15,7 +15,7 @@ use portunus_mvcc::{
     rules::validate,
 };
 use portunus_proto::{
-    EtcdError,
+    EtcdError, LeaseId,
     etcdserverpb::{
         CompactionRequest, Compare, DeleteRangeRequest, PutRequest, RangeRequest, RequestOp,
         TxnRequest,
@@ -193,7 +193,10 @@ impl Harness {
         assert_eq!(store.revision(), self.model.revision);
         assert_eq!(store.compact_revision(), self.model.compact_revision);
         for lease in 1..4 {
-            assert_eq!(self.reader().keys_of(lease), self.model.keys_of(lease));
+            assert_eq!(
+                self.reader().keys_of(LeaseId(lease)),
+                self.model.keys_of(lease)
+            );
         }
         if let (Entry::Compact(revision), Ok(_)) = (&entry, &expected) {
             let hash = before.compaction_hash(*revision);
@@ -331,7 +334,7 @@ fn apply(
     entry: &Entry,
 ) -> Result<String, EtcdError> {
     store.begin(id).unwrap();
-    let lookup = |lease: i64| leases.contains(&lease);
+    let lookup = |lease: LeaseId| leases.contains(&lease.0);
     let answer: Result<String, ApplyError> = match entry {
         Entry::Put(put) => store.put(put, &lookup).map(|a| format!("{:?}", a.response)),
         Entry::Delete(delete) => store
@@ -354,7 +357,7 @@ fn apply(
                 .map(|()| String::new())
         }
         Entry::Revoke(lease) => {
-            let revoked = store.revoke_lease(*lease).map(|_| String::new());
+            let revoked = store.revoke_lease(LeaseId(*lease)).map(|_| String::new());
             leases.retain(|existing| existing != lease);
             revoked
         }

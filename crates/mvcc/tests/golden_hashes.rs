@@ -8,6 +8,7 @@ use portunus_mvcc::{
     CompactionStep, Config, EntryId, Hooks, RangeResults, Store,
     backend::{Backend, Bucket, Lmdb, LmdbConfig, MemoryBackend},
 };
+use portunus_proto::LeaseId;
 use portunus_proto::etcdserverpb::{
     CompactionRequest, DeleteRangeRequest, PutRequest, RequestOp, TxnRequest, request_op::Request,
 };
@@ -85,7 +86,10 @@ impl<F: Fn() -> Arc<dyn Backend>> Replay<F> {
                 let key = Bytes::copy_from_slice(&id.to_be_bytes());
                 store.put_raw(Bucket::Lease, key, Bytes::new()).unwrap();
             }
-            "revoke" => drop(store.revoke_lease(fields[1].parse().unwrap()).unwrap()),
+            "revoke" => {
+                let id = LeaseId(fields[1].parse().unwrap());
+                drop(store.revoke_lease(id).unwrap());
+            }
             _ => match op(line).request.take().unwrap() {
                 Request::RequestPut(put) => drop(store.put(&put, &|_| true).unwrap()),
                 Request::RequestDeleteRange(delete) => drop(store.delete_range(&delete).unwrap()),

@@ -6,11 +6,12 @@ use portunus_mvcc::lease::{
     CHECKPOINT_BATCH_MAX, Lessor, LessorConfig, Renewal, TTL_S_MAX, TimeToLive, decode_record,
     encode_record, record_key,
 };
-use portunus_proto::EtcdError;
-use portunus_proto::leasepb;
+use portunus_proto::{EtcdError, LeaseId, Term, leasepb};
 
 /// The term in which the lessor is primary.
-const TERM: u64 = 7;
+const TERM: Term = Term(7);
+/// The term after it.
+const NEXT_TERM: Term = Term(8);
 
 const CHECKPOINTING: LessorConfig = LessorConfig {
     min_ttl_s: 2,
@@ -25,7 +26,7 @@ fn primary(config: LessorConfig) -> Lessor {
     lessor
 }
 
-fn remaining(lessor: &Lessor, id: i64, now_ms: u64) -> i64 {
+fn remaining(lessor: &Lessor, id: LeaseId, now_ms: u64) -> i64 {
     lessor
         .time_to_live(Some(TERM), id, now_ms)
         .unwrap()
@@ -35,34 +36,40 @@ fn remaining(lessor: &Lessor, id: i64, now_ms: u64) -> i64 {
 #[test]
 fn grant_is_refused_in_the_cases_and_order_of_etcd() {
     let mut lessor = primary(LessorConfig::default());
-    assert_eq!(lessor.grant(0, 10, 0), Err(EtcdError::LeaseNotFound));
     assert_eq!(
-        lessor.grant(1, TTL_S_MAX + 1, 0),
+        lessor.grant(LeaseId::NONE, 10, 0),
+        Err(EtcdError::LeaseNotFound)
+    );
+    assert_eq!(
+        lessor.grant(LeaseId(1), TTL_S_MAX + 1, 0),
         Err(EtcdError::LeaseTtlTooLarge)
     );
-    assert_eq!(lessor.grant(1, TTL_S_MAX, 0).unwrap().ttl, TTL_S_MAX);
-    assert_eq!(lessor.grant(1, 10, 0), Err(EtcdError::LeaseExists));
+    assert_eq!(
+        lessor.grant(LeaseId(1), TTL_S_MAX, 0).unwrap().ttl,
+        TTL_S_MAX
+    );
+    assert_eq!(lessor.grant(LeaseId(1), 10, 0), Err(EtcdError::LeaseExists));
     // The time to live is checked before the id.
     assert_eq!(
-        lessor.grant(1, TTL_S_MAX + 1, 0),
+        lessor.grant(LeaseId(1), TTL_S_MAX + 1, 0),
         Err(EtcdError::LeaseTtlTooLarge)
     );
     for (id, ttl_s) in [(2, 1), (3, 0), (-4, -5)] {
-        let record = lessor.grant(id, ttl_s, 0).unwrap();
+        let record = lessor.grant(LeaseId(id), ttl_s, 0).unwrap();
         assert_eq!(
             (record.id, record.ttl, record.remaining_ttl),
             (id, 2, 0),
             "raised"
         );
-        assert!(lessor.exists(id));
+        assert!(lessor.exists(LeaseId(id)));
     }
 }
 
 #[test]
 fn time_to_live_counts_down_in_whole_seconds() {
     let mut lessor = primary(LessorConfig::default());
-    lessor.grant(1, 10, 500).unwrap();
-    let answer = lessor.time_to_live(Some(TERM), 1, 1000).unwrap();
+    lessor.grant(LeaseId(1), 10, 500).unwrap();
+    let answer = lessor.time_to_live(Some(TERM), LeaseId(1), 1000).unwrap();
     assert_eq!(
         answer,
         TimeToLive {
@@ -70,15 +77,19 @@ fn time_to_live_counts_down_in_whole_seconds() {
             granted_ttl_s: 10
         }
     );
-    assert_eq!(remaining(&lessor, 1, 10_499), 0);
-    assert_eq!(remaining(&lessor, 1, 12_600), -2, "over, but not revoked");
+    assert_eq!(remaining(&lessor, LeaseId(1), 10_499), 0);
     assert_eq!(
-        lessor.time_to_live(Some(TERM), 2, 0),
+        remaining(&lessor, LeaseId(1), 12_600),
+        -2,
+        "over, but not revoked"
+    );
+    assert_eq!(
+        lessor.time_to_live(Some(TERM), LeaseId(2), 0),
         Err(EtcdError::LeaseNotFound)
     );
     lessor.demote(TERM);
     assert_eq!(
-        lessor.time_to_live(Some(TERM), 1, 0),
+        lessor.time_to_live(Some(TERM), LeaseId(1), 0),
         Err(EtcdError::LeaderChanged)
     );
 }
@@ -86,35 +97,51 @@ fn time_to_live_counts_down_in_whole_seconds() {
 #[test]
 fn renew_needs_the_primary_and_an_unexpired_lease() {
     let mut lessor = Lessor::new(LessorConfig::default());
-    lessor.grant(1, 10, 0).unwrap();
-    assert_eq!(lessor.renew(TERM, 1, 0), Err(EtcdError::NotPrimaryLessor));
-    lessor.promote(TERM, 0, 0);
-    assert_eq!(lessor.renew(TERM, 2, 0), Err(EtcdError::LeaseNotFound));
+    lessor.grant(LeaseId(1), 10, 0).unwrap();
     assert_eq!(
-        lessor.renew(TERM, 1, 9999),
+        lessor.renew(TERM, LeaseId(1), 0),
+        Err(EtcdError::NotPrimaryLessor)
+    );
+    lessor.promote(TERM, 0, 0);
+    assert_eq!(
+        lessor.renew(TERM, LeaseId(2), 0),
+        Err(EtcdError::LeaseNotFound)
+    );
+    assert_eq!(
+        lessor.renew(TERM, LeaseId(1), 9999),
         Ok(Renewal::Renewed { ttl_s: 10 })
     );
-    assert_eq!(remaining(&lessor, 1, 9999), 10);
-    assert_eq!(lessor.renew(TERM, 1, 19_999), Ok(Renewal::AwaitRevoke));
-    lessor.revoke(1).unwrap();
-    assert_eq!(lessor.renew(TERM, 1, 19_999), Err(EtcdError::LeaseNotFound));
-    assert_eq!(lessor.revoke(1), Err(EtcdError::LeaseNotFound));
+    assert_eq!(remaining(&lessor, LeaseId(1), 9999), 10);
+    assert_eq!(
+        lessor.renew(TERM, LeaseId(1), 19_999),
+        Ok(Renewal::AwaitRevoke)
+    );
+    lessor.revoke(LeaseId(1)).unwrap();
+    assert_eq!(
+        lessor.renew(TERM, LeaseId(1), 19_999),
+        Err(EtcdError::LeaseNotFound)
+    );
+    assert_eq!(lessor.revoke(LeaseId(1)), Err(EtcdError::LeaseNotFound));
 }
 
 #[test]
 fn due_returns_leases_by_expiry_and_again_if_not_revoked() {
     let mut lessor = primary(LessorConfig::default());
     for (id, ttl_s) in [(1, 30), (2, 10), (3, 20), (4, 40)] {
-        lessor.grant(id, ttl_s, 0).unwrap();
+        lessor.grant(LeaseId(id), ttl_s, 0).unwrap();
     }
-    let _ = lessor.renew(TERM, 2, 5000).unwrap();
-    assert_eq!(lessor.list(), [2, 3, 1, 4]);
+    let _ = lessor.renew(TERM, LeaseId(2), 5000).unwrap();
+    assert_eq!(lessor.list(), [2, 3, 1, 4].map(LeaseId));
     assert!(lessor.due(TERM, 14_999, 9).is_empty());
-    assert_eq!(lessor.due(TERM, 35_000, 2), [2, 3]);
-    assert_eq!(lessor.due(TERM, 35_000, 2), [1], "those handed out wait");
-    lessor.revoke(3).unwrap();
+    assert_eq!(lessor.due(TERM, 35_000, 2), [2, 3].map(LeaseId));
+    assert_eq!(
+        lessor.due(TERM, 35_000, 2),
+        [LeaseId(1)],
+        "those handed out wait"
+    );
+    lessor.revoke(LeaseId(3)).unwrap();
     assert!(lessor.due(TERM, 37_999, 9).is_empty());
-    assert_eq!(lessor.due(TERM, 38_000, 9), [1, 2]);
+    assert_eq!(lessor.due(TERM, 38_000, 9), [1, 2].map(LeaseId));
     lessor.demote(TERM);
     assert!(
         lessor.due(TERM, 100_000, 9).is_empty(),
@@ -125,15 +152,15 @@ fn due_returns_leases_by_expiry_and_again_if_not_revoked() {
 #[test]
 fn promotion_restarts_every_lease_with_the_extension() {
     let mut lessor = Lessor::new(LessorConfig::default());
-    lessor.grant(1, 10, 0).unwrap();
-    lessor.grant(2, 500, 0).unwrap();
-    lessor.checkpoint(2, 100, 0, false);
+    lessor.grant(LeaseId(1), 10, 0).unwrap();
+    lessor.grant(LeaseId(2), 500, 0).unwrap();
+    lessor.checkpoint(LeaseId(2), 100, 0, false);
     lessor.promote(TERM, 1_000_000, 1500);
-    assert_eq!(lessor.list(), [1, 2]);
+    assert_eq!(lessor.list(), [1, 2].map(LeaseId));
     assert!(lessor.due(TERM, 1_011_499, 9).is_empty());
-    assert_eq!(lessor.due(TERM, 1_011_500, 9), [1]);
+    assert_eq!(lessor.due(TERM, 1_011_500, 9), [LeaseId(1)]);
     assert_eq!(
-        remaining(&lessor, 2, 1_000_000),
+        remaining(&lessor, LeaseId(2), 1_000_000),
         101,
         "what the checkpoint left"
     );
@@ -142,18 +169,18 @@ fn promotion_restarts_every_lease_with_the_extension() {
 #[test]
 fn renewal_after_promotion_may_shorten_the_expiry() {
     let mut lessor = Lessor::new(LessorConfig::default());
-    lessor.grant(1, 10, 0).unwrap();
+    lessor.grant(LeaseId(1), 10, 0).unwrap();
     lessor.promote(TERM, 0, 60_000);
-    let _ = lessor.renew(TERM, 1, 1000).unwrap();
+    let _ = lessor.renew(TERM, LeaseId(1), 1000).unwrap();
     assert!(lessor.due(TERM, 10_999, 9).is_empty());
-    assert_eq!(lessor.due(TERM, 11_000, 9), [1]);
+    assert_eq!(lessor.due(TERM, 11_000, 9), [LeaseId(1)]);
 }
 
 #[test]
 fn promotion_spreads_expiries_below_the_revoke_rate() {
     let mut lessor = Lessor::new(LessorConfig::default());
     for id in 1..=5000 {
-        lessor.grant(id, 10, 0).unwrap();
+        lessor.grant(LeaseId(id), 10, 0).unwrap();
     }
     lessor.promote(TERM, 0, 0);
     let mut ended = 0;
@@ -177,7 +204,7 @@ fn promotion_spreads_expiries_below_the_revoke_rate() {
 fn promotion_does_not_spread_few_leases() {
     let mut lessor = Lessor::new(LessorConfig::default());
     for id in 1..1000 {
-        lessor.grant(id, 10, 0).unwrap();
+        lessor.grant(LeaseId(id), 10, 0).unwrap();
     }
     lessor.promote(TERM, 0, 0);
     assert_eq!(lessor.due(TERM, 10_000, 10_000).len(), 999);
@@ -186,8 +213,8 @@ fn promotion_does_not_spread_few_leases() {
 #[test]
 fn long_leases_are_checkpointed_once_per_interval() {
     let mut lessor = primary(CHECKPOINTING);
-    lessor.grant(1, 1000, 0).unwrap();
-    lessor.grant(2, 300, 0).unwrap();
+    lessor.grant(LeaseId(1), 1000, 0).unwrap();
+    lessor.grant(LeaseId(2), 300, 0).unwrap();
     assert!(lessor.checkpoints_due(TERM, 299_999).is_empty());
     let batch = lessor.checkpoints_due(TERM, 300_000);
     assert_eq!(
@@ -212,28 +239,32 @@ fn long_leases_are_checkpointed_once_per_interval() {
 #[test]
 fn renewing_a_checkpointed_lease_requires_clearing_the_checkpoint() {
     let mut lessor = primary(CHECKPOINTING);
-    lessor.grant(1, 1000, 0).unwrap();
-    lessor.checkpoint(1, 700, 300_000, true);
+    lessor.grant(LeaseId(1), 1000, 0).unwrap();
+    lessor.checkpoint(LeaseId(1), 700, 300_000, true);
     assert_eq!(
-        lessor.renew(TERM, 1, 310_000),
+        lessor.renew(TERM, LeaseId(1), 310_000),
         Ok(Renewal::ClearCheckpointFirst)
     );
-    assert_eq!(remaining(&lessor, 1, 310_000), 690, "nothing changed yet");
-    lessor.checkpoint(1, 0, 310_000, true);
     assert_eq!(
-        lessor.renew(TERM, 1, 310_000),
+        remaining(&lessor, LeaseId(1), 310_000),
+        690,
+        "nothing changed yet"
+    );
+    lessor.checkpoint(LeaseId(1), 0, 310_000, true);
+    assert_eq!(
+        lessor.renew(TERM, LeaseId(1), 310_000),
         Ok(Renewal::Renewed { ttl_s: 1000 })
     );
-    assert_eq!(remaining(&lessor, 1, 310_000), 1000);
+    assert_eq!(remaining(&lessor, LeaseId(1), 310_000), 1000);
 }
 
 #[test]
 fn renewed_lease_is_checkpointed_again() {
     let mut lessor = primary(CHECKPOINTING);
-    lessor.grant(1, 500, 0).unwrap();
+    lessor.grant(LeaseId(1), 500, 0).unwrap();
     assert_eq!(lessor.checkpoints_due(TERM, 300_000)[0].remaining_ttl, 200);
     // The proposal was lost, so there is no checkpoint to clear.
-    let _ = lessor.renew(TERM, 1, 400_000).unwrap();
+    let _ = lessor.renew(TERM, LeaseId(1), 400_000).unwrap();
     assert_eq!(lessor.checkpoints_due(TERM, 700_000)[0].remaining_ttl, 200);
 }
 
@@ -241,7 +272,7 @@ fn renewed_lease_is_checkpointed_again() {
 fn checkpoints_due_are_limited_per_batch() {
     let mut lessor = primary(CHECKPOINTING);
     for id in 1..=2500 {
-        lessor.grant(id, 1000, 0).unwrap();
+        lessor.grant(LeaseId(id), 1000, 0).unwrap();
     }
     let sizes: Vec<usize> = (0..4)
         .map(|_| lessor.checkpoints_due(TERM, 300_000).len())
@@ -252,29 +283,29 @@ fn checkpoints_due_are_limited_per_batch() {
 #[test]
 fn disabled_checkpoints_are_never_due_and_do_not_affect_renewals() {
     let mut lessor = primary(LessorConfig::default());
-    lessor.grant(1, 10_000, 0).unwrap();
-    lessor.checkpoint(1, 50, 0, false);
+    lessor.grant(LeaseId(1), 10_000, 0).unwrap();
+    lessor.checkpoint(LeaseId(1), 50, 0, false);
     assert!(lessor.checkpoints_due(TERM, 9_000_000).is_empty());
     assert_eq!(
-        lessor.renew(TERM, 1, 1000),
+        lessor.renew(TERM, LeaseId(1), 1000),
         Ok(Renewal::Renewed { ttl_s: 10_000 })
     );
-    assert_eq!(remaining(&lessor, 1, 1000), 10_000);
+    assert_eq!(remaining(&lessor, LeaseId(1), 1000), 10_000);
 }
 
 #[test]
 fn remaining_time_is_persisted_only_if_requested() {
     let mut lessor = primary(CHECKPOINTING);
-    lessor.grant(1, 1000, 0).unwrap();
-    assert_eq!(lessor.checkpoint(1, 700, 0, false), None);
-    assert_eq!(lessor.record(1, false).unwrap().remaining_ttl, 0);
-    let record = lessor.checkpoint(1, 600, 0, true).unwrap();
+    lessor.grant(LeaseId(1), 1000, 0).unwrap();
+    assert_eq!(lessor.checkpoint(LeaseId(1), 700, 0, false), None);
+    assert_eq!(lessor.record(LeaseId(1), false).unwrap().remaining_ttl, 0);
+    let record = lessor.checkpoint(LeaseId(1), 600, 0, true).unwrap();
     assert_eq!(
         (record.id, record.ttl, record.remaining_ttl),
         (1, 1000, 600)
     );
     assert_eq!(
-        lessor.checkpoint(9, 600, 0, true),
+        lessor.checkpoint(LeaseId(9), 600, 0, true),
         None,
         "gone leases need none"
     );
@@ -287,7 +318,7 @@ fn lease_records_equal_etcd_bytes_and_survive_a_restart() {
         ttl: 300,
         remaining_ttl: 7,
     };
-    assert_eq!(record_key(0x0102), [0, 0, 0, 0, 0, 0, 1, 2]);
+    assert_eq!(record_key(LeaseId(0x0102)), [0, 0, 0, 0, 0, 0, 1, 2]);
     assert_eq!(
         encode_record(&record),
         [0x08, 0x82, 0x02, 0x10, 0xac, 0x02, 0x18, 0x07]
@@ -296,7 +327,7 @@ fn lease_records_equal_etcd_bytes_and_survive_a_restart() {
     assert!(decode_record(&[0xff]).is_err());
 
     let mut lessor = primary(LessorConfig::default());
-    lessor.grant(5, 10, 0).unwrap();
+    lessor.grant(LeaseId(5), 10, 0).unwrap();
     let short = leasepb::Lease {
         id: 1,
         ttl: 1,
@@ -304,28 +335,32 @@ fn lease_records_equal_etcd_bytes_and_survive_a_restart() {
     };
     lessor.recover([record, short]);
     assert_eq!(
-        (lessor.len(), lessor.exists(5), lessor.primary_term()),
+        (
+            lessor.len(),
+            lessor.exists(LeaseId(5)),
+            lessor.primary_term()
+        ),
         (2, false, None)
     );
     assert_eq!(
-        lessor.record(1, true).unwrap().ttl,
+        lessor.record(LeaseId(1), true).unwrap().ttl,
         2,
         "raised to the minimum"
     );
     lessor.promote(TERM, 0, 0);
-    assert_eq!(remaining(&lessor, 0x0102, 0), 7);
+    assert_eq!(remaining(&lessor, LeaseId(0x0102), 0), 7);
 }
 
 #[test]
 fn lease_granted_again_does_not_inherit_times() {
     let mut lessor = primary(CHECKPOINTING);
-    lessor.grant(1, 1000, 0).unwrap();
-    lessor.revoke(1).unwrap();
-    lessor.grant(1, 2000, 100_000).unwrap();
+    lessor.grant(LeaseId(1), 1000, 0).unwrap();
+    lessor.revoke(LeaseId(1)).unwrap();
+    lessor.grant(LeaseId(1), 2000, 100_000).unwrap();
     assert!(lessor.checkpoints_due(TERM, 300_000).is_empty());
     assert_eq!(lessor.checkpoints_due(TERM, 400_000)[0].remaining_ttl, 1700);
     assert!(lessor.due(TERM, 1_000_000, 9).is_empty());
-    assert_eq!(lessor.due(TERM, 2_100_000, 9), [1]);
+    assert_eq!(lessor.due(TERM, 2_100_000, 9), [LeaseId(1)]);
 }
 
 /// The lessor of a former leader must neither revoke nor renew, whether the demotion or the
@@ -333,27 +368,30 @@ fn lease_granted_again_does_not_inherit_times() {
 #[test]
 fn lessor_serves_only_the_term_it_is_primary_for() {
     let mut lessor = Lessor::new(CHECKPOINTING);
-    lessor.grant(1, 1000, 0).unwrap();
+    lessor.grant(LeaseId(1), 1000, 0).unwrap();
     lessor.demote(TERM);
     lessor.promote(TERM, 0, 0);
     assert_eq!(lessor.primary_term(), None, "the term was already closed");
 
-    lessor.promote(TERM + 1, 0, 0);
+    lessor.promote(NEXT_TERM, 0, 0);
     lessor.demote(TERM);
     assert_eq!(
         lessor.primary_term(),
-        Some(TERM + 1),
+        Some(NEXT_TERM),
         "the demotion is for an older term"
     );
     let end_ms = 1_000_000;
-    for other in [TERM, TERM + 2] {
+    for other in [TERM, Term(9)] {
         assert!(lessor.due(other, end_ms, 9).is_empty());
         assert!(lessor.checkpoints_due(other, 300_000).is_empty());
-        assert_eq!(lessor.renew(other, 1, 0), Err(EtcdError::NotPrimaryLessor));
-        let left = lessor.time_to_live(Some(other), 1, 0);
+        assert_eq!(
+            lessor.renew(other, LeaseId(1), 0),
+            Err(EtcdError::NotPrimaryLessor)
+        );
+        let left = lessor.time_to_live(Some(other), LeaseId(1), 0);
         assert_eq!(left, Err(EtcdError::LeaderChanged));
     }
-    let unled = lessor.time_to_live(None, 1, 0);
+    let unled = lessor.time_to_live(None, LeaseId(1), 0);
     assert_eq!(unled, Err(EtcdError::LeaderChanged));
-    assert_eq!(lessor.due(TERM + 1, end_ms, 9), [1]);
+    assert_eq!(lessor.due(NEXT_TERM, end_ms, 9), [LeaseId(1)]);
 }

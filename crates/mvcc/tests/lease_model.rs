@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use portunus_mvcc::lease::{Lessor, LessorConfig, Renewal};
-use portunus_proto::EtcdError;
+use portunus_proto::{EtcdError, LeaseId, Term};
 use proptest::prelude::*;
 
 const CONFIG: LessorConfig = LessorConfig {
@@ -17,13 +17,13 @@ const CONFIG: LessorConfig = LessorConfig {
 
 #[derive(Debug, Clone)]
 enum Step {
-    Grant { id: i64, ttl_s: i64 },
-    Revoke { id: i64 },
-    Renew { id: i64 },
+    Grant { id: LeaseId, ttl_s: i64 },
+    Revoke { id: LeaseId },
+    Renew { id: LeaseId },
     Pass { ms: u64 },
     Due { leases_max: usize },
     Checkpoints,
-    Checkpoint { id: i64, remaining_s: i64 },
+    Checkpoint { id: LeaseId, remaining_s: i64 },
     Promote { extend_ms: u64 },
     Demote,
     Restart,
@@ -40,9 +40,9 @@ struct ModelLease {
 
 #[derive(Default)]
 struct Model {
-    leases: BTreeMap<i64, ModelLease>,
+    leases: BTreeMap<LeaseId, ModelLease>,
     primary: bool,
-    term: u64,
+    term: Term,
     now_ms: u64,
 }
 
@@ -91,14 +91,15 @@ impl Model {
             }
             Step::Pass { ms } => self.now_ms += ms,
             Step::Due { leases_max } => {
-                let mut due: Vec<(u64, i64)> = self
+                let mut due: Vec<(u64, LeaseId)> = self
                     .leases
                     .iter()
                     .map(|(id, lease)| (lease.expiry_ms.max(lease.retry_ms), *id))
                     .filter(|(due_ms, _)| self.primary && *due_ms <= now_ms)
                     .collect();
                 due.sort_unstable();
-                let ids: Vec<i64> = due.into_iter().map(|(_, id)| id).take(leases_max).collect();
+                let due = due.into_iter().map(|(_, id)| id);
+                let ids: Vec<LeaseId> = due.take(leases_max).collect();
                 for id in &ids {
                     self.leases.get_mut(id).unwrap().retry_ms = now_ms + CONFIG.retry_interval_ms;
                 }
@@ -108,7 +109,8 @@ impl Model {
                 let batch = lessor.checkpoints_due(self.term, now_ms);
                 assert!(self.primary || batch.is_empty());
                 for checkpoint in batch {
-                    let lease = self.leases.get_mut(&checkpoint.id).expect("unknown lease");
+                    let id = LeaseId(checkpoint.id);
+                    let lease = self.leases.get_mut(&id).expect("unknown lease");
                     let left_ms = lease.expiry_ms - now_ms;
                     assert_eq!(
                         seconds(checkpoint.remaining_ttl),
@@ -127,7 +129,7 @@ impl Model {
                 }
             }
             Step::Promote { extend_ms } => {
-                self.term += 1;
+                self.term = Term(self.term.0 + 1);
                 lessor.promote(self.term, now_ms, extend_ms);
                 self.primary = true;
                 for lease in self.leases.values_mut() {
@@ -161,13 +163,13 @@ impl Model {
 
     fn check(&self, lessor: &Lessor) {
         assert_eq!(lessor.len(), self.leases.len());
-        let mut order: Vec<(u64, i64)> = self
+        let mut order: Vec<(u64, LeaseId)> = self
             .leases
             .iter()
             .map(|(id, lease)| (if self.primary { lease.expiry_ms } else { 0 }, *id))
             .collect();
         order.sort_unstable();
-        let order: Vec<i64> = order.into_iter().map(|(_, id)| id).collect();
+        let order: Vec<LeaseId> = order.into_iter().map(|(_, id)| id).collect();
         assert_eq!(lessor.list(), order);
         for (id, lease) in &self.leases {
             let left = lessor.time_to_live(Some(self.term), *id, self.now_ms);
@@ -186,7 +188,7 @@ impl Model {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let id = 1i64..8;
+    let id = (1i64..8).prop_map(LeaseId);
     prop_oneof![
         4 => (id.clone(), -1i64..20).prop_map(|(id, ttl_s)| Step::Grant { id, ttl_s }),
         2 => id.clone().prop_map(|id| Step::Revoke { id }),

@@ -14,7 +14,7 @@ use portunus_mvcc::{
     revision::{RecordKey, Revision, encode_mark},
 };
 use portunus_proto::{
-    EtcdError,
+    EtcdError, LeaseId,
     etcdserverpb::{CompactionRequest, DeleteRangeRequest, PutRequest, RangeRequest},
     mvccpb::KeyValue,
 };
@@ -275,9 +275,10 @@ fn attachments_are_restored_for_existing_keys_only() {
     put(&mut store, 7, "detached", 0);
     store.close().unwrap();
     let (store, restored) = open(&backend);
-    let expected = [(5, "kept"), (6, "moved")].map(|(lease, key)| (lease, Bytes::from(key)));
+    let expected =
+        [(5, "kept"), (6, "moved")].map(|(lease, key)| (LeaseId(lease), Bytes::from(key)));
     assert_eq!(restored.attachments, expected);
-    assert_eq!(store.reader().keys_of(5), [Bytes::from("kept")]);
+    assert_eq!(store.reader().keys_of(LeaseId(5)), [Bytes::from("kept")]);
 }
 
 #[test]

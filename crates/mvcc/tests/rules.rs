@@ -14,7 +14,7 @@ use portunus_mvcc::{
     },
 };
 use portunus_proto::{
-    EtcdError,
+    EtcdError, LeaseId,
     etcdserverpb::{
         CompactionRequest, Compare, DeleteRangeRequest, PutRequest, RangeRequest, RangeResponse,
         RequestOp, TxnRequest, TxnResponse,
@@ -30,8 +30,8 @@ fn bytes(text: &str) -> Bytes {
 }
 
 /// Lease 5 exists, no other.
-fn lease_exists(lease: i64) -> bool {
-    lease == 5
+fn lease_exists(lease: LeaseId) -> bool {
+    lease == LeaseId(5)
 }
 
 struct Harness {
@@ -570,9 +570,9 @@ mod writes {
             Some(EtcdError::LeaseNotFound)
         );
         assert_eq!(refused(&mut store, &with_lease(5)), None);
-        assert_eq!(store.store.reader().keys_of(5), [bytes("a")]);
+        assert_eq!(store.store.reader().keys_of(LeaseId(5)), [bytes("a")]);
         assert_eq!(refused(&mut store, &with_lease(0)), None);
-        assert!(store.store.reader().keys_of(5).is_empty());
+        assert!(store.store.reader().keys_of(LeaseId(5)).is_empty());
     }
 
     #[test]
@@ -586,11 +586,14 @@ mod writes {
             let _ = store.apply(|s| s.put(&request, &lease_exists)).unwrap();
         }
         store.put("c", "detached");
-        let events = store.apply(|s| s.revoke_lease(5)).unwrap().unwrap();
+        let events = store
+            .apply(|s| s.revoke_lease(LeaseId(5)))
+            .unwrap()
+            .unwrap();
         assert_eq!(events.revision, 7);
         let removed: Vec<_> = events.events.iter().map(|e| e.kv().key.clone()).collect();
         assert_eq!(removed, [bytes("a"), bytes("a\0"), bytes("b")]);
-        let nothing = store.apply(|s| s.revoke_lease(5)).unwrap();
+        let nothing = store.apply(|s| s.revoke_lease(LeaseId(5))).unwrap();
         assert_eq!(nothing, None, "no keys, no revision");
     }
 

@@ -1,10 +1,11 @@
 //! The wire and storage formats that clients, peers and disk tools share with etcd.
 //!
-//! The crate holds four parts that change together and that every other crate
+//! The crate holds five parts that change together and that every other crate
 //! needs: the messages and services (from `proto/`, compiled at build time),
 //! their encoding on the wire ([`codec`]), the table of error texts and codes
-//! ([`EtcdError`]), and the constants of the wire ([`wire`]). It depends on no
-//! other crate of the workspace.
+//! ([`EtcdError`]), the constants of the wire ([`wire`]), and types for ids and
+//! terms ([`ClusterId`], [`LeaseId`], [`Term`]). It depends on no other crate of
+//! the workspace.
 //!
 //! It contains no logic: no validation, no defaults, and only one dependency on
 //! the version: the code that a version sends for an error text.
@@ -15,11 +16,13 @@
 
 pub mod codec;
 mod error;
+mod ids;
 pub mod lenient;
 mod nested;
 pub mod wire;
 
 pub use error::EtcdError;
+pub use ids::{ClusterId, LeaseId, Term};
 
 /// Encoded `FileDescriptorSet` of all files under `proto/`, with etcd's field
 /// names. The JSON gateway derives its mapping from it.

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use portunus_mvcc::RevisionEvents;
-use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::{
     AlarmResponse, CompactionResponse, DeleteRangeResponse, LeaseGrantResponse,
     LeaseRevokeResponse, PutResponse, TxnResponse,
 };
 use portunus_proto::raftpb::{ConfChange, ConfState};
+use portunus_proto::{EtcdError, Term};
 
 use crate::membership::PlannedChange;
 use crate::operation::Operation;
@@ -75,7 +75,7 @@ pub enum Effect {
     /// all leases.
     TermBegan {
         /// The term.
-        term: u64,
+        term: Term,
     },
     /// The membership, the cluster version or the params changed: publish
     /// [`StateMachine::membership`](crate::StateMachine::membership), and decide again whether

@@ -4,6 +4,7 @@
 mod common;
 
 use common::{Machine, settings};
+use portunus_proto::Term;
 use portunus_proto::raftpb::{Entry, EntryType};
 use portunus_statemachine::Effect;
 
@@ -22,7 +23,7 @@ fn empty(index: u64, term: u64) -> Entry {
 #[test]
 fn only_the_first_empty_entry_of_a_term_begins_it() {
     let mut machine = Machine::new(settings());
-    let began = |term| vec![Effect::TermBegan { term }];
+    let began = |term| vec![Effect::TermBegan { term: Term(term) }];
     assert_eq!(machine.apply(empty(1, 2)).effects, began(2));
     assert_eq!(machine.apply(empty(2, 2)).effects, []);
     assert_eq!(machine.apply(empty(3, 5)).effects, began(5));

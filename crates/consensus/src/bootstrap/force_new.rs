@@ -18,7 +18,7 @@ use super::Boot;
 /// # Errors
 /// If the log cannot be written. Nothing is decided then.
 pub fn force_new_cluster(boot: &mut Boot) -> Result<(), WriteError> {
-    let own = boot.identity.member_id;
+    let own = boot.identity.member_id.0;
     let state = &mut boot.initial;
     let mut voters: BTreeSet<u64> = state.conf_state.voters.iter().copied().collect();
     let mut all: BTreeSet<u64> = voters.clone();

@@ -4,7 +4,8 @@
 //! result, Go members included.
 
 use bytes::Bytes;
-use portunus_proto::{etcdserverpb::Metadata, raftpb};
+use portunus_gates::cluster::MemberId;
+use portunus_proto::{ClusterId, etcdserverpb::Metadata, raftpb};
 use prost::Message as _;
 use serde::Serialize;
 use sha1::{Digest as _, Sha1};
@@ -13,16 +14,16 @@ use sha1::{Digest as _, Sha1};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
     /// The id of the member.
-    pub member_id: u64,
+    pub member_id: MemberId,
     /// The id of its cluster.
-    pub cluster_id: u64,
+    pub cluster_id: ClusterId,
 }
 
 impl Identity {
     pub(super) fn encode(self) -> Bytes {
         let metadata = Metadata {
-            node_id: self.member_id,
-            cluster_id: self.cluster_id,
+            node_id: self.member_id.0,
+            cluster_id: self.cluster_id.0,
         };
         metadata.encode_to_vec().into()
     }
@@ -31,8 +32,8 @@ impl Identity {
         let metadata = Metadata::decode(metadata.clone()).ok()?;
         // Raft has no member 0.
         (metadata.node_id != 0).then_some(Self {
-            member_id: metadata.node_id,
-            cluster_id: metadata.cluster_id,
+            member_id: MemberId(metadata.node_id),
+            cluster_id: ClusterId(metadata.cluster_id),
         })
     }
 }
@@ -172,8 +173,8 @@ mod tests {
     #[test]
     fn log_metadata_equals_etcd_bytes() {
         let identity = Identity {
-            member_id: 1,
-            cluster_id: 0x80,
+            member_id: MemberId(1),
+            cluster_id: ClusterId(0x80),
         };
         assert_eq!(identity.encode(), [0x08, 1, 0x10, 0x80, 1].as_slice());
         assert_eq!(Identity::decode(&identity.encode()), Some(identity));

@@ -15,7 +15,11 @@ mod restart;
 
 use std::path::PathBuf;
 
-use portunus_proto::raftpb::{ConfState, Entry, EntryType, HardState};
+use portunus_gates::cluster::MemberId;
+use portunus_proto::{
+    ClusterId,
+    raftpb::{ConfState, Entry, EntryType, HardState},
+};
 use portunus_wal::{
     CreateError, LogDir, OpenError, SnapshotPoint, TornTail, Wal, WalOptions, WriteError,
 };
@@ -140,8 +144,8 @@ pub fn new_cluster(
         });
     };
     let identity = Identity {
-        member_id: *local_id,
-        cluster_id: cluster_id(&ids),
+        member_id: MemberId(*local_id),
+        cluster_id: ClusterId(cluster_id(&ids)),
     };
 
     let entries: Vec<Entry> = members
@@ -165,7 +169,7 @@ pub fn new_cluster(
         wal,
         identity,
         initial: InitialState {
-            member_id: identity.member_id,
+            member_id: identity.member_id.0,
             hard_state,
             entries,
             ..Default::default()
@@ -187,7 +191,7 @@ pub fn join(
         wal: blank_log(&wal_dir.into(), options, identity)?,
         identity,
         initial: InitialState {
-            member_id: identity.member_id,
+            member_id: identity.member_id.0,
             ..Default::default()
         },
         torn_tail: None,

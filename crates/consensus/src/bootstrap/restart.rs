@@ -143,7 +143,7 @@ pub fn restart(
         wal,
         identity,
         initial: InitialState {
-            member_id: identity.member_id,
+            member_id: identity.member_id.0,
             hard_state,
             conf_state,
             applied_index,

@@ -7,7 +7,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use portunus_proto::raftpb::{ConfChange, ConfState, Message};
+use portunus_proto::{
+    Term,
+    raftpb::{ConfChange, ConfState, Message},
+};
 
 use super::{
     compaction::{Compacted, Keep},
@@ -105,7 +108,7 @@ impl Handle {
 
     /// Returns the term this member leads, as far as it knows; `None` if it does not lead.
     #[must_use]
-    pub fn led_term(&self) -> Option<u64> {
+    pub fn led_term(&self) -> Option<Term> {
         self.member.status.led_term()
     }
 

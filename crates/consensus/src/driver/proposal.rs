@@ -16,7 +16,7 @@ use std::sync::{
 };
 
 use bytes::Bytes;
-use portunus_proto::raftpb::ConfChange;
+use portunus_proto::{Term, raftpb::ConfChange};
 
 use super::member::Member;
 use crate::core::{Leadership, Role};
@@ -73,7 +73,7 @@ pub struct Proposal {
     pub(super) content: Content,
     progress: ProposalProgress,
     /// Only the leader of this term may propose it.
-    leader_term: Option<u64>,
+    leader_term: Option<Term>,
 }
 
 impl Proposal {
@@ -100,7 +100,7 @@ impl Proposal {
 
     /// Binds it to a term: only this member as the leader of that term may propose it.
     #[must_use]
-    pub fn only_as_leader_of(mut self, term: u64) -> Self {
+    pub fn only_as_leader_of(mut self, term: Term) -> Self {
         self.leader_term = Some(term);
         self
     }
@@ -129,7 +129,7 @@ impl Proposal {
     pub(super) fn begin(&self, leadership: Leadership) -> bool {
         let is_allowed = self
             .leader_term
-            .is_none_or(|term| leadership.role == Role::Leader && leadership.term == term);
+            .is_none_or(|Term(term)| leadership.role == Role::Leader && leadership.term == term);
         is_allowed && self.progress.begin(leadership.term)
     }
 

@@ -8,6 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use portunus_proto::Term;
+
 use crate::core::{Core, Role};
 
 /// The state of a member.
@@ -127,10 +129,10 @@ impl StatusCell {
     }
 
     /// Returns the term this member leads, as one value.
-    pub(super) fn led_term(&self) -> Option<u64> {
+    pub(super) fn led_term(&self) -> Option<Term> {
         match self.led_term.load(Ordering::SeqCst) {
             0 => None,
-            term => Some(term),
+            term => Some(Term(term)),
         }
     }
 

@@ -10,7 +10,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use portunus_proto::etcdserverpb::LeaseCheckpoint;
-use portunus_proto::leasepb;
+use portunus_proto::{LeaseId, Term, leasepb};
 
 use super::lessor::{Lease, Lessor};
 
@@ -21,7 +21,7 @@ pub const CHECKPOINT_BATCH_MAX: usize = 1000;
 /// is monotonic, so entries are queued in due order.
 #[derive(Default)]
 pub(super) struct CheckpointQueue {
-    entries: VecDeque<(u64, i64)>,
+    entries: VecDeque<(u64, LeaseId)>,
 }
 
 impl CheckpointQueue {
@@ -32,7 +32,7 @@ impl CheckpointQueue {
     /// Queues the lease's next checkpoint if it has none queued and is long enough.
     pub(super) fn schedule(
         &mut self,
-        id: i64,
+        id: LeaseId,
         lease: &mut Lease,
         interval_s: Option<u32>,
         now_ms: u64,
@@ -43,7 +43,7 @@ impl CheckpointQueue {
         }
     }
 
-    fn push(&mut self, id: i64, lease: &mut Lease, interval_s: u32, now_ms: u64) {
+    fn push(&mut self, id: LeaseId, lease: &mut Lease, interval_s: u32, now_ms: u64) {
         // At least a second, so that no checkpoint is due again immediately.
         let due_ms = now_ms.saturating_add(1000 * u64::from(interval_s.max(1)));
         lease.checkpoint_due_ms = Some(due_ms);
@@ -55,7 +55,7 @@ impl CheckpointQueue {
         self.entries.len()
     }
 
-    pub(super) fn sweep(&mut self, leases: &HashMap<i64, Lease>, entries_max: usize) {
+    pub(super) fn sweep(&mut self, leases: &HashMap<LeaseId, Lease>, entries_max: usize) {
         if self.entries.len() > entries_max {
             self.entries.retain(|(due_ms, id)| {
                 leases
@@ -70,7 +70,7 @@ impl Lessor {
     /// Returns at most [`CHECKPOINT_BATCH_MAX`] checkpoints that are due, for one log entry. Call
     /// again while batches are full. The lease's next checkpoint replaces a proposal that was lost.
     /// Returns none if this lessor is not primary for `term`, which is the term the member leads.
-    pub fn checkpoints_due(&mut self, term: u64, now_ms: u64) -> Vec<LeaseCheckpoint> {
+    pub fn checkpoints_due(&mut self, term: Term, now_ms: u64) -> Vec<LeaseCheckpoint> {
         let mut batch = Vec::new();
         if self.primary_term != Some(term) {
             return batch;
@@ -100,7 +100,7 @@ impl Lessor {
             // A lease that was just renewed needs no checkpoint yet.
             if remaining_s < lease.ttl_s {
                 batch.push(LeaseCheckpoint {
-                    id,
+                    id: id.0,
                     remaining_ttl: remaining_s,
                 });
             }
@@ -116,7 +116,7 @@ impl Lessor {
     /// checkpoint. A checkpoint of a revoked lease is ignored.
     pub fn checkpoint(
         &mut self,
-        id: i64,
+        id: LeaseId,
         remaining_s: i64,
         now_ms: u64,
         persist_remaining: bool,
@@ -130,7 +130,7 @@ impl Lessor {
         }
     }
 
-    pub(super) fn schedule_checkpoint(&mut self, id: i64, now_ms: u64) {
+    pub(super) fn schedule_checkpoint(&mut self, id: LeaseId, now_ms: u64) {
         if self.primary_term.is_none() {
             return;
         }

@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-use portunus_proto::{EtcdError, leasepb};
+use portunus_proto::{EtcdError, LeaseId, Term, leasepb};
 
 use super::checkpoint::CheckpointQueue;
 
@@ -90,14 +90,14 @@ impl Lease {
         }
     }
 
-    fn record(&self, id: i64, persist_remaining: bool) -> leasepb::Lease {
+    fn record(&self, id: LeaseId, persist_remaining: bool) -> leasepb::Lease {
         let remaining_ttl = if persist_remaining {
             self.checkpointed_s
         } else {
             0
         };
         leasepb::Lease {
-            id,
+            id: id.0,
             ttl: self.ttl_s,
             remaining_ttl,
         }
@@ -110,13 +110,13 @@ const STALE_ENTRIES_MAX: usize = 1024;
 /// All leases of a member. See the module text of [`crate::lease`].
 pub struct Lessor {
     pub(super) config: LessorConfig,
-    pub(super) leases: HashMap<i64, Lease>,
+    pub(super) leases: HashMap<LeaseId, Lease>,
     /// The term for which this lessor is primary, while its member leads it.
-    pub(super) primary_term: Option<u64>,
+    pub(super) primary_term: Option<Term>,
     /// Promotions for terms up to this one are ignored.
-    pub(super) closed_term: u64,
+    pub(super) closed_term: Term,
     /// Earliest first; empty unless primary.
-    pub(super) expiries: BinaryHeap<Reverse<(u64, i64)>>,
+    pub(super) expiries: BinaryHeap<Reverse<(u64, LeaseId)>>,
     /// Empty unless primary and checkpoints are on.
     pub(super) checkpoints: CheckpointQueue,
 }
@@ -129,7 +129,7 @@ impl Lessor {
             config,
             leases: HashMap::new(),
             primary_term: None,
-            closed_term: 0,
+            closed_term: Term(0),
             expiries: BinaryHeap::new(),
             checkpoints: CheckpointQueue::default(),
         }
@@ -142,7 +142,7 @@ impl Lessor {
         self.leases.clear();
         for record in records {
             let lease = self.new_lease(record.ttl, record.remaining_ttl);
-            self.leases.insert(record.id, lease);
+            self.leases.insert(LeaseId(record.id), lease);
         }
     }
 
@@ -160,19 +160,19 @@ impl Lessor {
 
     /// Whether the lease exists.
     #[must_use]
-    pub fn exists(&self, id: i64) -> bool {
+    pub fn exists(&self, id: LeaseId) -> bool {
         self.leases.contains_key(&id)
     }
 
     /// The term for which this lessor is primary; `None` if it is not.
     #[must_use]
-    pub fn primary_term(&self) -> Option<u64> {
+    pub fn primary_term(&self) -> Option<Term> {
         self.primary_term
     }
 
     /// The record of the lease; it includes the checkpoint only if `persist_remaining` is set.
     #[must_use]
-    pub fn record(&self, id: i64, persist_remaining: bool) -> Option<leasepb::Lease> {
+    pub fn record(&self, id: LeaseId, persist_remaining: bool) -> Option<leasepb::Lease> {
         self.leases
             .get(&id)
             .map(|lease| lease.record(id, persist_remaining))
@@ -181,10 +181,15 @@ impl Lessor {
     /// Adds a lease and returns the record to persist.
     ///
     /// # Errors
-    /// The id is 0 (the server picks an id before it proposes), the time to
+    /// The id is [`LeaseId::NONE`] (the server picks an id before it proposes), the time to
     /// live exceeds [`TTL_S_MAX`], or the lease exists already.
-    pub fn grant(&mut self, id: i64, ttl_s: i64, now_ms: u64) -> Result<leasepb::Lease, EtcdError> {
-        if id == 0 {
+    pub fn grant(
+        &mut self,
+        id: LeaseId,
+        ttl_s: i64,
+        now_ms: u64,
+    ) -> Result<leasepb::Lease, EtcdError> {
+        if id == LeaseId::NONE {
             return Err(EtcdError::LeaseNotFound);
         }
         if ttl_s > TTL_S_MAX {
@@ -209,7 +214,7 @@ impl Lessor {
     ///
     /// # Errors
     /// The lease does not exist.
-    pub fn revoke(&mut self, id: i64) -> Result<(), EtcdError> {
+    pub fn revoke(&mut self, id: LeaseId) -> Result<(), EtcdError> {
         self.leases.remove(&id).ok_or(EtcdError::LeaseNotFound)?;
         self.sweep();
         Ok(())
@@ -219,7 +224,7 @@ impl Lessor {
     ///
     /// # Errors
     /// This lessor is not primary for that term, or the lease does not exist.
-    pub fn renew(&mut self, term: u64, id: i64, now_ms: u64) -> Result<Renewal, EtcdError> {
+    pub fn renew(&mut self, term: Term, id: LeaseId, now_ms: u64) -> Result<Renewal, EtcdError> {
         if self.primary_term != Some(term) {
             return Err(EtcdError::NotPrimaryLessor);
         }
@@ -251,8 +256,8 @@ impl Lessor {
     /// because the leader changed.
     pub fn time_to_live(
         &self,
-        term: Option<u64>,
-        id: i64,
+        term: Option<Term>,
+        id: LeaseId,
         now_ms: u64,
     ) -> Result<TimeToLive, EtcdError> {
         let lease = self.leases.get(&id).ok_or(EtcdError::LeaseNotFound)?;
@@ -268,8 +273,8 @@ impl Lessor {
 
     /// All lease ids: on the primary by time left, least first; elsewhere by id.
     #[must_use]
-    pub fn list(&self) -> Vec<i64> {
-        let key = |(id, lease): (&i64, &Lease)| {
+    pub fn list(&self) -> Vec<LeaseId> {
+        let key = |(id, lease): (&LeaseId, &Lease)| {
             (
                 if self.primary_term.is_some() {
                     lease.expiry_ms
@@ -279,7 +284,7 @@ impl Lessor {
                 *id,
             )
         };
-        let mut ids: Vec<(u64, i64)> = self.leases.iter().map(key).collect();
+        let mut ids: Vec<(u64, LeaseId)> = self.leases.iter().map(key).collect();
         ids.sort_unstable();
         ids.into_iter().map(|(_, id)| id).collect()
     }
@@ -287,7 +292,7 @@ impl Lessor {
     /// Returns at most `leases_max` expired leases, in the order of expiry, for the leader of
     /// `term` to revoke. A lease that still exists after the retry interval is returned again.
     /// Returns none if this lessor is not primary for `term`.
-    pub fn due(&mut self, term: u64, now_ms: u64, leases_max: usize) -> Vec<i64> {
+    pub fn due(&mut self, term: Term, now_ms: u64, leases_max: usize) -> Vec<LeaseId> {
         let mut ids = Vec::new();
         if self.primary_term != Some(term) {
             return ids;
@@ -361,12 +366,12 @@ mod tests {
             ..LessorConfig::default()
         };
         let mut lessor = Lessor::new(config);
-        lessor.promote(1, 0, 0);
-        lessor.grant(1, 100, 0).unwrap();
+        lessor.promote(Term(1), 0, 0);
+        lessor.grant(LeaseId(1), 100, 0).unwrap();
         for now_ms in 0..10_000 {
-            lessor.grant(2, TTL_S_MAX, now_ms).unwrap();
-            lessor.revoke(2).unwrap();
-            let _ = lessor.renew(1, 1, now_ms).unwrap();
+            lessor.grant(LeaseId(2), TTL_S_MAX, now_ms).unwrap();
+            lessor.revoke(LeaseId(2)).unwrap();
+            let _ = lessor.renew(Term(1), LeaseId(1), now_ms).unwrap();
         }
         assert!(lessor.expiries.len() <= 2 + STALE_ENTRIES_MAX + 2);
         assert!(lessor.checkpoints.len() <= 2 + STALE_ENTRIES_MAX + 2);

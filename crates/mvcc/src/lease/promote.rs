@@ -7,20 +7,22 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use portunus_proto::{LeaseId, Term};
+
 use super::lessor::{Lease, Lessor, after};
 
 impl Lessor {
     /// Makes this lessor primary for `term`: each lease gets its full time, or the time of its last
     /// checkpoint, plus `extend_ms` for the time without a leader. If too many would expire
     /// together, some get more. A promotion for a closed term does nothing.
-    pub fn promote(&mut self, term: u64, now_ms: u64, extend_ms: u64) {
+    pub fn promote(&mut self, term: Term, now_ms: u64, extend_ms: u64) {
         if term <= self.closed_term {
             return;
         }
         self.primary_term = Some(term);
         self.checkpoints.clear();
         let start_ms = now_ms.saturating_add(extend_ms);
-        let mut by_expiry: Vec<(u64, i64, &mut Lease)> = self
+        let mut by_expiry: Vec<(u64, LeaseId, &mut Lease)> = self
             .leases
             .iter_mut()
             .map(|(id, lease)| (after(start_ms, lease.life_s()), *id, lease))
@@ -43,7 +45,7 @@ impl Lessor {
 
     /// Closes all terms up to `closed_term`: the member leads none of them, now or later. The
     /// outcome does not depend on the order of demotions and promotions.
-    pub fn demote(&mut self, closed_term: u64) {
+    pub fn demote(&mut self, closed_term: Term) {
         self.closed_term = self.closed_term.max(closed_term);
         if self.primary_term.is_some_and(|term| term <= closed_term) {
             self.clear_expiries();
@@ -63,7 +65,7 @@ impl Lessor {
 /// Leases within a second of the first of a pile form one pile, which grows as
 /// long as its delayed end reaches the next lease: the n-th lease of a pile
 /// ends n / target seconds after the first.
-fn spread(by_expiry: &mut [(u64, i64, &mut Lease)], revoke_rate_per_s: usize) {
+fn spread(by_expiry: &mut [(u64, LeaseId, &mut Lease)], revoke_rate_per_s: usize) {
     let per_second = (3 * revoke_rate_per_s as u64 / 4).max(1);
     let mut base_ms = by_expiry.first().map_or(0, |(expiry_ms, ..)| *expiry_ms);
     let mut pile_end_ms = base_ms.saturating_add(1000);

@@ -1,6 +1,6 @@
 //! Records of the lease bucket, byte for byte as etcd stores them.
 
-use portunus_proto::leasepb;
+use portunus_proto::{LeaseId, leasepb};
 use prost::Message;
 use thiserror::Error;
 
@@ -15,8 +15,8 @@ pub enum RecordError {
 
 /// The key of a lease in its bucket: the id, big-endian.
 #[must_use]
-pub fn record_key(id: i64) -> [u8; 8] {
-    id.to_be_bytes()
+pub fn record_key(id: LeaseId) -> [u8; 8] {
+    id.0.to_be_bytes()
 }
 
 /// The value of a lease in its bucket.

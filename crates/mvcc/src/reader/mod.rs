@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use portunus_proto::{
-    EtcdError,
+    EtcdError, LeaseId,
     etcdserverpb::{RangeRequest, RangeResponse, TxnRequest, TxnResponse},
     mvccpb::KeyValue,
 };
@@ -123,7 +123,7 @@ impl Reader {
 
     /// The keys attached to a lease, in key order.
     #[must_use]
-    pub fn keys_of(&self, lease: i64) -> Vec<Bytes> {
+    pub fn keys_of(&self, lease: LeaseId) -> Vec<Bytes> {
         keys_of(&self.shared.leased_keys(), lease)
             .cloned()
             .collect()

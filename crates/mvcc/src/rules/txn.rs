@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 
 use bytes::Bytes;
 use portunus_proto::{
-    EtcdError,
+    EtcdError, LeaseId,
     etcdserverpb::{
         Compare, DeleteRangeRequest, DeleteRangeResponse, PutRequest, PutResponse, RangeRequest,
         RangeResponse, RequestOp, ResponseHeader, ResponseOp, TxnRequest, TxnResponse,
@@ -21,7 +21,7 @@ use portunus_proto::{
 };
 
 use super::{
-    lease::{LeaseLookup, NO_LEASE},
+    lease::LeaseLookup,
     range::{self, Counting, KeyRange},
     view::{Copies, KeyView},
 };
@@ -41,7 +41,7 @@ pub enum RangeResults {
 /// [`KeyView::revision`] is one higher from the first change on.
 pub trait WriteView: KeyView {
     /// Writes a key.
-    fn put(&mut self, key: &Bytes, value: Bytes, lease: i64);
+    fn put(&mut self, key: &Bytes, value: Bytes, lease: LeaseId);
 
     /// Removes every key of the range in key order and returns their number.
     fn delete(&mut self, range: &KeyRange) -> i64;
@@ -263,7 +263,8 @@ pub fn check_put(
     leases: &dyn LeaseLookup,
     put: &PutRequest,
 ) -> Result<(), ReadError> {
-    if put.lease != NO_LEASE && !leases.exists(put.lease) {
+    let lease = LeaseId(put.lease);
+    if lease != LeaseId::NONE && !leases.exists(lease) {
         return Err(EtcdError::LeaseNotFound.into());
     }
     if (put.ignore_value || put.ignore_lease) && view.get(&put.key, false)?.is_none() {
@@ -286,7 +287,7 @@ pub fn execute_put(view: &mut impl WriteView, put: &PutRequest) -> Result<PutRes
         Some(previous) if put.ignore_lease => previous.lease,
         _ => put.lease,
     };
-    view.put(&put.key, value, lease);
+    view.put(&put.key, value, LeaseId(lease));
     Ok(PutResponse {
         header: Some(header(view.revision())),
         prev_kv: previous.filter(|_| put.prev_kv),

@@ -18,8 +18,11 @@ mod transaction;
 use std::{collections::VecDeque, fmt, sync::Arc};
 
 use bytes::Bytes;
-use portunus_proto::etcdserverpb::{
-    DeleteRangeRequest, DeleteRangeResponse, PutRequest, PutResponse, TxnRequest, TxnResponse,
+use portunus_proto::{
+    LeaseId,
+    etcdserverpb::{
+        DeleteRangeRequest, DeleteRangeResponse, PutRequest, PutResponse, TxnRequest, TxnResponse,
+    },
 };
 
 use crate::{
@@ -29,9 +32,10 @@ use crate::{
     },
     config::Config,
     error::{ApplyError, ReadError, StoreFault},
+    lease::record_key,
     reader::Reader,
     rules::{
-        lease::{LeaseLookup, NO_LEASE},
+        lease::LeaseLookup,
         txn::{self, Path, RangeResults},
     },
     watch::RevisionEvents,
@@ -193,7 +197,10 @@ impl Store {
 
     /// Removes a lease's record and every key attached to it, in key order, in
     /// one revision. The lessor checks that the lease exists.
-    pub fn revoke_lease(&mut self, lease: i64) -> Result<Option<Arc<RevisionEvents>>, ApplyError> {
+    pub fn revoke_lease(
+        &mut self,
+        lease: LeaseId,
+    ) -> Result<Option<Arc<RevisionEvents>>, ApplyError> {
         let slots: Vec<_> = self
             .keys_of(lease)
             .filter_map(|key| Some(self.index.get(key)?.slot.clone()))
@@ -202,12 +209,12 @@ impl Store {
             slots.iter().for_each(|slot| txn.delete_slot(slot));
             Ok(())
         })?;
-        self.delete_raw(Bucket::Lease, &lease.to_be_bytes())?;
+        self.delete_raw(Bucket::Lease, &record_key(lease))?;
         Ok(applied.events)
     }
 
     /// The keys attached to a lease, in key order.
-    pub fn keys_of(&self, lease: i64) -> impl Iterator<Item = &Bytes> {
+    pub fn keys_of(&self, lease: LeaseId) -> impl Iterator<Item = &Bytes> {
         keys_of(&self.leased_keys, lease)
     }
 
@@ -294,11 +301,11 @@ impl Store {
         }
     }
 
-    fn attach(&mut self, key: &Bytes, old_lease: i64, lease: i64) {
-        if old_lease != NO_LEASE {
+    fn attach(&mut self, key: &Bytes, old_lease: LeaseId, lease: LeaseId) {
+        if old_lease != LeaseId::NONE {
             self.leased_keys.remove(&(old_lease, key.clone()));
         }
-        if lease != NO_LEASE {
+        if lease != LeaseId::NONE {
             self.leased_keys.insert((lease, key.clone()));
         }
         self.leased_keys_changed = true;
@@ -330,7 +337,7 @@ impl Store {
 }
 
 /// The keys attached to a lease, in key order.
-pub(crate) fn keys_of(leased_keys: &LeasedKeys, lease: i64) -> impl Iterator<Item = &Bytes> {
+pub(crate) fn keys_of(leased_keys: &LeasedKeys, lease: LeaseId) -> impl Iterator<Item = &Bytes> {
     leased_keys
         .range((lease, Bytes::new())..)
         .take_while(move |(attached_to, _)| *attached_to == lease)

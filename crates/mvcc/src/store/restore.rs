@@ -7,6 +7,7 @@
 use std::{collections::VecDeque, fmt, ops::ControlFlow, sync::Arc};
 
 use bytes::Bytes;
+use portunus_proto::LeaseId;
 
 use super::{
     EntryId, Store,
@@ -27,7 +28,6 @@ use crate::{
     config::Config,
     error::{OpenError, StoreFault},
     revision::{RecordKey, decode_mark},
-    rules::lease::NO_LEASE,
     version::{Value, Version},
 };
 
@@ -90,7 +90,7 @@ pub struct Restored {
     /// Records read.
     pub records: u64,
     /// Lease and key of every attachment, for the lessor, which may not know the lease.
-    pub attachments: Vec<(i64, Bytes)>,
+    pub attachments: Vec<(LeaseId, Bytes)>,
 }
 
 impl Store {
@@ -241,7 +241,7 @@ impl Memory {
                 revision,
                 create_revision: record.create_revision,
                 version: record.version,
-                lease: record.lease,
+                lease: LeaseId(record.lease),
                 value: match value_stays {
                     true => Value::resident(record.value),
                     false => Value::InBackend,
@@ -300,7 +300,7 @@ impl Memory {
             .filter_map(|slot| {
                 let versions = slot.versions();
                 let lease = versions.newest()?.lease;
-                (lease != NO_LEASE).then(|| (lease, slot.key_bytes()))
+                (lease != LeaseId::NONE).then(|| (lease, slot.key_bytes()))
             })
             .collect()
     }

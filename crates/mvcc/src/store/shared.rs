@@ -19,7 +19,7 @@ use std::{
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use imbl::OrdSet;
-use portunus_proto::mvccpb::KeyValue;
+use portunus_proto::{LeaseId, mvccpb::KeyValue};
 use prost::Message;
 
 use super::{index::Index, log::RevisionLog, slot::Slot};
@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// Keys by the lease they are attached to.
-pub(crate) type LeasedKeys = OrdSet<(i64, Bytes)>;
+pub(crate) type LeasedKeys = OrdSet<(LeaseId, Bytes)>;
 
 #[derive(Debug)]
 pub(crate) struct Shared {

@@ -234,6 +234,8 @@ impl Versions {
 
 #[cfg(test)]
 mod tests {
+    use portunus_proto::LeaseId;
+
     use super::*;
 
     fn put(main: i64) -> Version {
@@ -241,7 +243,7 @@ mod tests {
             revision: Revision::first_of(main),
             create_revision: 2,
             version: 1,
-            lease: 0,
+            lease: LeaseId::NONE,
             value: Value::resident(b"value"),
         }
     }

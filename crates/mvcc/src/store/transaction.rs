@@ -3,7 +3,7 @@
 use std::{ops::ControlFlow, sync::Arc};
 
 use bytes::Bytes;
-use portunus_proto::mvccpb::KeyValue;
+use portunus_proto::{LeaseId, mvccpb::KeyValue};
 
 use super::{
     Store,
@@ -15,7 +15,7 @@ use crate::{
     backend::Change,
     error::ReadError,
     revision::Revision,
-    rules::{Entry, KeyView, lease::NO_LEASE, range::KeyRange, txn::WriteView},
+    rules::{Entry, KeyView, range::KeyRange, txn::WriteView},
     version::{Value, Version},
     watch::{Event, RevisionEvents},
 };
@@ -81,7 +81,7 @@ impl<'a> Transaction<'a> {
         let store = &mut *self.store;
         let versions = slot.versions();
         let previous = versions.newest();
-        let old_lease = previous.map_or(NO_LEASE, |previous| previous.lease);
+        let old_lease = previous.map_or(LeaseId::NONE, |previous| previous.lease);
         if old_lease != version.lease {
             store.attach(&slot.key_bytes(), old_lease, version.lease);
         }
@@ -149,7 +149,7 @@ impl KeyView for Transaction<'_> {
 }
 
 impl WriteView for Transaction<'_> {
-    fn put(&mut self, key: &Bytes, value: Bytes, lease: i64) {
+    fn put(&mut self, key: &Bytes, value: Bytes, lease: LeaseId) {
         let revision = self.next_revision();
         let slot = self.slot_for(key);
         let versions = slot.versions();

@@ -258,6 +258,8 @@ pub trait History {
 
 #[cfg(test)]
 mod tests {
+    use portunus_proto::LeaseId;
+
     use super::*;
     use crate::revision::Revision;
 
@@ -267,7 +269,7 @@ mod tests {
             revision: Revision::first_of(4),
             create_revision: 4,
             version: 1,
-            lease: 0,
+            lease: LeaseId::NONE,
             value: Value::InBackend,
         };
         let created = KeyValue {

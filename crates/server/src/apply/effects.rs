@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use portunus_proto::Term;
 use portunus_proto::raftpb::{ConfChange, ConfState};
 use portunus_statemachine::Effect;
 use portunus_statemachine::membership::{PlannedChange, hex};
@@ -55,7 +56,7 @@ impl ApplyThread {
 
     /// Starts the clocks of all leases if this member leads the term whose first entry was
     /// applied, for that term only.
-    fn start_lease_clocks(&self, term: u64) {
+    fn start_lease_clocks(&self, term: Term) {
         let outputs = &self.outputs;
         if outputs.consensus.led_term() == Some(term) {
             let extend_ms = outputs.process.config.election_timeout.as_millis();

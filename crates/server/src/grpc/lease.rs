@@ -2,13 +2,13 @@
 
 use std::pin::Pin;
 
-use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::lease_server::Lease;
 use portunus_proto::etcdserverpb::{
     InternalRaftRequest, LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest,
     LeaseKeepAliveResponse, LeaseLeasesRequest, LeaseLeasesResponse, LeaseRevokeRequest,
     LeaseRevokeResponse, LeaseStatus, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
 };
+use portunus_proto::{EtcdError, LeaseId};
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 
@@ -29,7 +29,7 @@ impl Lease for Api {
     ) -> Result<Response<LeaseGrantResponse>, Status> {
         let required = self.check_metadata(Kind::Unary, request.metadata())?;
         let mut grant = request.into_inner();
-        if grant.id == 0 {
+        if LeaseId(grant.id) == LeaseId::NONE {
             // Positive, and unlikely to collide with an id that a client chooses.
             grant.id = i64::try_from(self.member.proposals.next_request_id() & i64::MAX as u64)
                 .unwrap_or(i64::MAX);
@@ -83,7 +83,7 @@ impl Lease for Api {
             async move {
                 let request = request.map_err(in_words_of_go)?;
                 api.check_required(&required)?;
-                api.keep_alive(request.id).await
+                api.keep_alive(LeaseId(request.id)).await
             }
         });
         Ok(Response::new(Box::pin(answers)))
@@ -130,20 +130,27 @@ impl Lease for Api {
                     .store
                     .header(self.member.store.reader().revision()),
             ),
-            leases: leases.into_iter().map(|id| LeaseStatus { id }).collect(),
+            leases: leases
+                .into_iter()
+                .map(|id| LeaseStatus { id: id.0 })
+                .collect(),
         }))
     }
 }
 
 impl Api {
     /// Renews a lease once. The header is from before the renewal, as in etcd.
-    async fn keep_alive(&self, id: i64) -> Result<LeaseKeepAliveResponse, Status> {
+    async fn keep_alive(&self, id: LeaseId) -> Result<LeaseKeepAliveResponse, Status> {
         let header = Some(
             self.member
                 .store
                 .header(self.member.store.reader().revision()),
         );
-        let response = |ttl| LeaseKeepAliveResponse { header, id, ttl };
+        let response = |ttl| LeaseKeepAliveResponse {
+            header,
+            id: id.0,
+            ttl,
+        };
         if !self.member.process.gates.enabled(FastLeaseKeepAlive) {
             self.member
                 .store

@@ -50,7 +50,7 @@ impl ClusterState {
 
     /// The id of this member.
     pub fn own_id(&self) -> u64 {
-        self.identity.member_id
+        self.identity.member_id.0
     }
 
     /// Members and cluster version, for a short look.

@@ -89,8 +89,8 @@ impl StoreAccess {
     /// A response header with the given revision.
     pub fn header(&self, revision: i64) -> ResponseHeader {
         ResponseHeader {
-            cluster_id: self.identity.cluster_id,
-            member_id: self.identity.member_id,
+            cluster_id: self.identity.cluster_id.0,
+            member_id: self.identity.member_id.0,
             revision,
             raft_term: self.applied.term(),
         }

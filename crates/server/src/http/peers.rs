@@ -9,9 +9,9 @@ use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::{LeaseKeepAliveRequest, LeaseKeepAliveResponse};
 use portunus_proto::leasepb::{LeaseInternalRequest, LeaseInternalResponse};
+use portunus_proto::{EtcdError, LeaseId};
 use prost::Message;
 use serde::Deserialize;
 
@@ -72,7 +72,7 @@ fn refused(status: StatusCode, text: &str) -> Response {
 // Hex digits are always a legal value.
 #[allow(clippy::expect_used)]
 fn cluster_id(member: &Member) -> (HeaderName, HeaderValue) {
-    let id = format!("{:x}", member.cluster.identity.cluster_id);
+    let id = member.cluster.identity.cluster_id.to_string();
     // Hex digits are always a legal value.
     let value = HeaderValue::from_str(&id).expect("hex digits are a header value");
     (HeaderName::from_static(CLUSTER_ID), value)
@@ -139,7 +139,7 @@ async fn hash_kv(State(member): Shared, body: Bytes) -> Response {
         Ok((hash, revision)) => {
             let answer = json(&PeerHash {
                 header: PeerHashHeader {
-                    cluster_id: member.cluster.identity.cluster_id,
+                    cluster_id: member.cluster.identity.cluster_id.0,
                     member_id: member.cluster.own_id(),
                     revision,
                 },
@@ -197,7 +197,7 @@ async fn keep_alive(State(member): Shared, body: Bytes) -> Response {
     if let Err(response) = caught_up(&member).await {
         return response;
     }
-    match member.renew_here(request.id).await {
+    match member.renew_here(LeaseId(request.id)).await {
         Ok(ttl) => protobuf(&LeaseKeepAliveResponse {
             header: None,
             id: request.id,

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use portunus_consensus::bootstrap::Identity;
 use portunus_mvcc::{KvHash, ReadError};
-use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::AlarmType;
+use portunus_proto::{ClusterId, EtcdError};
 use portunus_rafthttp::PeerClient;
 use thiserror::Error;
 use tokio::task::JoinSet;
@@ -69,7 +69,7 @@ fn others(membership: &Membership, own_id: u64) -> Vec<(u64, Vec<String>)> {
 /// Asks `members` for their hashes at `revision`, all at once.
 async fn ask(
     client: &PeerClient,
-    cluster_id: u64,
+    cluster_id: ClusterId,
     members: Vec<(u64, Vec<String>)>,
     revision: i64,
     probe: Probe,
@@ -112,7 +112,7 @@ pub async fn check_at_start(
     identity: Identity,
     own: &KvHash,
 ) -> Result<(), InconsistentError> {
-    let others = others(membership, identity.member_id);
+    let others = others(membership, identity.member_id.0);
     let cluster_id = identity.cluster_id;
     let asked = ask(
         peers.client(),
@@ -384,7 +384,7 @@ mod tests {
                 connection.write_all(answer.as_bytes()).await.unwrap();
             });
         }
-        let answers = ask(&client(), 7, members, 3, Probe::No).await;
+        let answers = ask(&client(), ClusterId(7), members, 3, Probe::No).await;
         assert_eq!(answers.len(), MEMBERS as usize);
         for (id, answer) in answers {
             assert_eq!(answer.map(|hash| hash.hash), Ok(5), "{id}");
@@ -399,7 +399,14 @@ mod tests {
             let (mut connection, _) = listener.accept().await.unwrap();
             (request(&mut connection).await, connection)
         });
-        let answers = ask(&client(), 7, vec![(2, vec![url])], 3, Probe::First).await;
+        let answers = ask(
+            &client(),
+            ClusterId(7),
+            vec![(2, vec![url])],
+            3,
+            Probe::First,
+        )
+        .await;
         assert_eq!(answers[&2], Err("no answer".to_owned()));
         let (request, _) = asked.await.unwrap();
         assert!(request.starts_with("GET /version "), "{request}");

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use portunus_consensus::{Leadership, Role};
 use portunus_mvcc::lease::Renewal;
-use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::{
     InternalRaftRequest, LeaseCheckpoint as Checkpoint, LeaseCheckpointRequest, LeaseRevokeRequest,
     LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
 };
+use portunus_proto::{EtcdError, LeaseId, Term};
 
 use super::Member;
 use crate::coarse_timeout::coarse_timeout;
@@ -29,7 +29,7 @@ const EXPIRED_PER_LOOK_MAX: usize = 500;
 
 impl Member {
     /// Renews a lease, here or at the leader; returns its new TTL in seconds.
-    pub async fn renew(&self, id: i64) -> Result<i64, EtcdError> {
+    pub async fn renew(&self, id: LeaseId) -> Result<i64, EtcdError> {
         let timeout = self.process.request_timeout();
         let attempts = async {
             loop {
@@ -55,7 +55,7 @@ impl Member {
     }
 
     /// Renews a lease on the leader, where alone the lease clocks run.
-    pub async fn renew_here(&self, id: i64) -> Result<i64, EtcdError> {
+    pub async fn renew_here(&self, id: LeaseId) -> Result<i64, EtcdError> {
         loop {
             let mut term = self.confirmed_term().await?;
             if !self.leases.lock().exists(id) {
@@ -74,7 +74,7 @@ impl Member {
                 // The log holds a shorter remaining TTL, which has to be cleared first.
                 Renewal::ClearCheckpointFirst => {
                     let checkpoint = Checkpoint {
-                        id,
+                        id: id.0,
                         remaining_ttl: 0,
                     };
                     self.proposals
@@ -94,7 +94,7 @@ impl Member {
 
     /// The term this member leads. A member that did not tick for a while may have been replaced
     /// without knowing it, and confirms its leadership with a quorum first.
-    async fn confirmed_term(&self) -> Result<u64, EtcdError> {
+    async fn confirmed_term(&self) -> Result<Term, EtcdError> {
         let term = self.led_term()?;
         let ticked_within = ACTIVE_INTERVALS * self.process.config.heartbeat_interval;
         if self.consensus.since_last_tick() < ticked_within {
@@ -104,7 +104,7 @@ impl Member {
         self.led_term()
     }
 
-    fn led_term(&self) -> Result<u64, EtcdError> {
+    fn led_term(&self) -> Result<Term, EtcdError> {
         let term = self.consensus.led_term();
         term.ok_or(EtcdError::NotPrimaryLessor)
     }
@@ -145,14 +145,15 @@ impl Member {
     ) -> Result<LeaseTimeToLiveResponse, EtcdError> {
         let now_ms = self.leases.now_ms();
         let term = self.consensus.led_term();
-        let time = self.leases.lock().time_to_live(term, request.id, now_ms)?;
+        let id = LeaseId(request.id);
+        let time = self.leases.lock().time_to_live(term, id, now_ms)?;
         Ok(LeaseTimeToLiveResponse {
             header: None,
             id: request.id,
             ttl: time.remaining_s,
             granted_ttl: time.granted_ttl_s,
             keys: match request.keys {
-                true => self.store.reader().keys_of(request.id),
+                true => self.store.reader().keys_of(id),
                 false => Vec::new(),
             },
         })
@@ -190,11 +191,11 @@ pub async fn follow_leadership(process: &Process, cluster: &ClusterState, leases
 
 /// The last term this member cannot lead, now or later: a follower may have led its term
 /// before, but never will again; a candidate may.
-fn closed_term(leadership: Leadership) -> u64 {
-    match leadership.role {
+fn closed_term(leadership: Leadership) -> Term {
+    Term(match leadership.role {
         Role::Follower | Role::PreCandidate => leadership.term,
         Role::Candidate | Role::Leader => leadership.term.saturating_sub(1),
-    }
+    })
 }
 
 /// Proposes checkpoints of the remaining TTLs of leases, while this member leads and the cluster
@@ -244,7 +245,7 @@ pub async fn revoke_expired(member: &Member) {
         for id in due {
             member.process.metrics.leases_expired.inc();
             let request = InternalRaftRequest {
-                lease_revoke: Some(LeaseRevokeRequest { id }),
+                lease_revoke: Some(LeaseRevokeRequest { id: id.0 }),
                 ..InternalRaftRequest::default()
             };
             member.proposals.propose_as_leader(term, request);
@@ -267,13 +268,13 @@ mod tests {
                 term: 7,
             })
         };
-        assert_eq!(closed(Role::Candidate), 6, "it may win");
-        assert_eq!(closed(Role::Leader), 6);
+        assert_eq!(closed(Role::Candidate), Term(6), "it may win");
+        assert_eq!(closed(Role::Leader), Term(6));
         assert_eq!(
             closed(Role::Follower),
-            7,
+            Term(7),
             "it may have led and stepped down"
         );
-        assert_eq!(closed(Role::PreCandidate), 7);
+        assert_eq!(closed(Role::PreCandidate), Term(7));
     }
 }

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use portunus_proto::ClusterId;
 use portunus_rafthttp::PeerClient;
 
 use super::Member;
@@ -49,7 +50,7 @@ fn to_ask(record: &MemberRecord) -> ToAsk {
 /// Asks members of the same cluster at once and returns the first difference of each.
 pub async fn differences(
     client: &PeerClient,
-    cluster_id: u64,
+    cluster_id: ClusterId,
     own: ApplySettings,
     others: Vec<ToAsk>,
 ) -> Vec<DifferentSettings> {

@@ -5,11 +5,11 @@ use std::time::Duration;
 use axum::http::{HeaderMap, Method, StatusCode};
 use bytes::Bytes;
 use portunus_gates::Version;
-use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::{
     LeaseKeepAliveRequest, LeaseKeepAliveResponse, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
 };
 use portunus_proto::leasepb::{LeaseInternalRequest, LeaseInternalResponse};
+use portunus_proto::{ClusterId, EtcdError, LeaseId};
 use portunus_rafthttp::PeerClient;
 use prost::Message;
 use serde::{Deserialize, Serialize};
@@ -83,7 +83,7 @@ pub struct PeerHashHeader {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HashedMember {
     /// The id of its cluster.
-    pub cluster_id: u64,
+    pub cluster_id: ClusterId,
     /// The id of the member.
     pub member_id: u64,
 }
@@ -95,7 +95,7 @@ impl HashedMember {
         let named = cluster_id(headers);
         let is_other = |said: u64, wanted: u64| said != 0 && said != wanted;
         if named.is_some_and(|named| named != self.cluster_id)
-            || is_other(hash.header.cluster_id, self.cluster_id)
+            || is_other(hash.header.cluster_id, self.cluster_id.0)
         {
             return Err(CLUSTER_ID_MISMATCH.to_owned());
         }
@@ -118,9 +118,9 @@ pub struct Asked {
 
 type Answer = (StatusCode, HeaderMap, Bytes);
 
-fn cluster_id(headers: &HeaderMap) -> Option<u64> {
+fn cluster_id(headers: &HeaderMap) -> Option<ClusterId> {
     let text = headers.get(CLUSTER_ID)?.to_str().ok()?;
-    u64::from_str_radix(text, 16).ok()
+    u64::from_str_radix(text, 16).ok().map(ClusterId)
 }
 
 /// Runs all futures at once and returns their outputs in the same order.
@@ -208,7 +208,7 @@ impl Asked {
 
     /// Returns the settings that the member's apply depends on, and the id of its cluster; None
     /// for members of etcd.
-    pub async fn settings(&self) -> Option<(u64, ApplySettings)> {
+    pub async fn settings(&self) -> Option<(ClusterId, ApplySettings)> {
         let (status, headers, body) = self
             .ask(Method::GET, SETTINGS_PATH, None, Bytes::new())
             .await?;
@@ -230,7 +230,7 @@ impl Asked {
     }
 
     /// Returns the member list of the member, and the id of its cluster.
-    pub async fn members(&self) -> Option<(u64, Vec<MemberRecord>)> {
+    pub async fn members(&self) -> Option<(ClusterId, Vec<MemberRecord>)> {
         let (status, headers, body) = self
             .ask(Method::GET, "/members", None, Bytes::new())
             .await?;
@@ -247,7 +247,7 @@ impl Asked {
         revision: i64,
     ) -> Option<Result<PeerHash, String>> {
         let question = format!(r#"{{"revision":{revision}}}"#);
-        let cluster_id = format!("{:x}", member.cluster_id);
+        let cluster_id = member.cluster_id.to_string();
         let headers = [JSON, (CLUSTER_ID, cluster_id.as_str())];
         let path = "/members/hashkv";
         let asked = self.ask_with(Method::GET, path, &headers, question.into());
@@ -260,10 +260,10 @@ impl Asked {
     }
 
     /// Restricts requests to members of this cluster.
-    pub fn within(self, cluster_id: u64) -> AskedWithin {
+    pub fn within(self, cluster_id: ClusterId) -> AskedWithin {
         AskedWithin {
             asked: self,
-            cluster_id: format!("{cluster_id:x}"),
+            cluster_id: cluster_id.to_string(),
         }
     }
 }
@@ -306,8 +306,8 @@ impl AskedWithin {
     }
 
     /// Requests the renewal of a lease from the leader; returns the new TTL in seconds.
-    pub async fn keep_alive(&self, id: i64) -> Result<i64, EtcdError> {
-        let request = LeaseKeepAliveRequest { id }.encode_to_vec();
+    pub async fn keep_alive(&self, id: LeaseId) -> Result<i64, EtcdError> {
+        let request = LeaseKeepAliveRequest { id: id.0 }.encode_to_vec();
         let body = self.leases("/leases", request).await?;
         let response =
             LeaseKeepAliveResponse::decode(body).map_err(|_| EtcdError::TimeoutDueToLeaderFail)?;
@@ -402,7 +402,7 @@ mod tests {
             )
         };
         let member = HashedMember {
-            cluster_id: 0xab,
+            cluster_id: ClusterId(0xab),
             member_id: 2,
         };
         let client = PeerClient::new(&portunus_rafthttp::Config::default());
@@ -463,10 +463,13 @@ mod tests {
                 urls: vec![url],
                 timeout: Duration::from_secs(30),
             };
-            let asked = asked.within(0xab);
+            let asked = asked.within(ClusterId(0xab));
             // None of these errors is about the lease or the learner: the caller tries again.
             match path {
-                "/leases " => assert_eq!(asked.keep_alive(5).await, Err(EtcdError::NoLeader)),
+                "/leases " => {
+                    let refused = asked.keep_alive(LeaseId(5)).await;
+                    assert_eq!(refused, Err(EtcdError::NoLeader));
+                }
                 "/leases/internal " => {
                     let request = LeaseTimeToLiveRequest { id: 5, keys: false };
                     let refused = asked.time_to_live(request).await;

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use portunus_consensus::bootstrap::{Identity, InitialMember};
 use portunus_gates::MajorMinor;
+use portunus_gates::cluster::MemberId;
+use portunus_proto::ClusterId;
 use portunus_rafthttp::PeerClient;
 use thiserror::Error;
 
@@ -84,7 +86,7 @@ async fn ask_members(
     client: &PeerClient,
     urls: &[String],
     timeout: Duration,
-) -> Option<(u64, Vec<MemberRecord>)> {
+) -> Option<(ClusterId, Vec<MemberRecord>)> {
     Asked {
         client: client.clone(),
         urls: urls.to_vec(),
@@ -160,7 +162,7 @@ pub async fn find(config: &Config, client: &PeerClient) -> Result<Found, JoinErr
     check_versions(config, client, &members, member_id).await?;
     Ok(Found {
         identity: Identity {
-            member_id,
+            member_id: MemberId(member_id),
             cluster_id,
         },
         members,

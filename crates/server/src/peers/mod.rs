@@ -86,8 +86,8 @@ impl Peers {
         runtime: Runtime,
     ) -> Result<Peers, PeersError> {
         let local = LocalMember {
-            member_id: identity.member_id,
-            cluster_id: identity.cluster_id,
+            member_id: identity.member_id.0,
+            cluster_id: identity.cluster_id.0,
             version: version_text(&config.version),
             min_cluster_version: MIN_CLUSTER_VERSION.to_owned(),
             peer_urls: config.cluster.advertise_peer_urls.clone(),
@@ -105,7 +105,7 @@ impl Peers {
             transport,
             client,
             runtime,
-            own_id: identity.member_id,
+            own_id: identity.member_id.0,
             known: Mutex::default(),
             replication_hold: Arc::default(),
         })

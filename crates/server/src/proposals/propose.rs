@@ -6,11 +6,11 @@ use std::time::Instant;
 use bytes::Bytes;
 use portunus_consensus::{Proposal, ProposeError};
 use portunus_mvcc::rules::quota;
-use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::{
     AlarmRequest, AlarmType, InternalRaftRequest, RequestHeader, alarm_request::AlarmAction,
 };
 use portunus_proto::raftpb::{ConfChange, ConfChangeType};
+use portunus_proto::{EtcdError, Term};
 use prost::Message;
 
 use super::Proposals;
@@ -136,7 +136,7 @@ impl Proposals {
 
     /// Proposes a request that only the leader of `term` may decide, without waiting for its
     /// answer. It is not proposed once this member does not lead that term.
-    pub fn propose_as_leader(&self, term: u64, request: InternalRaftRequest) {
+    pub fn propose_as_leader(&self, term: Term, request: InternalRaftRequest) {
         let data = self.encode_own(request);
         self.submit_and_forget(Proposal::normal(data).only_as_leader_of(term));
     }

@@ -31,7 +31,7 @@ pub(super) fn assemble(
     let (reader, auth_revision) = (store.reader(), state.auth_revision);
     let membership = state.membership.clone();
     let (revision, limits) = (store.revision(), watch_limits(&process.config));
-    let settings = settings(&process.config, identity.member_id);
+    let settings = settings(&process.config, identity.member_id.0);
     let machine = StateMachine::new(settings, own, store, state, raft.last_wrapped);
 
     let view = Arc::clone(machine.view());
@@ -57,7 +57,7 @@ pub(super) fn assemble(
         Arc::clone(&cluster),
         Arc::clone(&peers),
         raft.handle.clone(),
-        RequestIds::new(identity.member_id, unix_ms()),
+        RequestIds::new(identity.member_id.0, unix_ms()),
         serve::threads(),
     );
     let member = Member {

@@ -31,7 +31,7 @@ pub(super) fn check_cluster_version(
     if downgrade::is_in_log(&boot.initial.entries, emulation) {
         return Ok(());
     }
-    let own_id = boot.identity.member_id;
+    let own_id = boot.identity.member_id.0;
     let peers = membership.iter().filter(|record| record.id != own_id);
     let peers = peers.map(|record| record.peer_urls.clone().unwrap_or_default());
     let client = PeerClient::new(&portunus_rafthttp::Config::default());
@@ -51,7 +51,7 @@ pub(super) fn check_skew(
     runtime: &Runtime,
 ) -> Result<(), SkewTooLarge> {
     let emulation = config.version.emulation();
-    let own_id = boot.identity.member_id;
+    let own_id = boot.identity.member_id.0;
     let others: Vec<_> = membership.iter().filter(|it| it.id != own_id).collect();
     if others.is_empty() {
         return Ok(());
@@ -76,7 +76,7 @@ pub(super) fn check_settings(
     known: &[&MemberRecord],
 ) -> Result<(), StartError> {
     let own = ApplySettings::of(config);
-    let others = settings::others(config, identity.member_id, known.iter().copied());
+    let others = settings::others(config, identity.member_id.0, known.iter().copied());
     let compared = settings::differences(peers.client(), identity.cluster_id, own, others);
     let mut found = peers.runtime().block_on(compared);
     match found.pop() {

@@ -25,7 +25,7 @@ impl Running {
         tracing::info!(
             name = member.process.config.name,
             member = %format_args!("{:x}", member.cluster.own_id()),
-            cluster = %format_args!("{:x}", member.cluster.identity.cluster_id),
+            cluster = %member.cluster.identity.cluster_id,
             addresses = joined(&self.servers.addresses),
             took_ms = member.process.started.elapsed().as_millis() as u64,
             "ready to serve client requests"

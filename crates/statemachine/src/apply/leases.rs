@@ -9,7 +9,7 @@ use portunus_proto::etcdserverpb::{
     LeaseCheckpointRequest, LeaseGrantRequest, LeaseGrantResponse, LeaseRevokeRequest,
     LeaseRevokeResponse,
 };
-use portunus_proto::leasepb;
+use portunus_proto::{LeaseId, leasepb};
 
 use super::StateMachine;
 use super::data::Changed;
@@ -28,7 +28,8 @@ impl StateMachine {
         now_ms: u64,
     ) -> Result<Changed, ApplyError> {
         self.refuse_without_space(LEASE_COST_BYTES)?;
-        let record = self.lessor.lock().grant(grant.id, grant.ttl, now_ms)?;
+        let id = LeaseId(grant.id);
+        let record = self.lessor.lock().grant(id, grant.ttl, now_ms)?;
         self.put_lease(&record)?;
         let response = LeaseGrantResponse {
             header: Some(self.revision_header()),
@@ -43,8 +44,9 @@ impl StateMachine {
         &mut self,
         revoke: &LeaseRevokeRequest,
     ) -> Result<Changed, ApplyError> {
-        self.lessor.lock().revoke(revoke.id)?;
-        let events = self.store.revoke_lease(revoke.id)?;
+        let id = LeaseId(revoke.id);
+        self.lessor.lock().revoke(id)?;
+        let events = self.store.revoke_lease(id)?;
         let response = LeaseRevokeResponse {
             header: Some(self.revision_header()),
         };
@@ -63,7 +65,7 @@ impl StateMachine {
         let cluster_version = self.membership.cluster_version;
         let persist = cluster_version.is_some_and(|it| it >= CHECKPOINTS_PERSISTED_SINCE);
         for checkpoint in &request.checkpoints {
-            let (id, remaining_ttl) = (checkpoint.id, checkpoint.remaining_ttl);
+            let (id, remaining_ttl) = (LeaseId(checkpoint.id), checkpoint.remaining_ttl);
             let mut lessor = self.lessor.lock();
             let record = lessor.checkpoint(id, remaining_ttl, now_ms, persist);
             drop(lessor);
@@ -75,7 +77,7 @@ impl StateMachine {
     }
 
     fn put_lease(&mut self, record: &leasepb::Lease) -> Result<(), ApplyError> {
-        let key = Bytes::copy_from_slice(&record_key(record.id));
+        let key = Bytes::copy_from_slice(&record_key(LeaseId(record.id)));
         let value = Bytes::from(encode_record(record));
         self.store.put_raw(Bucket::Lease, key, value)
     }

@@ -15,6 +15,7 @@ use portunus_features::{ClusterFeatures, OwnFeatures};
 use portunus_gates::cluster::ClusterSpecs;
 use portunus_gates::{Features, MajorMinor};
 use portunus_mvcc::{ApplyError, CompactionStep, EntryId, Reader, Store, StoreFault};
+use portunus_proto::Term;
 use portunus_proto::etcdserverpb::{InternalRaftRequest, ResponseHeader};
 use portunus_proto::raftpb::{ConfState, Entry, EntryType};
 
@@ -142,7 +143,7 @@ impl StateMachine {
                 // Raft also commits an empty entry in place of a change of membership that it
                 // refuses. Only the first entry of a term begins it.
                 let begins_term = position.is_none_or(|applied| applied.term < entry.term);
-                let term = entry.term;
+                let term = Term(entry.term);
                 Applied {
                     effects: Vec::from_iter(begins_term.then_some(Effect::TermBegan { term })),
                     ..Applied::without_request()

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use portunus_consensus::Role;
 use portunus_mvcc::{EntryId, Event, RevisionEvents};
+use portunus_proto::Term;
 use portunus_proto::etcdserverpb::InternalRaftRequest;
 use portunus_proto::raftpb::{ConfChange, ConfState, Entry, EntryType};
 use portunus_statemachine::membership::PlannedChange;
@@ -262,7 +263,7 @@ impl Running {
         match effect {
             Effect::TermBegan { term } => {
                 let leadership = self.core().current_leadership();
-                let leads = leadership.role == Role::Leader && leadership.term == term;
+                let leads = leadership.role == Role::Leader && Term(leadership.term) == term;
                 if leads && !around.has(PlantedBug::NeverExpires) {
                     let now_ms = match around.has(PlantedBug::ShortensLeases) {
                         true => now_ms.saturating_sub(4 * EXTENSION_MS),

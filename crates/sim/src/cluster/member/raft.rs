@@ -3,6 +3,7 @@
 use portunus_consensus::Role;
 use portunus_consensus::core::Core;
 use portunus_consensus::engine::{Batch, Effects, Engine};
+use portunus_proto::Term;
 use portunus_proto::raftpb::{Message, MessageType};
 use portunus_proto::walpb;
 use portunus_wal::WriteError;
@@ -211,7 +212,11 @@ impl Running {
                 Role::Candidate | Role::Leader => leadership.term.saturating_sub(1),
             };
             if !around.has(PlantedBug::RevokesAfterLosingLeadership) {
-                self.replica.machine.lessor().lock().demote(closed_term);
+                self.replica
+                    .machine
+                    .lessor()
+                    .lock()
+                    .demote(Term(closed_term));
             }
         }
         for read in &effects.reads {

@@ -15,12 +15,12 @@ use portunus_features::LeaseCheckpoint as CheckpointFeature;
 use portunus_mvcc::lease::Renewal;
 use portunus_mvcc::watch::{Response, ResponseReceiver, StreamId, StreamOptions, SyncBudget, Wake};
 use portunus_mvcc::{ReadError, Reader};
-use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::{
     InternalRaftRequest, LeaseCheckpoint, LeaseCheckpointRequest, LeaseRevokeRequest, RangeRequest,
     RangeResponse, RequestHeader, WatchCreateRequest,
 };
 use portunus_proto::raftpb::ConfChange;
+use portunus_proto::{EtcdError, LeaseId, Term};
 use portunus_statemachine::Answer;
 use prost::Message as _;
 
@@ -57,7 +57,7 @@ struct Queued {
     request: Option<u64>,
     proposal: Proposal,
     /// Only the leader of this term may propose it.
-    leader_term: Option<u64>,
+    leader_term: Option<Term>,
 }
 
 enum ReadState {
@@ -75,7 +75,7 @@ struct PendingRead {
 }
 
 struct PendingRenewal {
-    lease: i64,
+    lease: LeaseId,
     /// An unknown lease is looked up again after a read barrier: a leader that was replaced, or
     /// has not applied everything, does not know which leases exist.
     barrier: Barrier,
@@ -135,7 +135,7 @@ impl Requests {
         lost
     }
 
-    fn enqueue(&mut self, request: Option<u64>, proposal: Proposal, leader_term: Option<u64>) {
+    fn enqueue(&mut self, request: Option<u64>, proposal: Proposal, leader_term: Option<Term>) {
         self.next += 1;
         self.queue.insert(
             self.next,
@@ -222,7 +222,7 @@ impl Member {
     pub(in super::super) fn renew(
         &mut self,
         request: u64,
-        lease: i64,
+        lease: LeaseId,
         around: &mut Surroundings<'_>,
     ) -> Result<(), crate::cluster::Violation> {
         let now_ms = self.now_ms(around.now);
@@ -309,7 +309,7 @@ impl Running {
         let is_allowed = |queued: &Queued| {
             queued
                 .leader_term
-                .is_none_or(|term| leadership.role == Role::Leader && leadership.term == term)
+                .is_none_or(|Term(term)| leadership.role == Role::Leader && leadership.term == term)
         };
         self.requests.queue.retain(|_, queued| is_allowed(queued));
         while let Some((&number, queued)) = self.requests.queue.first_key_value() {
@@ -375,6 +375,7 @@ impl Running {
     /// Renews leases, as the leader does.
     fn serve_renewals(&mut self, now_ms: u64, around: &Surroundings<'_>) {
         let leadership = self.engine.core().current_leadership();
+        let term = Term(leadership.term);
         let lessor = self.replica.machine.lessor().clone();
         let (mut clears, mut barriers) = (Vec::new(), Vec::new());
         for (request, renewal) in &mut self.requests.renewals {
@@ -393,14 +394,15 @@ impl Running {
                 }
                 continue;
             }
-            let renewed = match around.has(PlantedBug::IgnoresRenewals) {
-                true => lessor
-                    .time_to_live(Some(leadership.term), lease, now_ms)
-                    .map(|time| Renewal::Renewed {
-                        ttl_s: time.granted_ttl_s,
+            let renewed =
+                match around.has(PlantedBug::IgnoresRenewals) {
+                    true => lessor.time_to_live(Some(term), lease, now_ms).map(|time| {
+                        Renewal::Renewed {
+                            ttl_s: time.granted_ttl_s,
+                        }
                     }),
-                false => lessor.renew(leadership.term, lease, now_ms),
-            };
+                    false => lessor.renew(term, lease, now_ms),
+                };
             match renewed {
                 Ok(Renewal::Renewed { ttl_s }) => {
                     self.replies.push((*request, Reply::Renewed(Ok(ttl_s))));
@@ -427,7 +429,7 @@ impl Running {
         }
         for id in clears {
             let checkpoint = LeaseCheckpoint {
-                id,
+                id: id.0,
                 remaining_ttl: 0,
             };
             let checkpoints = vec![checkpoint];
@@ -447,9 +449,9 @@ impl Running {
         let lessor = self.replica.machine.lessor().clone();
         let mut lessor = lessor.lock();
         let (term, bound) = match around.has(PlantedBug::RevokesAfterLosingLeadership) {
-            true => (lessor.primary_term().unwrap_or(0), None),
+            true => (lessor.primary_term().unwrap_or_default(), None),
             false if !leads => return,
-            false => (leadership.term, Some(leadership.term)),
+            false => (Term(leadership.term), Some(Term(leadership.term))),
         };
         let due = lessor.due(term, now_ms, REVOKED_MAX);
         let is_on = self.replica.machine.view().enabled(CheckpointFeature);
@@ -462,7 +464,7 @@ impl Running {
             self.propose_own(
                 bound,
                 InternalRaftRequest {
-                    lease_revoke: Some(LeaseRevokeRequest { id }),
+                    lease_revoke: Some(LeaseRevokeRequest { id: id.0 }),
                     ..InternalRaftRequest::default()
                 },
             );
@@ -481,7 +483,7 @@ impl Running {
     /// Proposes a request of the member's own.
     pub(super) fn propose_own(
         &mut self,
-        leader_term: Option<u64>,
+        leader_term: Option<Term>,
         mut request: InternalRaftRequest,
     ) {
         request.header = Some(RequestHeader::default());

@@ -1,6 +1,6 @@
 //! The requests of clients and the streams of watchers.
 
-use portunus_proto::EtcdError;
+use portunus_proto::{EtcdError, LeaseId};
 use portunus_statemachine::Response;
 
 use super::super::client::{Pending, Request, any_keys};
@@ -128,7 +128,9 @@ impl World<'_> {
             return Ok(());
         };
         pending.member = leader;
-        self.with_member(leader, |member, around| member.renew(number, lease, around))
+        self.with_member(leader, |member, around| {
+            member.renew(number, LeaseId(lease), around)
+        })
     }
 
     /// The client's request has ended; it sends the next one after a while.

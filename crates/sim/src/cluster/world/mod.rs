@@ -12,6 +12,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use portunus_consensus::bootstrap::{self, InitialMember};
+use portunus_proto::ClusterId;
 
 use super::client::Client;
 use super::invariants::Invariants;
@@ -143,7 +144,7 @@ pub(super) struct World<'a> {
     queue: BinaryHeap<Reverse<Scheduled>>,
     scheduled: u64,
     founders: Vec<InitialMember>,
-    cluster_id: u64,
+    cluster_id: ClusterId,
     members: BTreeMap<u64, Member>,
     scheduling: BTreeMap<u64, Scheduling>,
     /// Blocked pairs of sender and receiver, by the number of the partition.
@@ -195,7 +196,7 @@ impl<'a> World<'a> {
             now: 0,
             queue: BinaryHeap::new(),
             scheduled: 0,
-            cluster_id: bootstrap::cluster_id(&ids),
+            cluster_id: ClusterId(bootstrap::cluster_id(&ids)),
             members: members.collect(),
             founders,
             scheduling: BTreeMap::new(),

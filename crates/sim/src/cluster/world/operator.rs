@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use portunus_consensus::bootstrap::{self, Identity};
 use portunus_gates::MajorMinor;
+use portunus_gates::cluster::MemberId;
 use portunus_proto::etcdserverpb::InternalRaftRequest;
 use portunus_proto::raftpb::{ConfChange, ConfChangeType};
 
@@ -78,7 +79,7 @@ impl World<'_> {
     pub(super) fn start_newcomer(&mut self, id: u64) {
         self.candidates.remove(&id);
         let identity = Identity {
-            member_id: id,
+            member_id: MemberId(id),
             cluster_id: self.cluster_id,
         };
         let lowest = self.newest_position().and_then(|it| it.cluster_version);
