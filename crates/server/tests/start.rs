@@ -13,6 +13,7 @@ use portunus_proto::etcdserverpb::watch_request::RequestUnion;
 use portunus_proto::etcdserverpb::{
     MemberListRequest, PutRequest, RangeRequest, StatusRequest, WatchCreateRequest, WatchRequest,
 };
+use portunus_testkit::wait::until_blocking;
 use tokio_stream::StreamExt;
 
 /// Returns the one line on stderr of a process that refuses to start. Log lines are not
@@ -499,17 +500,24 @@ fn threads_of_a_member_are_those_of_the_table() {
                 .to_owned(),
         )
     };
-    let tasks = fs::read_dir(tasks).unwrap().map(Result::unwrap);
-    let running: BTreeSet<String> = tasks.filter_map(name).collect();
+    let always_there = documented
+        .iter()
+        .filter(|(_, is_always_there)| *is_always_there);
+    // A thread has the name of its parent until it sets its own.
+    let running = until_blocking("the threads of the table", || {
+        let tasks = fs::read_dir(&tasks).unwrap().map(Result::unwrap);
+        let running: BTreeSet<String> = tasks.filter_map(name).collect();
+        let missing = always_there
+            .clone()
+            .find(|(name, _)| !running.contains(name));
+        match missing {
+            None => Ok(running),
+            Some((name, _)) => Err(format!("no thread {name} in {running:?}")),
+        }
+    });
     server.stop();
     for name in &running {
         let is_known = documented.iter().any(|(known, _)| known == name);
         assert!(is_known, "the table has no thread {name}");
-    }
-    for (name, _) in documented
-        .iter()
-        .filter(|(_, is_always_there)| *is_always_there)
-    {
-        assert!(running.contains(name), "no thread {name} in {running:?}");
     }
 }

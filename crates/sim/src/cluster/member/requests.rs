@@ -317,6 +317,11 @@ impl Running {
                 Proposal::Normal(data) => self.engine.propose(vec![data.clone()]),
                 Proposal::ConfChange(change) => self.engine.propose_conf_change(change),
             };
+            if result.is_err() && matches!(queued.proposal, Proposal::ConfChange(_)) {
+                // The operator decides again: the members may be others by then.
+                self.requests.queue.remove(&number);
+                continue;
+            }
             if result.is_err() {
                 // The leader is handing over; the next leader gets it.
                 return;
