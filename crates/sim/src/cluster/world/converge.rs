@@ -81,7 +81,9 @@ impl World<'_> {
         };
         let left = voters.iter().filter(can_vote).count();
         let installs = voters.iter().any(is_installing);
-        if !installs || 2 * left <= voters.len() {
+        // A member does not campaign while it has not applied a committed change.
+        let changes = !self.pending_changes.is_empty();
+        if !installs || changes || 2 * left <= voters.len() {
             return None;
         }
         self.report.leaders_lost_during_install += 1;
