@@ -161,7 +161,7 @@ fn declared_feature_is_decided_explained_and_removed() {
     let view = features.view(Some(&params));
     assert!(view.enabled(DeleteNotes));
     assert!(view.require(["DeleteNotes"]).is_ok());
-    // Below its first version it does not exist, whatever the flags say.
+    // Below its first version the feature does not exist, with any flags.
     let (params, _) = decided("3.7", &[voter(1, &on), voter(2, &on)]);
     assert!(!features.view(Some(&params)).enabled(DeleteNotes));
 

@@ -2,8 +2,8 @@
 //!
 //! Commands are checked against Portunus and, with the same expectations, against Go's etcd
 //! ([`for_each_server`]). Without etcd the second half prints SKIPPED on standard error, past the
-//! test harness's capture; `PORTUNUS_REQUIRE_GO=1` makes that a failure instead. The test kit
-//! says where both programs come from (`portunus_testkit::program`).
+//! test harness's capture; `PORTUNUS_REQUIRE_GO=1` makes that a failure instead. [`portunus_testkit::program`]
+//! finds or builds both programs.
 #![allow(dead_code)]
 
 pub mod cluster;

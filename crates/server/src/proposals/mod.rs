@@ -5,8 +5,8 @@
 //!        ▲                                                      │
 //!        └───────────────────── Waiters ◀───────────────────────┘
 //! ```
-//! This module knows no service, no task and not the apply thread; it uses the handles and, to
-//! tell why a proposal is late, the connections to peers.
+//! This module knows no service, no task and not the apply thread. It uses the handles, and the
+//! connections to peers to choose the error of a proposal that timed out.
 
 mod propose;
 pub mod waiters;

@@ -7,7 +7,7 @@
 //!                                 ▼
 //!     member: Engine ──▶ batches ──▶ Wal ──▶ disk (in memory, loses power)
 //!        │ committed
-//!        └──▶ StateMachine ──▶ Store ──▶ backend (in memory, commits when it is told to)
+//!        └──▶ StateMachine ──▶ Store ──▶ backend (in memory, commits when called)
 //!                  │   └─────▶ Hub (watches), Lessor (leases)
 //!                  ▼
 //!        invariants (members among each other), oracle (clients against a sequential model)

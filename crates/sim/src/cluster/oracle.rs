@@ -6,7 +6,7 @@
 //! - An acknowledged write has the answer that the model gave at its index.
 //! - A linearizable read returns the model's state at a revision not older than any revision that
 //!   was acknowledged before the read began; every read returns the state of one revision.
-//! - A request whose client was told that it failed never enters the log.
+//! - A withdrawn request, whose client received a timeout, never enters the log.
 //! - A lease that was granted or renewed does not expire before its TTL is over; a lease is not
 //!   found only after the log revoked it.
 
@@ -204,7 +204,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// Records that a client was told that its request failed and was not proposed.
+    /// Records a request that was withdrawn before the engine proposed it.
     pub(super) fn fails(&mut self, request: u64) -> Result<(), Violation> {
         self.failed.insert(request);
         match self.indexes.get(&request) {

@@ -41,7 +41,7 @@ planted_bugs! {
     CompactsTooFar,
     /// A member that lost its disk starts again with the same id.
     RejoinsWithEmptyDirectory,
-    /// A queued proposal is proposed after its client was told that it failed.
+    /// A queued proposal is proposed after its client received a timeout.
     ProposesAfterTimeout,
 
     // The state machine and the store.
@@ -84,7 +84,7 @@ planted_bugs! {
     // Leases.
     /// The leader answers a keep-alive before it has applied what was committed.
     KeepAliveBeforeApply,
-    /// A lease expires by the clock of its grant, whatever was renewed.
+    /// A renewal does not extend the lease.
     IgnoresRenewals,
     /// A member that lost leadership goes on revoking leases with the clock of its term (etcd
     /// issue 15247).

@@ -113,8 +113,8 @@ pub enum ViolationError {
     /// A client got an answer that the order of the log does not explain.
     #[error("request {request}: {what}")]
     WrongAnswer { request: u64, what: String },
-    /// A request took effect although its client was told that it failed.
-    #[error("request {request} took effect at {index} after its client was told that it failed")]
+    /// A request took effect although its client received an error.
+    #[error("request {request} took effect at {index} after its client received an error")]
     LateProposal { request: u64, index: u64 },
     /// A watcher got a wrong event, or none.
     #[error("watcher {watcher}: {what}")]

@@ -163,7 +163,12 @@ impl Member {
             running.requests.waiting.insert(request, None);
         }
         running.requests.enqueue(request, proposal, None);
-        running.turn(&self.shadow, around)
+        running.turn(&self.shadow, around)?;
+        // A change of membership does not wait in the queue: the operator decided it for the
+        // members of this moment, and decides again.
+        let waits = |queued: &Queued| matches!(queued.proposal, Proposal::Normal(_));
+        running.requests.queue.retain(|_, queued| waits(queued));
+        Ok(())
     }
 
     /// Ends a request whose client has given up. True if it was not proposed and never will be.
@@ -317,11 +322,6 @@ impl Running {
                 Proposal::Normal(data) => self.engine.propose(vec![data.clone()]),
                 Proposal::ConfChange(change) => self.engine.propose_conf_change(change),
             };
-            if result.is_err() && matches!(queued.proposal, Proposal::ConfChange(_)) {
-                // The operator decides again: the members may be others by then.
-                self.requests.queue.remove(&number);
-                continue;
-            }
             if result.is_err() {
                 // The leader is handing over; the next leader gets it.
                 return;
