@@ -20,7 +20,6 @@ use portunus_proto::mvccpb::KeyValue;
 use prost::Message;
 use thiserror::Error;
 
-use portunus_statemachine::auth;
 use portunus_statemachine::membership::{CLUSTER_PARAMS, CLUSTER_PARAMS_HISTORY};
 
 /// Bytes copied per commit.
@@ -43,23 +42,18 @@ pub enum ImportError {
     /// The file is damaged.
     #[error("{} is damaged: restore it from a snapshot", path.display())]
     Read { path: PathBuf, source: ReadError },
-    /// A record of the history cannot be read.
-    #[error("{} has a record in its history that cannot be read: restore it from a snapshot", path.display())]
+    /// A record of the history, a user or a role cannot be read.
+    #[error("{} has a record that cannot be read: restore it from a snapshot", path.display())]
     Record { path: PathBuf },
     /// The stream is truncated or damaged.
     #[error("the database of the sender could not be taken")]
     Stream(#[from] StreamError),
-    /// A record of the history in the stream cannot be read.
-    #[error("the database of the sender has a record in its history that cannot be read")]
+    /// A record of the history, a user or a role in the stream cannot be read.
+    #[error("the database of the sender has a record that cannot be read")]
     ArrivingRecord,
     /// The applied index is below that of the raft message.
     #[error("the snapshot holds index {applied}, not {index}")]
     TooOld { applied: u64, index: u64 },
-    /// Authentication is enabled in the data.
-    #[error(
-        "authentication is enabled in the sender's data, and this version cannot enforce it: disable it with `etcdctl auth disable`, or remove this member"
-    )]
-    AuthEnabled,
     /// The new backend could not be written.
     #[error("the imported data could not be written")]
     Backend(#[from] BackendError),
@@ -120,8 +114,7 @@ fn import_entries(
 }
 
 /// Copies a database that arrives into a backend at `backend`, which it replaces. Nothing of it
-/// is kept if it is truncated, if its applied index is below `index`, or if authentication is
-/// enabled in it.
+/// is kept if it is truncated or damaged, or if its applied index is below `index`.
 pub fn import_stream<R: Read>(
     arriving: StreamReader<R>,
     backend: &Path,
@@ -139,9 +132,6 @@ pub fn import_stream<R: Read>(
             };
             if bucket == Bucket::Meta && *key == *meta::CONSISTENT_INDEX.as_bytes() {
                 applied = big_endian(&value);
-            }
-            if bucket == Bucket::Auth && *key == *auth::ENABLED_KEY && auth::is_on(&value) {
-                return Err(ImportError::AuthEnabled);
             }
             let is_readable = filling.entry(bucket, key, value)?;
             is_readable.then_some(()).ok_or(ImportError::ArrivingRecord)
@@ -210,21 +200,6 @@ pub fn applied_index(database: &Path) -> Result<u64, ImportError> {
     Ok(value.map_or(0, big_endian))
 }
 
-/// Whether authentication is enabled in a bbolt file.
-pub fn is_auth_enabled(database: &Path) -> Result<bool, ImportError> {
-    let damaged = |source| ImportError::Read {
-        path: database.to_owned(),
-        source,
-    };
-    let reader = open(database)?;
-    let bucket = reader.bucket(Bucket::Auth.name().as_bytes());
-    let Some(bucket) = bucket.map_err(damaged)? else {
-        return Ok(false);
-    };
-    let value = bucket.get(auth::ENABLED_KEY).map_err(damaged)?;
-    Ok(value.is_some_and(auth::is_on))
-}
-
 /// Returns the applied index in a backend; 0 if there is none.
 pub fn backend_index(backend: &Path) -> Result<u64, ImportError> {
     let snapshot = Lmdb::open(backend, LmdbConfig::default())?.snapshot()?;
@@ -276,6 +251,7 @@ impl Filling {
                 };
                 Change::PutEncodedRecord { key, record: value }
             }
+            bucket if !portunus_auth::is_readable(bucket, &key, &value) => return Ok(false),
             bucket => Change::Put { bucket, key, value },
         };
         self.changes.push(change);

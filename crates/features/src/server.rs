@@ -102,6 +102,18 @@ feature! {
         specs: [Spec::beta("3.6").on()],
     }
 }
+feature! {
+    /// Cancels a watch when its user loses the permission to read its range.
+    ///
+    /// Off, a watch is checked only when it is created, as in etcd.
+    pub WatchPermissionRecheck {
+        level: Server,
+        owner: "auth",
+        touches: Wire,
+        reversible: Free,
+        specs: [Spec::beta("3.5").on()],
+    }
+}
 
 registry! {
     /// What `--feature-gates` sets.
@@ -115,5 +127,6 @@ registry! {
         SetMemberLocalAddr,
         StopGRPCServiceOnDefrag,
         TxnModeWriteWithSharedBuffer,
+        WatchPermissionRecheck,
     ]
 }

@@ -92,10 +92,7 @@ fn auth_status() {
     let expected = "Authentication Status: false\nAuthRevision: 1\n";
     assert_eq!(ctl.run(&["auth", "status"]), expected);
     let refused = ctl.refused(&["auth", "enable"]);
-    assert!(
-        refused.contains("authentication is not supported"),
-        "{refused}"
-    );
+    assert!(refused.contains("root user does not exist"), "{refused}");
 }
 
 #[test]

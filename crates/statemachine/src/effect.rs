@@ -5,7 +5,7 @@ use std::sync::Arc;
 use portunus_mvcc::RevisionEvents;
 use portunus_proto::etcdserverpb::{
     AlarmResponse, CompactionResponse, DeleteRangeResponse, LeaseGrantResponse,
-    LeaseRevokeResponse, PutResponse, TxnResponse,
+    LeaseRevokeResponse, PutResponse, ResponseHeader, TxnResponse,
 };
 use portunus_proto::raftpb::{ConfChange, ConfState};
 use portunus_proto::{EtcdError, Term};
@@ -30,6 +30,19 @@ pub enum Response {
     LeaseRevoke(LeaseRevokeResponse),
     /// To a query or a change of alarms.
     Alarm(AlarmResponse),
+    /// To a change of users and roles.
+    AuthChanged(ResponseHeader),
+    /// To a login.
+    Authenticated {
+        /// The header.
+        header: ResponseHeader,
+        /// The user.
+        username: String,
+        /// The simple token that every member has assigned.
+        token: String,
+        /// The revision of users and roles at the login.
+        auth_revision: u64,
+    },
     /// To a change of membership.
     Members,
     /// To a request whose response has no content.
@@ -104,6 +117,22 @@ pub enum Effect {
     ParamsDecided,
     /// The alarms changed: publish [`StateMachine::alarms`](crate::StateMachine::alarms).
     AlarmsChanged,
+    /// Users or roles changed, or authentication was enabled or disabled: publish
+    /// [`StateMachine::auth`](crate::StateMachine::auth). Without authentication no token is
+    /// valid.
+    AuthChanged,
+    /// A user logged in: accept the token.
+    TokenAssigned {
+        /// The user.
+        username: String,
+        /// The token.
+        token: String,
+    },
+    /// A user was deleted or has another password: accept none of its tokens any more.
+    UserTokensInvalidated {
+        /// The user.
+        username: String,
+    },
     /// The backend exceeds its quota: propose the NOSPACE alarm.
     QuotaExceeded,
     /// A compaction began: call

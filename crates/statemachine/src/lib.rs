@@ -24,7 +24,6 @@
 
 pub mod alarms;
 mod apply;
-pub mod auth;
 mod command;
 pub mod conf_state;
 pub mod decision;

@@ -31,6 +31,30 @@ pub enum Operation {
     ClusterMemberAttrSet,
     /// A downgrade.
     DowngradeInfoSet,
+    /// A login.
+    Authenticate,
+    /// Enabling authentication.
+    AuthEnable,
+    /// Disabling authentication.
+    AuthDisable,
+    /// A new user.
+    AuthUserAdd,
+    /// The deletion of a user.
+    AuthUserDelete,
+    /// A new password.
+    AuthUserChangePassword,
+    /// The grant of a role.
+    AuthUserGrantRole,
+    /// The revocation of a role.
+    AuthUserRevokeRole,
+    /// A new role.
+    AuthRoleAdd,
+    /// The deletion of a role.
+    AuthRoleDelete,
+    /// The grant of a permission.
+    AuthRoleGrantPermission,
+    /// The revocation of a permission.
+    AuthRoleRevokePermission,
     /// Anything else.
     Unknown,
 }
@@ -83,8 +107,50 @@ impl Operation {
                 downgrade_info_set: Some(_),
                 ..
             } => Operation::DowngradeInfoSet,
-            _ => Operation::Unknown,
+            _ => Operation::of_auth(request),
         }
+    }
+}
+
+impl Operation {
+    fn of_auth(request: &InternalRaftRequest) -> Operation {
+        let fields = [
+            (request.authenticate.is_some(), Operation::Authenticate),
+            (request.auth_enable.is_some(), Operation::AuthEnable),
+            (request.auth_disable.is_some(), Operation::AuthDisable),
+            (request.auth_user_add.is_some(), Operation::AuthUserAdd),
+            (
+                request.auth_user_delete.is_some(),
+                Operation::AuthUserDelete,
+            ),
+            (
+                request.auth_user_change_password.is_some(),
+                Operation::AuthUserChangePassword,
+            ),
+            (
+                request.auth_user_grant_role.is_some(),
+                Operation::AuthUserGrantRole,
+            ),
+            (
+                request.auth_user_revoke_role.is_some(),
+                Operation::AuthUserRevokeRole,
+            ),
+            (request.auth_role_add.is_some(), Operation::AuthRoleAdd),
+            (
+                request.auth_role_delete.is_some(),
+                Operation::AuthRoleDelete,
+            ),
+            (
+                request.auth_role_grant_permission.is_some(),
+                Operation::AuthRoleGrantPermission,
+            ),
+            (
+                request.auth_role_revoke_permission.is_some(),
+                Operation::AuthRoleRevokePermission,
+            ),
+        ];
+        let field = fields.into_iter().find(|(is_some, _)| *is_some);
+        field.map_or(Operation::Unknown, |(_, operation)| operation)
     }
 }
 
@@ -103,6 +169,18 @@ const NAMES: [&str; Operation::COUNT] = [
     "ClusterVersionSet",
     "ClusterMemberAttrSet",
     "DowngradeInfoSet",
+    "Authenticate",
+    "AuthEnable",
+    "AuthDisable",
+    "AuthUserAdd",
+    "AuthUserDelete",
+    "AuthUserChangePassword",
+    "AuthUserGrantRole",
+    "AuthUserRevokeRole",
+    "AuthRoleAdd",
+    "AuthRoleDelete",
+    "AuthRoleGrantPermission",
+    "AuthRoleRevokePermission",
     "unknown",
 ];
 
@@ -116,6 +194,7 @@ mod tests {
             (Operation::Range, "Range"),
             (Operation::LeaseCheckpoint, "LeaseCheckpoint"),
             (Operation::DowngradeInfoSet, "DowngradeInfoSet"),
+            (Operation::AuthRoleDelete, "AuthRoleDelete"),
             (Operation::Unknown, "unknown"),
         ] {
             assert_eq!(operation.name(), name);

@@ -1,17 +1,17 @@
 //! The state machine's state besides the keys, as a store holds it.
 
+use portunus_auth::AuthState;
 use portunus_mvcc::Store;
 use portunus_mvcc::lease::{Lessor, RecordError};
 use portunus_proto::raftpb::ConfState;
 use thiserror::Error;
 
 use crate::alarms::Alarms;
-use crate::auth;
 use crate::conf_state::{configuration, stored_conf_state};
 use crate::lessor::lessor_of;
 use crate::membership::{Membership, MembershipError};
 
-/// Members, alarms, leases and raft's configuration of a store.
+/// Members, alarms, leases, users and raft's configuration of a store.
 pub struct State {
     /// Members, cluster version and cluster params.
     pub membership: Membership,
@@ -21,24 +21,17 @@ pub struct State {
     pub lessor: Lessor,
     /// Raft's configuration at the applied index; `None` in a new store.
     pub conf_state: Option<ConfState>,
-    /// The revision of users and roles.
-    pub auth_revision: u64,
+    /// Users and roles.
+    pub auth: AuthState,
 }
 
 /// A store that a member cannot serve.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// The Auth service is missing, so such data would be served without authentication.
-    #[error(
-        "authentication is enabled in this data, and this version cannot enforce it: disable it with the server that wrote the data (`etcdctl auth disable`), or use that server"
-    )]
-    AuthEnabled,
-    /// A damaged revision of users and roles.
-    #[error(
-        "the stored revision of users and roles is no number: restore this member from a snapshot"
-    )]
-    AuthRevision,
+    /// Damaged records of users or roles.
+    #[error(transparent)]
+    Auth(#[from] portunus_auth::LoadError),
     /// Damaged records of members, versions or params.
     #[error(transparent)]
     Membership(#[from] MembershipError),
@@ -54,19 +47,16 @@ impl State {
     /// Reads the state from a store.
     ///
     /// # Errors
-    /// If a record is damaged, or if authentication is enabled.
+    /// If a record is damaged.
     pub fn load(store: &Store, lease_ttl_s_min: i64) -> Result<State, LoadError> {
         let membership = Membership::load(store)?;
-        if auth::is_enabled(store) {
-            return Err(LoadError::AuthEnabled);
-        }
         let conf_state = configuration(stored_conf_state(store)?, membership.iter());
         Ok(State {
             membership,
             alarms: Alarms::load(store)?,
             lessor: lessor_of(store, lease_ttl_s_min)?,
             conf_state,
-            auth_revision: auth::revision(store).ok_or(LoadError::AuthRevision)?,
+            auth: AuthState::load(store)?,
         })
     }
 }

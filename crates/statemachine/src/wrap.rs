@@ -52,11 +52,12 @@ pub enum UnwrapError {
 }
 
 /// Encodes a request for the log.
-pub fn encode(id: u64, mut request: InternalRaftRequest, wrapping: Wrapping<'_>) -> Bytes {
-    let header = Some(RequestHeader {
-        id,
-        ..RequestHeader::default()
-    });
+pub fn encode(
+    header: RequestHeader,
+    mut request: InternalRaftRequest,
+    wrapping: Wrapping<'_>,
+) -> Bytes {
+    let header = Some(header);
     let is_packed = wrapping.pack && request.encoded_len() >= PACKED_FROM_BYTES;
     if !is_packed && wrapping.required.is_empty() {
         request.header = header;
@@ -168,6 +169,13 @@ mod tests {
         (0..bytes).map(|_| next()).collect()
     }
 
+    fn seventh() -> RequestHeader {
+        RequestHeader {
+            id: 7,
+            ..RequestHeader::default()
+        }
+    }
+
     const PACK: Wrapping<'static> = Wrapping {
         pack: true,
         required: &[],
@@ -200,7 +208,7 @@ mod tests {
             (b"a".to_vec(), true, &required[..], false),
         ] {
             let request = put(value);
-            let data = encode(7, request.clone(), Wrapping { pack, required });
+            let data = encode(seventh(), request.clone(), Wrapping { pack, required });
             assert!(is_wrapped(&data));
             let outer = InternalRaftRequest::decode(data).unwrap();
             assert_eq!(outer.header.unwrap().id, 7);
@@ -214,7 +222,7 @@ mod tests {
     #[test]
     fn what_gains_nothing_is_written_as_ever() {
         for value in [b"a".to_vec(), noise(10_000), Vec::new()] {
-            let data = encode(7, put(value), PACK);
+            let data = encode(seventh(), put(value), PACK);
             assert!(!is_wrapped(&data));
             let request = InternalRaftRequest::decode(data).unwrap();
             assert!(request.put.is_some() && request.wrapped.is_none());
@@ -226,7 +234,8 @@ mod tests {
 
     #[test]
     fn a_packing_that_lies_about_its_size_is_an_error() {
-        let outer = InternalRaftRequest::decode(encode(7, put(vec![0; 5000]), PACK)).unwrap();
+        let outer =
+            InternalRaftRequest::decode(encode(seventh(), put(vec![0; 5000]), PACK)).unwrap();
         let honest = outer.wrapped.unwrap();
         for raw_bytes in [0, honest.raw_bytes - 1, honest.raw_bytes + 1, u64::MAX] {
             let wrapped = WrappedRequest {

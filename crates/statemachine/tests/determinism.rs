@@ -8,7 +8,7 @@ use portunus_features::{LeaseCheckpoint, LogCompression};
 use portunus_proto::etcdserverpb::{
     AlarmRequest, CompactionRequest, DeleteRangeRequest, InternalRaftRequest,
     LeaseCheckpoint as Checkpoint, LeaseCheckpointRequest, LeaseGrantRequest, LeaseRevokeRequest,
-    PutRequest, RangeRequest, RequestOp, TxnRequest, request_op::Request,
+    PutRequest, RangeRequest, RequestHeader, RequestOp, TxnRequest, request_op::Request,
 };
 use portunus_proto::membershippb::{
     Attributes, ClusterMemberAttrSetRequest, ClusterParams, ClusterVersionSetRequest,
@@ -171,7 +171,10 @@ fn entry(index: u64, content: &Content) -> Entry {
         Content::Request(request) => normal(index, request.clone()),
         Content::Wrapped(request, required) => Entry {
             data: wrap::encode(
-                index,
+                RequestHeader {
+                    id: index,
+                    ..RequestHeader::default()
+                },
                 request.clone(),
                 wrap::Wrapping {
                     pack: false,

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use portunus_features::WatchPermissionRecheck;
 use portunus_proto::Term;
 use portunus_proto::raftpb::{ConfChange, ConfState};
 use portunus_statemachine::Effect;
@@ -32,6 +33,16 @@ impl ApplyThread {
                 let alarms = self.machine.alarms().clone();
                 outputs.cluster.publish_alarms(alarms);
             }
+            Effect::AuthChanged => {
+                outputs.auth.publish(self.machine.auth().clone());
+                self.cancel_unpermitted_watches();
+            }
+            Effect::TokenAssigned { username, token } => {
+                outputs.auth.assign_token(token, &username);
+            }
+            Effect::UserTokensInvalidated { username } => {
+                outputs.auth.invalidate_tokens(&username);
+            }
             Effect::QuotaExceeded => outputs.proposals.raise_no_space_alarm(),
             Effect::CompactionBegan {
                 revision,
@@ -52,6 +63,15 @@ impl ApplyThread {
         self.outputs.peers.replication_hold().review(membership);
         let cluster = &self.outputs.cluster;
         cluster.publish_membership(membership.clone());
+    }
+
+    /// Cancels the watches whose user may not read their range any more, before any later event
+    /// reaches them.
+    pub(super) fn cancel_unpermitted_watches(&self) {
+        let outputs = &self.outputs;
+        if outputs.process.gates.enabled(WatchPermissionRecheck) {
+            outputs.watches.cancel_unpermitted(self.machine.auth());
+        }
     }
 
     /// Starts the clocks of all leases if this member leads the term whose first entry was

@@ -37,17 +37,18 @@ impl ApplyThread {
             "the leader's snapshot of index {index} holds the store of index {}",
             position.index
         );
-        let auth_revision = state.auth_revision;
 
-        // Readers first: a request that sees the new index must read the new store.
-        let reader = store.reader();
-        self.outputs.store.replace_reader(reader, auth_revision);
+        // Users and roles first: no request must read the new store with old permissions. Then
+        // readers: a request that sees the new index must read the new store.
+        self.outputs.auth.publish_installed(state.auth.clone());
+        self.outputs.store.replace_reader(store.reader());
         let replaced = self.machine.install(store, state, position);
         let alarms = self.machine.alarms().clone();
         self.outputs.cluster.publish_alarms(alarms);
         self.publish_membership();
         self.publish_params();
         self.outputs.watches.lock().restore(restored.revision);
+        self.cancel_unpermitted_watches();
         self.outputs.watches.wake();
         drop(replaced);
         self.compactions.restart();

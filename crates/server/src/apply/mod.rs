@@ -25,7 +25,7 @@ use portunus_statemachine::{
 use thiserror::Error;
 
 use crate::handles::open_store::OpenStoreError;
-use crate::handles::{ClusterState, Leases, Process, StoreAccess, Watches};
+use crate::handles::{Auth, ClusterState, Leases, Process, StoreAccess, Watches};
 use crate::peers::Peers;
 use crate::proposals::Proposals;
 use crate::proposals::waiters::Answers;
@@ -43,6 +43,8 @@ pub struct Outputs {
     pub store: Arc<StoreAccess>,
     /// Members, versions, alarms and cluster gates.
     pub cluster: Arc<ClusterState>,
+    /// Users, roles and tokens.
+    pub auth: Arc<Auth>,
     /// Configuration changes and the applied index.
     pub consensus: Handle,
     /// Answers for waiting requests; the alarm about the quota.
@@ -97,8 +99,7 @@ pub enum ApplyThreadError {
     /// The store of the snapshot cannot be opened.
     #[error("the leader's snapshot of index {index} could not be opened")]
     InstalledStore { index: u64, source: OpenStoreError },
-    /// The state of the snapshot cannot be served. A snapshot with authentication is refused when
-    /// it is received, so this is a second check.
+    /// The state of the snapshot cannot be served.
     #[error("the leader's snapshot of index {index} cannot be served")]
     InstalledState { index: u64, source: LoadError },
     /// Compaction work failed.

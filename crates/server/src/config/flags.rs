@@ -148,7 +148,6 @@ const fn old(
 }
 
 const TLS: &str = "TLS";
-const AUTH: &str = "authentication";
 const DISCOVERY: &str = "discovery";
 const SOCKET_OPTIONS: &str = "socket options";
 const TRACING: &str = "distributed tracing";
@@ -388,9 +387,24 @@ pub const FLAGS: &[Flag] = &[
     later("tls-max-version", Text, "", TLS),
     later("cors", Text, "*", "the JSON gateway"),
     later("host-whitelist", Text, "*", "the JSON gateway"),
-    later("auth-token", Text, "simple", AUTH),
-    later("bcrypt-cost", Number, "10", AUTH),
-    later("auth-token-ttl", Number, "300", AUTH),
+    works(
+        "auth-token",
+        Text,
+        "simple",
+        "how users prove who they are after a login: simple, or jwt,sign-method=NAME,pub-key=FILE,priv-key=FILE,ttl=DURATION",
+    ),
+    works(
+        "bcrypt-cost",
+        Number,
+        "10",
+        "cost of hashing a password, 4 to 31; each step doubles the time",
+    ),
+    works(
+        "auth-token-ttl",
+        Number,
+        "300",
+        "seconds after its last use that a simple token expires",
+    ),
     // Monitoring and logging
     later("enable-pprof", Bool, "false", "profiling"),
     works("metrics", Text, "basic", "basic or extensive"),

@@ -1,6 +1,7 @@
 //! The checked configuration of a member.
 
 mod apply_settings;
+mod auth;
 mod checks;
 mod cluster;
 mod duration;
@@ -17,6 +18,7 @@ use portunus_gates::{Assignments, EMULATION_FLAG, EffectiveVersion, FlagError, M
 use thiserror::Error;
 
 pub use apply_settings::{ApplySettings, DifferentSettings};
+pub use auth::{AuthConfig, TokenKind};
 use checks::Checks;
 pub use checks::ConfigErrors;
 pub use cluster::ClusterConfig;
@@ -59,6 +61,8 @@ pub struct Config {
     pub listen_metrics_urls: Vec<ListenUrl>,
     /// The settings about the cluster.
     pub cluster: ClusterConfig,
+    /// The settings about users and tokens.
+    pub auth: AuthConfig,
     /// Size at which writes are refused; absent: no limit.
     pub quota_bytes: Option<u64>,
     /// Longest time before the backend commits.
@@ -204,6 +208,7 @@ impl Config {
         }
         let [(_, feature_gates), (_, cluster_feature_gates)] = gates;
         let numbers = Numbers::of(values, checks);
+        let auth = AuthConfig::from_values(values, checks);
         let listen_client_urls = checks.ok(listen_urls(values, "listen-client-urls"));
         let advertise_client_urls = checks.ok(urls(values, "advertise-client-urls"));
         let listen_metrics_urls = match values.get("listen-metrics-urls") {
@@ -227,6 +232,7 @@ impl Config {
             advertise_client_urls: advertise_client_urls?,
             listen_metrics_urls: listen_metrics_urls?,
             cluster: cluster?,
+            auth: auth?,
             quota_bytes: numbers.quota_bytes,
             backend_batch_interval: numbers.backend_batch_interval,
             backend_batch_limit: numbers.backend_batch_limit,
@@ -468,6 +474,15 @@ pub enum ConfigError {
     /// `--listen-client-urls` is set without `--advertise-client-urls`.
     #[error("--advertise-client-urls is required when --listen-client-urls is set")]
     AdvertiseMissing,
+    /// A cost that bcrypt does not have.
+    #[error("--bcrypt-cost={cost} cannot be used: it takes a number from 4 to 31")]
+    BcryptCost { cost: u32 },
+    /// A kind of token that does not exist.
+    #[error("--auth-token={kind} cannot be used: choose simple or jwt,sign-method=...")]
+    TokenKind { kind: String },
+    /// Options of signed tokens that cannot be used.
+    #[error("--auth-token cannot be used")]
+    JwtOptions(#[source] portunus_auth::jwt::OptionsError),
     /// A URL that needs TLS, which is not supported yet.
     #[error("--{flag}={url} asks for TLS, which is not supported yet: use http://")]
     TlsUrl { flag: &'static str, url: String },

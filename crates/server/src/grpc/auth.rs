@@ -1,8 +1,12 @@
-//! The Auth service: only `AuthStatus`, which reports that authentication is disabled.
+//! The Auth service: users, roles, permissions, logins.
 //!
-//! Data with authentication enabled is not served (see [`portunus_statemachine::LoadError`]). Calls that would
-//! change users, roles or the setting are refused with `UNIMPLEMENTED`.
+//! Changes go through the log and are checked there; before that, here, so that a caller without
+//! permission costs no entry and no hash of a password. Reads wait for the read barrier.
 
+use portunus_auth::{AuthState, Caller, ROOT, encode_hash};
+use portunus_proto::EtcdError;
+use portunus_proto::authpb::Permission;
+use portunus_proto::authpb::permission::Type;
 use portunus_proto::etcdserverpb::auth_server::Auth;
 use portunus_proto::etcdserverpb::{
     AuthDisableRequest, AuthDisableResponse, AuthEnableRequest, AuthEnableResponse,
@@ -14,67 +18,345 @@ use portunus_proto::etcdserverpb::{
     AuthUserChangePasswordResponse, AuthUserDeleteRequest, AuthUserDeleteResponse,
     AuthUserGetRequest, AuthUserGetResponse, AuthUserGrantRoleRequest, AuthUserGrantRoleResponse,
     AuthUserListRequest, AuthUserListResponse, AuthUserRevokeRoleRequest,
-    AuthUserRevokeRoleResponse, AuthenticateRequest, AuthenticateResponse,
+    AuthUserRevokeRoleResponse, AuthenticateRequest, AuthenticateResponse, InternalRaftRequest,
+    ResponseHeader,
 };
+use portunus_statemachine as statemachine;
 use tonic::{Request, Response, Status};
 
-use super::Api;
-use crate::metrics::Kind;
+use super::access::Rpc;
+use super::authorize::Permit;
+use super::kv::unexpected;
+use super::required::Required;
+use super::{Api, Kind};
 
-const NOT_SUPPORTED: &str = "authentication is not supported by this version: it cannot be enabled, and there are no users or roles";
+#[tonic::async_trait]
+impl Auth for Api {
+    async fn auth_enable(
+        &self,
+        request: Request<AuthEnableRequest>,
+    ) -> Result<Response<AuthEnableResponse>, Status> {
+        let change = |message| InternalRaftRequest {
+            auth_enable: Some(message),
+            ..InternalRaftRequest::default()
+        };
+        let header = self.administer(Rpc::AuthEnable, request, change).await?;
+        Ok(Response::new(AuthEnableResponse { header }))
+    }
 
-impl Api {
-    async fn answer_auth_status(
+    async fn auth_disable(
+        &self,
+        request: Request<AuthDisableRequest>,
+    ) -> Result<Response<AuthDisableResponse>, Status> {
+        let change = |message| InternalRaftRequest {
+            auth_disable: Some(message),
+            ..InternalRaftRequest::default()
+        };
+        let header = self.administer(Rpc::AuthDisable, request, change).await?;
+        Ok(Response::new(AuthDisableResponse { header }))
+    }
+
+    async fn user_delete(
+        &self,
+        request: Request<AuthUserDeleteRequest>,
+    ) -> Result<Response<AuthUserDeleteResponse>, Status> {
+        let change = |message| InternalRaftRequest {
+            auth_user_delete: Some(message),
+            ..InternalRaftRequest::default()
+        };
+        let header = self.administer(Rpc::UserDelete, request, change).await?;
+        Ok(Response::new(AuthUserDeleteResponse { header }))
+    }
+
+    async fn user_grant_role(
+        &self,
+        request: Request<AuthUserGrantRoleRequest>,
+    ) -> Result<Response<AuthUserGrantRoleResponse>, Status> {
+        let change = |message| InternalRaftRequest {
+            auth_user_grant_role: Some(message),
+            ..InternalRaftRequest::default()
+        };
+        let header = self.administer(Rpc::UserGrantRole, request, change).await?;
+        Ok(Response::new(AuthUserGrantRoleResponse { header }))
+    }
+
+    async fn user_revoke_role(
+        &self,
+        request: Request<AuthUserRevokeRoleRequest>,
+    ) -> Result<Response<AuthUserRevokeRoleResponse>, Status> {
+        let change = |message| InternalRaftRequest {
+            auth_user_revoke_role: Some(message),
+            ..InternalRaftRequest::default()
+        };
+        let header = self
+            .administer(Rpc::UserRevokeRole, request, change)
+            .await?;
+        Ok(Response::new(AuthUserRevokeRoleResponse { header }))
+    }
+
+    async fn role_add(
+        &self,
+        request: Request<AuthRoleAddRequest>,
+    ) -> Result<Response<AuthRoleAddResponse>, Status> {
+        let change = |message| InternalRaftRequest {
+            auth_role_add: Some(message),
+            ..InternalRaftRequest::default()
+        };
+        let header = self.administer(Rpc::RoleAdd, request, change).await?;
+        Ok(Response::new(AuthRoleAddResponse { header }))
+    }
+
+    async fn role_delete(
+        &self,
+        request: Request<AuthRoleDeleteRequest>,
+    ) -> Result<Response<AuthRoleDeleteResponse>, Status> {
+        let change = |message| InternalRaftRequest {
+            auth_role_delete: Some(message),
+            ..InternalRaftRequest::default()
+        };
+        let header = self.administer(Rpc::RoleDelete, request, change).await?;
+        Ok(Response::new(AuthRoleDeleteResponse { header }))
+    }
+
+    async fn role_grant_permission(
+        &self,
+        request: Request<AuthRoleGrantPermissionRequest>,
+    ) -> Result<Response<AuthRoleGrantPermissionResponse>, Status> {
+        let change = |message| InternalRaftRequest {
+            auth_role_grant_permission: Some(message),
+            ..InternalRaftRequest::default()
+        };
+        let header = self
+            .administer(Rpc::RoleGrantPermission, request, change)
+            .await?;
+        Ok(Response::new(AuthRoleGrantPermissionResponse { header }))
+    }
+
+    async fn role_revoke_permission(
+        &self,
+        request: Request<AuthRoleRevokePermissionRequest>,
+    ) -> Result<Response<AuthRoleRevokePermissionResponse>, Status> {
+        let change = |message| InternalRaftRequest {
+            auth_role_revoke_permission: Some(message),
+            ..InternalRaftRequest::default()
+        };
+        let header = self
+            .administer(Rpc::RoleRevokePermission, request, change)
+            .await?;
+        Ok(Response::new(AuthRoleRevokePermissionResponse { header }))
+    }
+
+    async fn user_add(
+        &self,
+        request: Request<AuthUserAddRequest>,
+    ) -> Result<Response<AuthUserAddResponse>, Status> {
+        let (required, permit, mut user) = self.administrator(Rpc::UserAdd, request).await?;
+        let password = std::mem::take(&mut user.password);
+        user.hashed_password = match user.options {
+            Some(options) if options.no_password => String::new(),
+            _ => self.hashed(password).await?,
+        };
+        let change = InternalRaftRequest {
+            auth_user_add: Some(user),
+            ..InternalRaftRequest::default()
+        };
+        let header = self.changed(change, &required, &permit).await?;
+        Ok(Response::new(AuthUserAddResponse { header }))
+    }
+
+    async fn user_change_password(
+        &self,
+        request: Request<AuthUserChangePasswordRequest>,
+    ) -> Result<Response<AuthUserChangePasswordResponse>, Status> {
+        let (required, permit, mut user) =
+            self.administrator(Rpc::UserChangePassword, request).await?;
+        let password = std::mem::take(&mut user.password);
+        user.hashed_password = match password.is_empty() {
+            true => String::new(),
+            false => self.hashed(password).await?,
+        };
+        let change = InternalRaftRequest {
+            auth_user_change_password: Some(user),
+            ..InternalRaftRequest::default()
+        };
+        let header = self.changed(change, &required, &permit).await?;
+        Ok(Response::new(AuthUserChangePasswordResponse { header }))
+    }
+
+    async fn auth_status(
         &self,
         request: Request<AuthStatusRequest>,
     ) -> Result<Response<AuthStatusResponse>, Status> {
         self.check_metadata(Kind::Unary, request.metadata())?;
-        let member = &self.member;
-        let barrier = member.store.linearizable().await;
-        barrier.map_err(|error| self.refuse(error))?;
+        // Public, but a wrong token is refused, as in etcd.
+        let permit = self.authorize(Rpc::AuthStatus, request.metadata(), request.extensions());
+        permit.await?;
+        self.read_barrier(false).await?;
+        let auth = self.member.auth.state();
         Ok(Response::new(AuthStatusResponse {
-            header: Some(member.store.newest_header()),
-            enabled: false,
-            auth_revision: member.store.auth_revision(),
+            header: Some(self.member.store.newest_header()),
+            enabled: auth.is_enabled(),
+            auth_revision: auth.revision(),
+        }))
+    }
+
+    async fn authenticate(
+        &self,
+        request: Request<AuthenticateRequest>,
+    ) -> Result<Response<AuthenticateResponse>, Status> {
+        self.check_metadata(Kind::Unary, request.metadata())?;
+        let login = request.into_inner();
+        let answer = self.member.log_in(login.name, login.password).await?;
+        Ok(Response::new(answer))
+    }
+
+    async fn user_get(
+        &self,
+        request: Request<AuthUserGetRequest>,
+    ) -> Result<Response<AuthUserGetResponse>, Status> {
+        let name = request.get_ref().name.clone();
+        let check = |auth: &AuthState, caller: &Caller| match caller.username() == name {
+            true => auth.check_authenticated(caller),
+            false => auth.check_admin(caller),
+        };
+        let permit = self.reader_of_auth(Rpc::UserGet, request, check).await?;
+        let auth = self.member.auth.state();
+        let user = auth.user(&name);
+        let user = user.ok_or_else(|| self.refuse(EtcdError::UserNotFound))?;
+        let roles = user.roles().to_vec();
+        self.confirm(&permit, check)?;
+        Ok(Response::new(AuthUserGetResponse {
+            header: Some(self.member.store.newest_header()),
+            roles,
+        }))
+    }
+
+    async fn user_list(
+        &self,
+        request: Request<AuthUserListRequest>,
+    ) -> Result<Response<AuthUserListResponse>, Status> {
+        let check = AuthState::check_admin;
+        let permit = self.reader_of_auth(Rpc::UserList, request, check).await?;
+        let users = self.member.auth.state().user_names().cloned().collect();
+        self.confirm(&permit, check)?;
+        Ok(Response::new(AuthUserListResponse {
+            header: Some(self.member.store.newest_header()),
+            users,
+        }))
+    }
+
+    async fn role_get(
+        &self,
+        request: Request<AuthRoleGetRequest>,
+    ) -> Result<Response<AuthRoleGetResponse>, Status> {
+        let name = request.get_ref().role.clone();
+        let check = |auth: &AuthState, caller: &Caller| {
+            let user = auth.user(caller.username());
+            match user.is_some_and(|user| user.roles().contains(&name)) {
+                true => Ok(()),
+                false => auth.check_admin(caller),
+            }
+        };
+        let permit = self.reader_of_auth(Rpc::RoleGet, request, check).await?;
+        let auth = self.member.auth.state();
+        let role = auth.role(&name);
+        let role = role.ok_or_else(|| self.refuse(EtcdError::RoleNotFound))?;
+        let perm = match name == ROOT {
+            true => vec![everything()],
+            false => role.key_permission.clone(),
+        };
+        self.confirm(&permit, check)?;
+        Ok(Response::new(AuthRoleGetResponse {
+            header: Some(self.member.store.newest_header()),
+            perm,
+        }))
+    }
+
+    async fn role_list(
+        &self,
+        request: Request<AuthRoleListRequest>,
+    ) -> Result<Response<AuthRoleListResponse>, Status> {
+        let check = AuthState::check_admin;
+        let permit = self.reader_of_auth(Rpc::RoleList, request, check).await?;
+        let roles = self.member.auth.state().role_names().cloned().collect();
+        self.confirm(&permit, check)?;
+        Ok(Response::new(AuthRoleListResponse {
+            header: Some(self.member.store.newest_header()),
+            roles,
         }))
     }
 }
 
-/// Implements the service: `AuthStatus`, and the calls that are refused.
-macro_rules! auth_service {
-    ($($method:ident: $request:ty => $response:ty),* $(,)?) => {
-        #[tonic::async_trait]
-        impl Auth for Api {
-            async fn auth_status(
-                &self,
-                request: Request<AuthStatusRequest>,
-            ) -> Result<Response<AuthStatusResponse>, Status> {
-                self.answer_auth_status(request).await
-            }
-
-            $(async fn $method(&self, request: Request<$request>) -> Result<Response<$response>, Status> {
-                self.check_metadata(Kind::Unary, request.metadata())?;
-                Err(Status::unimplemented(NOT_SUPPORTED))
-            })*
-        }
-    };
+/// What the role `root` permits.
+fn everything() -> Permission {
+    Permission {
+        perm_type: Type::Readwrite.into(),
+        key: bytes::Bytes::new(),
+        range_end: bytes::Bytes::from_static(&[0]),
+    }
 }
 
-auth_service! {
-    auth_enable: AuthEnableRequest => AuthEnableResponse,
-    auth_disable: AuthDisableRequest => AuthDisableResponse,
-    authenticate: AuthenticateRequest => AuthenticateResponse,
-    user_add: AuthUserAddRequest => AuthUserAddResponse,
-    user_get: AuthUserGetRequest => AuthUserGetResponse,
-    user_list: AuthUserListRequest => AuthUserListResponse,
-    user_delete: AuthUserDeleteRequest => AuthUserDeleteResponse,
-    user_change_password: AuthUserChangePasswordRequest => AuthUserChangePasswordResponse,
-    user_grant_role: AuthUserGrantRoleRequest => AuthUserGrantRoleResponse,
-    user_revoke_role: AuthUserRevokeRoleRequest => AuthUserRevokeRoleResponse,
-    role_add: AuthRoleAddRequest => AuthRoleAddResponse,
-    role_get: AuthRoleGetRequest => AuthRoleGetResponse,
-    role_list: AuthRoleListRequest => AuthRoleListResponse,
-    role_delete: AuthRoleDeleteRequest => AuthRoleDeleteResponse,
-    role_grant_permission: AuthRoleGrantPermissionRequest => AuthRoleGrantPermissionResponse,
-    role_revoke_permission: AuthRoleRevokePermissionRequest => AuthRoleRevokePermissionResponse,
+impl Api {
+    /// Checks a request that changes users or roles.
+    async fn administrator<T>(
+        &self,
+        rpc: Rpc,
+        request: Request<T>,
+    ) -> Result<(Required, Permit, T), Status> {
+        let required = self.check_metadata(Kind::Unary, request.metadata())?;
+        let (metadata, extensions, message) = request.into_parts();
+        let permit = self.authorize(rpc, &metadata, &extensions).await?;
+        Ok((required, permit, message))
+    }
+
+    /// Checks a request that changes users or roles, and proposes it.
+    async fn administer<T>(
+        &self,
+        rpc: Rpc,
+        request: Request<T>,
+        change: impl FnOnce(T) -> InternalRaftRequest,
+    ) -> Result<Option<ResponseHeader>, Status> {
+        let (required, permit, message) = self.administrator(rpc, request).await?;
+        self.changed(change(message), &required, &permit).await
+    }
+
+    /// Checks a request that reads users or roles, after the read barrier.
+    async fn reader_of_auth<T>(
+        &self,
+        rpc: Rpc,
+        request: Request<T>,
+        check: impl Fn(&AuthState, &Caller) -> Result<(), EtcdError>,
+    ) -> Result<Permit, Status> {
+        let required = self.check_metadata(Kind::Unary, request.metadata())?;
+        let permit = self.authorize(rpc, request.metadata(), request.extensions());
+        let caller = permit.await?.caller;
+        self.read_barrier(false).await?;
+        let permit = self.permit(caller, check).await?;
+        self.check_required(&required)?;
+        Ok(permit)
+    }
+
+    /// Proposes a change of users or roles.
+    async fn changed(
+        &self,
+        change: InternalRaftRequest,
+        required: &Required,
+        permit: &Permit,
+    ) -> Result<Option<ResponseHeader>, Status> {
+        match self.proposed(change, required, permit).await? {
+            statemachine::Response::AuthChanged(header) => {
+                let mut header = Some(header);
+                self.member.store.complete(&mut header);
+                Ok(header)
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Returns the hash of a password, for the log.
+    async fn hashed(&self, password: String) -> Result<String, Status> {
+        let hash = self.member.auth.passwords.hash(password).await;
+        let hash = hash.map_err(|error| error.status())?;
+        Ok(encode_hash(hash.as_bytes()))
+    }
 }

@@ -9,6 +9,7 @@ use portunus_proto::etcdserverpb::{
 };
 use tonic::{Request, Response, Status};
 
+use super::access::Rpc;
 use super::{Api, Kind};
 
 #[tonic::async_trait]
@@ -17,7 +18,10 @@ impl Cluster for Api {
         &self,
         request: Request<MemberAddRequest>,
     ) -> Result<Response<MemberAddResponse>, Status> {
-        self.check_metadata(Kind::Unary, request.metadata())?;
+        let required = self.check_metadata(Kind::Unary, request.metadata())?;
+        let permit = self.authorize(Rpc::MemberAdd, request.metadata(), request.extensions());
+        permit.await?;
+        self.check_required(&required)?;
         let request = request.into_inner();
         let urls = self.peer_urls(request.peer_urls)?;
         let (added, membership) = self
@@ -41,7 +45,10 @@ impl Cluster for Api {
         &self,
         request: Request<MemberRemoveRequest>,
     ) -> Result<Response<MemberRemoveResponse>, Status> {
-        self.check_metadata(Kind::Unary, request.metadata())?;
+        let required = self.check_metadata(Kind::Unary, request.metadata())?;
+        let permit = self.authorize(Rpc::MemberRemove, request.metadata(), request.extensions());
+        permit.await?;
+        self.check_required(&required)?;
         let removed = self.member.remove_member(request.into_inner().id).await;
         let membership = removed.map_err(|error| self.refuse(error))?;
         Ok(Response::new(MemberRemoveResponse {
@@ -54,7 +61,10 @@ impl Cluster for Api {
         &self,
         request: Request<MemberUpdateRequest>,
     ) -> Result<Response<MemberUpdateResponse>, Status> {
-        self.check_metadata(Kind::Unary, request.metadata())?;
+        let required = self.check_metadata(Kind::Unary, request.metadata())?;
+        let permit = self.authorize(Rpc::MemberUpdate, request.metadata(), request.extensions());
+        permit.await?;
+        self.check_required(&required)?;
         let request = request.into_inner();
         let urls = self.peer_urls(request.peer_urls)?;
         let updated = self.member.update_member(request.id, urls).await;
@@ -69,7 +79,10 @@ impl Cluster for Api {
         &self,
         request: Request<MemberListRequest>,
     ) -> Result<Response<MemberListResponse>, Status> {
-        self.check_metadata(Kind::Unary, request.metadata())?;
+        let required = self.check_metadata(Kind::Unary, request.metadata())?;
+        let permit = self.authorize(Rpc::MemberList, request.metadata(), request.extensions());
+        permit.await?;
+        self.check_required(&required)?;
         if request.into_inner().linearizable {
             self.member
                 .store
@@ -87,7 +100,10 @@ impl Cluster for Api {
         &self,
         request: Request<MemberPromoteRequest>,
     ) -> Result<Response<MemberPromoteResponse>, Status> {
-        self.check_metadata(Kind::Unary, request.metadata())?;
+        let required = self.check_metadata(Kind::Unary, request.metadata())?;
+        let permit = self.authorize(Rpc::MemberPromote, request.metadata(), request.extensions());
+        permit.await?;
+        self.check_required(&required)?;
         let promoted = self.member.promote_member(request.into_inner().id).await;
         let membership = promoted.map_err(|error| self.refuse(error))?;
         Ok(Response::new(MemberPromoteResponse {

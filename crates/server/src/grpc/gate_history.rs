@@ -9,6 +9,7 @@ use portunus_proto::portunuspb::{HistoryRequest, HistoryResponse, WatchRequest, 
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 
+use super::access::Rpc;
 use super::{Api, Kind};
 use portunus_features::version::CLUSTER_PARAMS_SINCE;
 use portunus_proto::EtcdError;
@@ -25,9 +26,10 @@ impl FeatureGates for Api {
     ) -> Result<Response<HistoryResponse>, Status> {
         self.check_method(CLUSTER_PARAMS_SINCE, SERVICE, "History")?;
         let required = self.check_metadata_for_learners(Kind::Unary, request.metadata())?;
-        if !request.get_ref().serializable {
-            self.read_barrier(&required).await?;
-        }
+        self.read_barrier(request.get_ref().serializable).await?;
+        let permit = self.authorize(Rpc::GateHistory, request.metadata(), request.extensions());
+        permit.await?;
+        self.check_required(&required)?;
         Ok(Response::new(HistoryResponse {
             header: Some(
                 self.member
@@ -42,7 +44,10 @@ impl FeatureGates for Api {
 
     async fn watch(&self, request: Request<WatchRequest>) -> Result<Response<Decisions>, Status> {
         self.check_method(CLUSTER_PARAMS_SINCE, SERVICE, "Watch")?;
-        self.check_metadata_for_learners(Kind::Stream, request.metadata())?;
+        let required = self.check_metadata_for_learners(Kind::Stream, request.metadata())?;
+        let permit = self.authorize(Rpc::GateWatch, request.metadata(), request.extensions());
+        permit.await?;
+        self.check_required(&required)?;
         let after_index = request.get_ref().after_index;
         let api = self.clone();
         let mut changes = api.member.cluster.gates.subscribe();

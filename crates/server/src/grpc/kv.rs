@@ -3,20 +3,23 @@
 use std::pin::Pin;
 use std::time::Instant;
 
+use bytes::Bytes;
+use portunus_auth::{AuthState, Caller};
 use portunus_gates::MajorMinor;
 use portunus_mvcc::Reader;
 use portunus_mvcc::rules::txn::{is_read_only, is_serializable};
 use portunus_mvcc::rules::{quota, validate};
-use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::kv_server::Kv;
 use portunus_proto::etcdserverpb::{
     CompactionRequest, CompactionResponse, DeleteRangeRequest, DeleteRangeResponse,
     InternalRaftRequest, PutRequest, PutResponse, RangeRequest, RangeResponse, RangeStreamResponse,
     TxnRequest, TxnResponse,
 };
+use portunus_proto::{EtcdError, LeaseId};
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 
+use super::access::Rpc;
 use super::{Api, Kind, long_answer};
 use crate::metrics::{Operation, OperationMetrics};
 use portunus_statemachine as statemachine;
@@ -36,15 +39,22 @@ impl Kv for Api {
             true => self.check_metadata_for_learners(Kind::Unary, request.metadata())?,
             false => self.check_metadata(Kind::Unary, request.metadata())?,
         };
-        let mut request = request.into_inner();
+        let (metadata, extensions, mut request) = request.into_parts();
         validate::range(&request).map_err(|error| self.refuse(error))?;
         let without_values = self.keeps_leases_without_values() && request.keys_only;
         if without_values {
             request.keys_only = false;
         }
         let watch = self.time(Operation::Range);
-        let reader = self.reader_for(request.serializable, &required).await?;
+        self.read_barrier(request.serializable).await?;
+        let permit = self.authorize(Rpc::Range, &metadata, &extensions).await?;
+        let check = |auth: &AuthState, caller: &Caller| {
+            auth.check_range(caller, &request.key, &request.range_end)
+        };
+        let permit = self.permit(permit.caller, check).await?;
+        let reader = self.reader_for(&permit, &required)?;
         let mut response = self.collect(&reader, &request)?;
+        self.confirm(&permit, check)?;
         if without_values {
             for kv in &mut response.kvs {
                 kv.value.clear();
@@ -64,10 +74,17 @@ impl Kv for Api {
     ) -> Result<Response<RangePieces>, Status> {
         self.check_method(RANGE_STREAM_SINCE, "etcdserverpb.KV", "RangeStream")?;
         let required = self.check_metadata(Kind::Stream, request.metadata())?;
-        let request = request.into_inner();
+        let (metadata, extensions, request) = request.into_parts();
         validate::range_stream(&request).map_err(|error| self.refuse(error))?;
         let piece_bytes = self.member.process.config.max_request_bytes;
-        let reader = self.reader_for(request.serializable, &required).await?;
+        self.read_barrier(request.serializable).await?;
+        let permit = self.authorize(Rpc::RangeStream, &metadata, &extensions);
+        let permit = permit.await?;
+        let (key, range_end) = (request.key.clone(), request.range_end.clone());
+        let check =
+            move |auth: &AuthState, caller: &Caller| auth.check_range(caller, &key, &range_end);
+        let permit = self.permit(permit.caller, &check).await?;
+        let reader = self.reader_for(&permit, &required)?;
         let mut pieces = reader
             .range_stream(&request, piece_bytes)
             .map_err(|error| self.refuse(error))?;
@@ -75,6 +92,9 @@ impl Kv for Api {
         let next = move || -> Option<Result<RangeStreamResponse, Status>> {
             Some(match pieces.next()? {
                 Ok(mut piece) => {
+                    if let Err(status) = api.confirm(&permit, &check) {
+                        return Some(Err(status));
+                    }
                     if piece.header.is_some() {
                         api.member.store.complete(&mut piece.header);
                     }
@@ -92,17 +112,22 @@ impl Kv for Api {
 
     async fn put(&self, request: Request<PutRequest>) -> Result<Response<PutResponse>, Status> {
         let required = self.check_metadata(Kind::Unary, request.metadata())?;
-        let put = request.into_inner();
+        let (metadata, extensions, put) = request.into_parts();
         validate::put(&put).map_err(|error| self.refuse(error))?;
         self.member
             .proposals
             .check_quota(quota::put_cost_bytes(&put))
             .map_err(|e| self.refuse(e))?;
+        let permit = self.authorize(Rpc::Put, &metadata, &extensions).await?;
+        let check = |auth: &AuthState, caller: &Caller| {
+            auth.check_put(caller, &put, &|lease| self.leased_keys(lease))
+        };
+        let permit = self.permit(permit.caller, check).await?;
         let request = InternalRaftRequest {
             put: Some(put),
             ..InternalRaftRequest::default()
         };
-        match self.proposed(request, &required).await? {
+        match self.proposed(request, &required, &permit).await? {
             statemachine::Response::Put(mut response) => {
                 self.member.store.complete(&mut response.header);
                 Ok(Response::new(response))
@@ -116,13 +141,17 @@ impl Kv for Api {
         request: Request<DeleteRangeRequest>,
     ) -> Result<Response<DeleteRangeResponse>, Status> {
         let required = self.check_metadata(Kind::Unary, request.metadata())?;
-        let delete = request.into_inner();
+        let (metadata, extensions, delete) = request.into_parts();
         validate::delete_range(&delete).map_err(|error| self.refuse(error))?;
+        let permit = self.authorize(Rpc::DeleteRange, &metadata, &extensions);
+        let permit = permit.await?;
+        let check = |auth: &AuthState, caller: &Caller| auth.check_delete_range(caller, &delete);
+        let permit = self.permit(permit.caller, check).await?;
         let request = InternalRaftRequest {
             delete_range: Some(delete),
             ..InternalRaftRequest::default()
         };
-        match self.proposed(request, &required).await? {
+        match self.proposed(request, &required, &permit).await? {
             statemachine::Response::DeleteRange(mut response) => {
                 self.member.store.complete(&mut response.header);
                 Ok(Response::new(response))
@@ -133,13 +162,20 @@ impl Kv for Api {
 
     async fn txn(&self, request: Request<TxnRequest>) -> Result<Response<TxnResponse>, Status> {
         let required = self.check_metadata(Kind::Unary, request.metadata())?;
-        let txn = request.into_inner();
+        let (metadata, extensions, txn) = request.into_parts();
         validate::txn(&txn, self.member.process.config.max_txn_ops).map_err(|e| self.refuse(e))?;
+        let check = |auth: &AuthState, caller: &Caller| {
+            auth.check_txn(caller, &txn, &|lease| self.leased_keys(lease))
+        };
         if is_read_only(&txn) {
             let watch = self.time(Operation::ReadonlyTxn);
-            let reader = self.reader_for(is_serializable(&txn), &required).await?;
+            self.read_barrier(is_serializable(&txn)).await?;
+            let permit = self.authorize(Rpc::Txn, &metadata, &extensions).await?;
+            let permit = self.permit(permit.caller, check).await?;
+            let reader = self.reader_for(&permit, &required)?;
             let read = reader.read_txn(&txn);
             let mut response = read.map_err(|error| self.read_failed(error))?;
+            self.confirm(&permit, check)?;
             self.member.store.complete(&mut response.header);
             watch.succeeded();
             return Ok(Response::new(response));
@@ -148,11 +184,13 @@ impl Kv for Api {
             .proposals
             .check_quota(quota::txn_cost_bytes(&txn))
             .map_err(|e| self.refuse(e))?;
+        let permit = self.authorize(Rpc::Txn, &metadata, &extensions).await?;
+        let permit = self.permit(permit.caller, check).await?;
         let request = InternalRaftRequest {
             txn: Some(txn),
             ..InternalRaftRequest::default()
         };
-        match self.proposed(request, &required).await? {
+        match self.proposed(request, &required, &permit).await? {
             statemachine::Response::Txn(mut response) => {
                 self.member.store.complete(&mut response.header);
                 Ok(Response::new(response))
@@ -166,12 +204,14 @@ impl Kv for Api {
         request: Request<CompactionRequest>,
     ) -> Result<Response<CompactionResponse>, Status> {
         let required = self.check_metadata(Kind::Unary, request.metadata())?;
-        let compaction = request.into_inner();
+        let (metadata, extensions, compaction) = request.into_parts();
+        let permit = self.authorize(Rpc::Compact, &metadata, &extensions);
+        let permit = permit.await?;
         let request = InternalRaftRequest {
             compaction: Some(compaction),
             ..InternalRaftRequest::default()
         };
-        match self.proposed(request, &required).await? {
+        match self.proposed(request, &required, &permit).await? {
             statemachine::Response::Compaction(mut response) => {
                 if compaction.physical {
                     let finished = self.member.store.compactions.finished(compaction.revision);
@@ -228,6 +268,14 @@ impl Api {
         let metrics = &self.member.process.metrics.operations;
         metrics.ranged(ranged.is_ok(), started.elapsed());
         ranged.map_err(|error| self.read_failed(error))
+    }
+
+    /// The keys of a lease; none if it does not exist.
+    pub(super) fn leased_keys(&self, lease: LeaseId) -> Vec<Bytes> {
+        match self.member.leases.lock().exists(lease) {
+            true => self.member.store.reader().keys_of(lease),
+            false => Vec::new(),
+        }
     }
 
     /// Before 3.7 a range with `keys_only` still returned the leases.

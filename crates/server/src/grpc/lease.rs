@@ -1,7 +1,10 @@
 //! The Lease service.
 
 use std::pin::Pin;
+use std::sync::Arc;
 
+use bytes::Bytes;
+use portunus_auth::{AuthState, Caller};
 use portunus_proto::etcdserverpb::lease_server::Lease;
 use portunus_proto::etcdserverpb::{
     InternalRaftRequest, LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest,
@@ -12,6 +15,8 @@ use portunus_proto::{EtcdError, LeaseId};
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 
+use super::access::Rpc;
+use super::authorize::Permit;
 use super::kv::unexpected;
 use super::oversized::in_words_of_go;
 use super::{Api, Kind};
@@ -28,7 +33,7 @@ impl Lease for Api {
         request: Request<LeaseGrantRequest>,
     ) -> Result<Response<LeaseGrantResponse>, Status> {
         let required = self.check_metadata(Kind::Unary, request.metadata())?;
-        let mut grant = request.into_inner();
+        let (metadata, extensions, mut grant) = request.into_parts();
         if LeaseId(grant.id) == LeaseId::NONE {
             // Positive, and unlikely to collide with an id that a client chooses.
             grant.id = i64::try_from(self.member.proposals.next_request_id() & i64::MAX as u64)
@@ -38,11 +43,13 @@ impl Lease for Api {
             .proposals
             .check_quota(LEASE_COST_BYTES)
             .map_err(|error| self.refuse(error))?;
+        let permit = self.authorize(Rpc::LeaseGrant, &metadata, &extensions);
+        let permit = permit.await?;
         let request = InternalRaftRequest {
             lease_grant: Some(grant),
             ..InternalRaftRequest::default()
         };
-        match self.proposed(request, &required).await? {
+        match self.proposed(request, &required, &permit).await? {
             statemachine::Response::LeaseGrant(mut response) => {
                 self.member.store.complete(&mut response.header);
                 Ok(Response::new(response))
@@ -56,11 +63,20 @@ impl Lease for Api {
         request: Request<LeaseRevokeRequest>,
     ) -> Result<Response<LeaseRevokeResponse>, Status> {
         let required = self.check_metadata(Kind::Unary, request.metadata())?;
+        let (metadata, extensions, revoke) = request.into_parts();
+        let permit = self.authorize(Rpc::LeaseRevoke, &metadata, &extensions);
+        let permit = permit.await?;
+        let check = |auth: &AuthState, caller: &Caller| {
+            auth.check_authenticated(caller)?;
+            let leased = |lease| self.leased_keys(lease);
+            auth.check_lease_writable(caller, LeaseId(revoke.id), &leased)
+        };
+        let permit = self.permit(permit.caller, check).await?;
         let request = InternalRaftRequest {
-            lease_revoke: Some(request.into_inner()),
+            lease_revoke: Some(revoke),
             ..InternalRaftRequest::default()
         };
-        match self.proposed(request, &required).await? {
+        match self.proposed(request, &required, &permit).await? {
             statemachine::Response::LeaseRevoke(mut response) => {
                 self.member.store.complete(&mut response.header);
                 Ok(Response::new(response))
@@ -76,13 +92,18 @@ impl Lease for Api {
         request: Request<Streaming<LeaseKeepAliveRequest>>,
     ) -> Result<Response<KeepAlives>, Status> {
         let required = self.check_metadata(Kind::Stream, request.metadata())?;
-        let api = self.clone();
-        let answers = request.into_inner().then(move |request| {
-            let api = api.clone();
-            let required = required.clone();
+        let (metadata, extensions, requests) = request.into_parts();
+        let stream = Arc::new((self.clone(), required, metadata, extensions));
+        let answers = requests.then(move |request| {
+            let stream = Arc::clone(&stream);
             async move {
+                let (api, required, metadata, extensions) = &*stream;
                 let request = request.map_err(in_words_of_go)?;
-                api.check_required(&required)?;
+                // Identified anew for each renewal: the token may have expired.
+                let permit = api.authorize(Rpc::LeaseKeepAlive, metadata, extensions);
+                let permit = permit.await?;
+                api.check_lease_renewal(permit, LeaseId(request.id)).await?;
+                api.check_required(required)?;
                 api.keep_alive(LeaseId(request.id)).await
             }
         });
@@ -94,7 +115,20 @@ impl Lease for Api {
         request: Request<LeaseTimeToLiveRequest>,
     ) -> Result<Response<LeaseTimeToLiveResponse>, Status> {
         self.check_metadata(Kind::Unary, request.metadata())?;
-        let request = request.into_inner();
+        let (metadata, extensions, request) = request.into_parts();
+        let permit = self.authorize(Rpc::LeaseTimeToLive, &metadata, &extensions);
+        let permit = permit.await?;
+        let check = |auth: &AuthState, caller: &Caller| {
+            auth.check_authenticated(caller)?;
+            match request.keys {
+                true => {
+                    let leased = |lease| self.leased_keys(lease);
+                    auth.check_lease_readable(caller, LeaseId(request.id), &leased)
+                }
+                false => Ok(()),
+            }
+        };
+        let permit = self.permit(permit.caller, check).await?;
         let header = |api: &Api| {
             Some(
                 api.member
@@ -103,10 +137,13 @@ impl Lease for Api {
             )
         };
         match self.member.time_to_live(&request).await {
-            Ok(response) => Ok(Response::new(LeaseTimeToLiveResponse {
-                header: header(self),
-                ..response
-            })),
+            Ok(response) => {
+                self.confirm_leased_keys(&permit, &response.keys)?;
+                Ok(Response::new(LeaseTimeToLiveResponse {
+                    header: header(self),
+                    ..response
+                }))
+            }
             Err(EtcdError::LeaseNotFound) => Ok(Response::new(LeaseTimeToLiveResponse {
                 header: header(self),
                 id: request.id,
@@ -122,8 +159,23 @@ impl Lease for Api {
         request: Request<LeaseLeasesRequest>,
     ) -> Result<Response<LeaseLeasesResponse>, Status> {
         let required = self.check_metadata(Kind::Unary, request.metadata())?;
-        self.read_barrier(&required).await?;
+        let (metadata, extensions, _) = request.into_parts();
+        self.read_barrier(false).await?;
+        let permit = self.authorize(Rpc::LeaseLeases, &metadata, &extensions);
+        let permit = permit.await?;
         let leases = self.member.leases.lock().list();
+        let check = |auth: &AuthState, caller: &Caller| {
+            auth.check_authenticated(caller)?;
+            if auth.check_admin(caller).is_ok() {
+                return Ok(());
+            }
+            let leased = |lease| self.leased_keys(lease);
+            let mut leases = leases.iter();
+            leases.try_for_each(|id| auth.check_lease_readable(caller, *id, &leased))
+        };
+        let permit = self.permit(permit.caller, check).await?;
+        self.check_required(&required)?;
+        self.confirm(&permit, check)?;
         Ok(Response::new(LeaseLeasesResponse {
             header: Some(
                 self.member
@@ -139,6 +191,32 @@ impl Lease for Api {
 }
 
 impl Api {
+    /// Checks that the caller may write all keys of a lease that it renews.
+    async fn check_lease_renewal(&self, permit: Permit, id: LeaseId) -> Result<(), Status> {
+        let check = |auth: &AuthState, caller: &Caller| {
+            auth.check_authenticated(caller)?;
+            auth.check_lease_writable(caller, id, &|lease| self.leased_keys(lease))
+        };
+        self.permit(permit.caller, check).await.map(drop)
+    }
+
+    /// Checks that the caller may read these keys of a lease. The leader may have answered, which
+    /// knows keys that this member did not know when it checked the caller.
+    fn confirm_leased_keys(&self, permit: &Permit, keys: &[Bytes]) -> Result<(), Status> {
+        let check = |auth: &AuthState, caller: &Caller| {
+            if auth.check_admin(caller).is_ok() {
+                return Ok(());
+            }
+            let mut keys = keys.iter();
+            keys.try_for_each(|key| auth.check_range(caller, key, &[]))
+        };
+        if !keys.is_empty() {
+            let state = self.member.auth.state();
+            check(&state, &permit.caller).map_err(|error| self.refuse(error))?;
+        }
+        self.confirm(permit, check)
+    }
+
     /// Renews a lease once. The header is from before the renewal, as in etcd.
     async fn keep_alive(&self, id: LeaseId) -> Result<LeaseKeepAliveResponse, Status> {
         let header = Some(

@@ -2,8 +2,10 @@
 
 use std::pin::Pin;
 
+use portunus_auth::AuthState;
 use portunus_gates::MajorMinor;
 use portunus_proto::EtcdError;
+use portunus_proto::etcdserverpb::alarm_request::AlarmAction;
 use portunus_proto::etcdserverpb::downgrade_request::DowngradeAction;
 use portunus_proto::etcdserverpb::maintenance_server::Maintenance;
 use portunus_proto::etcdserverpb::{
@@ -17,6 +19,7 @@ use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 use tonic_health::ServingStatus;
 
+use super::access::Rpc;
 use super::kv::unexpected;
 use super::{Api, Kind};
 use crate::handles::hashing::HashError;
@@ -34,11 +37,18 @@ impl Maintenance for Api {
         request: Request<AlarmRequest>,
     ) -> Result<Response<AlarmResponse>, Status> {
         let required = self.check_metadata(Kind::Unary, request.metadata())?;
+        let (metadata, extensions, alarm) = request.into_parts();
+        let permit = self.authorize(Rpc::Alarm, &metadata, &extensions).await?;
+        let check = match alarm.action == AlarmAction::Get as i32 {
+            true => AuthState::check_authenticated,
+            false => AuthState::check_admin,
+        };
+        let permit = self.permit(permit.caller, check).await?;
         let request = InternalRaftRequest {
-            alarm: Some(request.into_inner()),
+            alarm: Some(alarm),
             ..InternalRaftRequest::default()
         };
-        match self.proposed(request, &required).await? {
+        match self.proposed(request, &required, &permit).await? {
             statemachine::Response::Alarm(mut response) => {
                 self.member.store.complete(&mut response.header);
                 Ok(Response::new(response))
@@ -51,7 +61,10 @@ impl Maintenance for Api {
         &self,
         request: Request<StatusRequest>,
     ) -> Result<Response<StatusResponse>, Status> {
-        self.check_metadata_for_learners(Kind::Unary, request.metadata())?;
+        let required = self.check_metadata_for_learners(Kind::Unary, request.metadata())?;
+        let permit = self.authorize(Rpc::Status, request.metadata(), request.extensions());
+        permit.await?;
+        self.check_required(&required)?;
         let member = &self.member;
         let raft = member.consensus.status();
         let sizes = member.store.reader().sizes();
@@ -98,7 +111,10 @@ impl Maintenance for Api {
         &self,
         request: Request<DefragmentRequest>,
     ) -> Result<Response<DefragmentResponse>, Status> {
-        self.check_metadata(Kind::Unary, request.metadata())?;
+        let required = self.check_metadata(Kind::Unary, request.metadata())?;
+        let permit = self.authorize(Rpc::Defragment, request.metadata(), request.extensions());
+        permit.await?;
+        self.check_required(&required)?;
         let reader = self.member.store.reader().clone();
         let started = std::time::Instant::now();
         let before = reader.sizes();
@@ -141,7 +157,10 @@ impl Maintenance for Api {
     }
 
     async fn hash(&self, request: Request<HashRequest>) -> Result<Response<HashResponse>, Status> {
-        self.check_metadata(Kind::Unary, request.metadata())?;
+        let required = self.check_metadata(Kind::Unary, request.metadata())?;
+        let permit = self.authorize(Rpc::Hash, request.metadata(), request.extensions());
+        permit.await?;
+        self.check_required(&required)?;
         let reader = self.member.store.reader().clone();
         let seconds = self.member.process.metrics.hash_seconds.clone();
         let slots = &self.member.store.client_hashes;
@@ -157,7 +176,10 @@ impl Maintenance for Api {
         &self,
         request: Request<HashKvRequest>,
     ) -> Result<Response<HashKvResponse>, Status> {
-        self.check_metadata(Kind::Unary, request.metadata())?;
+        let required = self.check_metadata(Kind::Unary, request.metadata())?;
+        let permit = self.authorize(Rpc::HashKv, request.metadata(), request.extensions());
+        permit.await?;
+        self.check_required(&required)?;
         let reader = self.member.store.reader().clone();
         let revision = request.into_inner().revision;
         let seconds = self.member.process.metrics.hash_revision_seconds.clone();
@@ -179,7 +201,10 @@ impl Maintenance for Api {
     type SnapshotStream = Blobs;
 
     async fn snapshot(&self, request: Request<SnapshotRequest>) -> Result<Response<Blobs>, Status> {
-        self.check_metadata_for_learners(Kind::Stream, request.metadata())?;
+        let required = self.check_metadata_for_learners(Kind::Stream, request.metadata())?;
+        let permit = self.authorize(Rpc::Snapshot, request.metadata(), request.extensions());
+        permit.await?;
+        self.check_required(&required)?;
         Ok(Response::new(Box::pin(self.snapshot_blobs()?)))
     }
 
@@ -187,7 +212,10 @@ impl Maintenance for Api {
         &self,
         request: Request<MoveLeaderRequest>,
     ) -> Result<Response<MoveLeaderResponse>, Status> {
-        self.check_metadata(Kind::Unary, request.metadata())?;
+        let required = self.check_metadata(Kind::Unary, request.metadata())?;
+        let permit = self.authorize(Rpc::MoveLeader, request.metadata(), request.extensions());
+        permit.await?;
+        self.check_required(&required)?;
         let moved = self
             .member
             .move_leader(request.into_inner().target_id)
@@ -201,7 +229,10 @@ impl Maintenance for Api {
         &self,
         request: Request<DowngradeRequest>,
     ) -> Result<Response<DowngradeResponse>, Status> {
-        self.check_metadata(Kind::Unary, request.metadata())?;
+        let required = self.check_metadata(Kind::Unary, request.metadata())?;
+        let permit = self.authorize(Rpc::Downgrade, request.metadata(), request.extensions());
+        permit.await?;
+        self.check_required(&required)?;
         let request = request.into_inner();
         let member = &self.member;
         let current = match request.action() {
@@ -240,7 +271,14 @@ impl Maintenance for Api {
             "etcdserverpb.Maintenance",
             "FeatureGateStatus",
         )?;
-        self.check_metadata_for_learners(Kind::Unary, request.metadata())?;
+        let required = self.check_metadata_for_learners(Kind::Unary, request.metadata())?;
+        let permit = self.authorize(
+            Rpc::FeatureGateStatus,
+            request.metadata(),
+            request.extensions(),
+        );
+        permit.await?;
+        self.check_required(&required)?;
         let response = self.gate_status(request.into_inner()).await?;
         Ok(Response::new(response))
     }

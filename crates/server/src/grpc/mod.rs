@@ -1,6 +1,8 @@
 //! The etcd v3 API: requests are checked, then proposed or read.
 
+pub mod access;
 mod auth;
+mod authorize;
 mod cluster;
 mod feature_gates;
 mod gate_history;

@@ -14,6 +14,7 @@ use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
 
 use super::Api;
+use super::authorize::Permit;
 use portunus_statemachine as statemachine;
 
 /// The feature names in the metadata of a request; mostly none.
@@ -43,9 +44,13 @@ impl Required {
 
 impl Api {
     /// Returns the required features after checking them against this member's applied state.
+    /// With authentication they are checked once the caller is known: their values are not for
+    /// anyone.
     pub(super) fn required(&self, metadata: &MetadataMap) -> Result<Required, Status> {
         let required = Required::of(metadata);
-        self.check_required(&required)?;
+        if !self.member.auth.state().is_enabled() {
+            self.check_required(&required)?;
+        }
         Ok(required)
     }
 
@@ -62,26 +67,26 @@ impl Api {
         })
     }
 
-    /// Returns the store that a request reads from. Unless `is_serializable`, waits for the
-    /// [read barrier](Self::read_barrier). A snapshot of the leader may replace the store
-    /// meanwhile, so the reader is taken afterwards.
-    pub(super) async fn reader_for(
-        &self,
-        is_serializable: bool,
-        required: &Required,
-    ) -> Result<Guard<Arc<Reader>>, Status> {
-        if !is_serializable {
-            self.read_barrier(required).await?;
+    /// Waits until this member has applied what was committed before, unless the request is
+    /// serializable.
+    pub(super) async fn read_barrier(&self, is_serializable: bool) -> Result<(), Status> {
+        if is_serializable {
+            return Ok(());
         }
-        Ok(self.member.store.reader())
+        let barrier = self.member.store.linearizable().await;
+        barrier.map_err(|error| self.refuse(error))
     }
 
-    /// Waits until this member has applied what was committed before, then checks the required
-    /// features again.
-    pub(super) async fn read_barrier(&self, required: &Required) -> Result<(), Status> {
-        let barrier = self.member.store.linearizable().await;
-        barrier.map_err(|error| self.refuse(error))?;
-        self.check_required(required)
+    /// Returns the store that a permitted request reads from, after the
+    /// [read barrier](Self::read_barrier), and checks the required features as of then. A snapshot
+    /// of the leader may replace the store during the barrier, so the reader is taken afterwards.
+    pub(super) fn reader_for(
+        &self,
+        _permit: &Permit,
+        required: &Required,
+    ) -> Result<Guard<Arc<Reader>>, Status> {
+        self.check_required(required)?;
+        Ok(self.member.store.reader())
     }
 
     /// Proposes a request that takes effect only where its required features are enabled.
@@ -89,11 +94,13 @@ impl Api {
         &self,
         request: InternalRaftRequest,
         required: &Required,
+        permit: &Permit,
     ) -> Result<statemachine::Response, Status> {
-        let proposed = self
-            .member
-            .proposals
-            .propose_requiring(request, &required.names);
+        if self.member.auth.state().is_enabled() {
+            self.check_required(required)?;
+        }
+        let proposals = &self.member.proposals;
+        let proposed = proposals.propose_requiring(request, &required.names, &permit.caller);
         proposed.await.map_err(|error| match error {
             EtcdError::RequiredFeatureOff => Status::new(
                 error.code(),

@@ -3,31 +3,41 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
+use portunus_auth::{AuthState, Caller};
 use portunus_mvcc::watch::{RequestError, ResponseReceiver, StreamId, StreamOptions, Wake};
 use portunus_proto::EtcdError;
-use portunus_proto::etcdserverpb::WatchRequest;
 use portunus_proto::etcdserverpb::watch_request::RequestUnion;
+use portunus_proto::etcdserverpb::{WatchCreateRequest, WatchRequest};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio_stream::{Stream, StreamExt};
-use tonic::{Request, Response, Status, Streaming};
+use tonic::metadata::MetadataMap;
+use tonic::{Code, Extensions, Request, Response, Status, Streaming};
 
+use super::access::Rpc;
 use super::oversized::in_words_of_go;
 use super::required::Required;
 use super::watch_codec::Outgoing;
 use super::{Api, Kind};
-use crate::handles::watches::Watches;
+use crate::handles::watches::{Watches, watch_key};
 
 /// The responses of one watch stream.
 pub type Responses = Pin<Box<dyn Stream<Item = Result<Outgoing, Status>> + Send>>;
 
 impl Api {
     /// Opens a watch stream.
-    pub(super) fn watch(
+    pub(super) async fn watch(
         &self,
         request: Request<Streaming<WatchRequest>>,
     ) -> Result<Response<Responses>, Status> {
         let required = self.check_metadata(Kind::Stream, request.metadata())?;
+        let (metadata, extensions, requests) = request.into_parts();
+        if !required.is_empty() {
+            let permit = self.authorize(Rpc::Watch, &metadata, &extensions).await?;
+            let check = AuthState::check_authenticated;
+            self.permit(permit.caller, check).await?;
+            self.check_required(&required)?;
+        }
         let member = &self.member;
         let waker = Arc::new(StreamWaker {
             readable: Notify::new(),
@@ -47,10 +57,11 @@ impl Api {
             id,
             receiver,
             requests: Some(tokio::spawn(read_requests(
-                Arc::clone(&member.watches),
+                self.clone(),
                 id,
                 Arc::clone(&waker),
-                request.into_inner(),
+                (metadata, extensions),
+                requests,
             ))),
             waker,
         };
@@ -88,27 +99,36 @@ impl Wake for StreamWaker {
 
 /// Passes requests to the hub until the client closes its side or sends an invalid request.
 async fn read_requests(
-    watches: Arc<Watches>,
+    api: Api,
     id: StreamId,
     waker: Arc<StreamWaker>,
+    credentials: (MetadataMap, Extensions),
     mut requests: Streaming<WatchRequest>,
 ) -> Result<(), Status> {
+    let watches = &api.member.watches;
     while let Some(request) = requests.next().await {
         let request = request.map_err(in_words_of_go)?;
         let Some(union) = request.request_union else {
             continue;
         };
+        let permitted = match &union {
+            RequestUnion::CreateRequest(create) => api.permit_watch(&credentials, create).await,
+            _ => Ok(Caller::default()),
+        };
         loop {
-            let result = {
-                let mut hub = watches.lock();
-                match &union {
-                    RequestUnion::CreateRequest(create) => {
-                        hub.create(id, create.clone()).map(|_| ())
-                    }
-                    RequestUnion::CancelRequest(cancel) => {
-                        hub.cancel(id, cancel.watch_id).map(|_| ())
-                    }
-                    RequestUnion::ProgressRequest(_) => hub.request_progress(id).map(|_| ()),
+            let result = match (&union, &permitted) {
+                (RequestUnion::CreateRequest(create), Ok(caller)) => {
+                    let auth = &api.member.auth;
+                    watches.create(id, create, caller, auth)
+                }
+                (RequestUnion::CreateRequest(_), Err(reason)) => {
+                    watches.lock().refuse(id, reason.clone())
+                }
+                (RequestUnion::CancelRequest(cancel), _) => {
+                    watches.lock().cancel(id, cancel.watch_id).map(|_| ())
+                }
+                (RequestUnion::ProgressRequest(_), _) => {
+                    watches.lock().request_progress(id).map(|_| ())
                 }
             };
             match result {
@@ -121,6 +141,39 @@ async fn read_requests(
         watches.wake();
     }
     Ok(())
+}
+
+impl Api {
+    /// Identifies the caller of a create request and checks that it may read the range. The error
+    /// is the reason in the response.
+    async fn permit_watch(
+        &self,
+        (metadata, extensions): &(MetadataMap, Extensions),
+        create: &WatchCreateRequest,
+    ) -> Result<Caller, String> {
+        // etcd refuses a negative revision before it looks at permissions.
+        if create.start_revision < 0 || !self.member.auth.state().is_enabled() {
+            return Ok(Caller::default());
+        }
+        let permit = self.authorize(Rpc::Watch, metadata, extensions).await;
+        let caller = permit.map_err(|status| reason(&status))?.caller;
+        let check = |auth: &AuthState, caller: &Caller| {
+            auth.check_range(caller, watch_key(create), &create.range_end)
+        };
+        let permit = self.permit(caller, check).await;
+        Ok(permit.map_err(|status| reason(&status))?.caller)
+    }
+}
+
+/// The reason of a refused watch, as etcd's server formats its errors.
+fn reason(status: &Status) -> String {
+    let code = match status.code() {
+        Code::Unauthenticated => "Unauthenticated",
+        Code::InvalidArgument => "InvalidArgument",
+        Code::PermissionDenied => "PermissionDenied",
+        code => return format!("{}: {}", code.description(), status.message()),
+    };
+    format!("rpc error: code = {code} desc = {}", status.message())
 }
 
 /// The responses of one stream. Dropping it, when the client has disconnected, closes the
@@ -142,7 +195,7 @@ impl Drop for ResponseStream {
         if let Some(requests) = &self.requests {
             requests.abort();
         }
-        self.api.member.watches.lock().close_stream(self.id);
+        self.api.member.watches.close_stream(self.id);
     }
 }
 

@@ -79,7 +79,7 @@ impl StreamingService<WatchRequest> for WatchMethod {
 
     fn call(&mut self, request: Request<Streaming<WatchRequest>>) -> Self::Future {
         let api = self.0.clone();
-        Box::pin(async move { api.watch(request) })
+        Box::pin(async move { api.watch(request).await })
     }
 }
 

@@ -12,6 +12,7 @@
 //! the crate than `config`, `metrics` and helpers: what proposes, connects or serves is above it.
 
 pub mod applied;
+pub mod auth;
 pub mod cluster;
 pub mod cluster_gates;
 pub mod compactions;
@@ -20,12 +21,14 @@ pub mod hashing;
 pub mod leadership;
 pub mod leases;
 pub mod open_store;
+pub mod passwords;
 pub mod process;
 pub mod snapshot_slots;
 pub mod stop;
 pub mod store;
 pub mod watches;
 
+pub use auth::Auth;
 pub use cluster::ClusterState;
 pub use leases::Leases;
 pub use process::Process;

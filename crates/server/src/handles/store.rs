@@ -1,7 +1,6 @@
 //! Access to the store: its reader, how far the log is applied to it, and the read barrier.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use portunus_consensus::bootstrap::Identity;
@@ -25,7 +24,6 @@ pub struct StoreAccess {
     /// Answers the read index of the barrier.
     consensus: Handle,
     reader: ArcSwap<Reader>,
-    auth_revision: AtomicU64,
     /// How far the log is applied.
     pub applied: Applied,
     /// How far compactions are finished.
@@ -46,7 +44,6 @@ impl StoreAccess {
         consensus: Handle,
         reader: Reader,
         applied: EntryId,
-        auth_revision: u64,
     ) -> StoreAccess {
         let hashes_refused = process.metrics.hashes_refused.clone();
         StoreAccess {
@@ -54,7 +51,6 @@ impl StoreAccess {
             identity,
             consensus,
             reader: ArcSwap::from_pointee(reader),
-            auth_revision: AtomicU64::new(auth_revision),
             applied: Applied::new(applied.index, applied.term),
             compactions: CompactionProgress::default(),
             snapshot_slots: SnapshotSlots::default(),
@@ -70,15 +66,8 @@ impl StoreAccess {
     }
 
     /// Replaces the store that later reads use.
-    pub fn replace_reader(&self, reader: Reader, auth_revision: u64) {
+    pub fn replace_reader(&self, reader: Reader) {
         self.reader.store(Arc::new(reader));
-        self.auth_revision.store(auth_revision, Ordering::Relaxed);
-    }
-
-    /// The revision of users and roles. Changes only with the store: entries that would change
-    /// it are not applied by this version.
-    pub fn auth_revision(&self) -> u64 {
-        self.auth_revision.load(Ordering::Relaxed)
     }
 
     /// The history of the store for watches, also after a snapshot of the leader replaced it.

@@ -1,13 +1,20 @@
 //! The watch hub and the thread that syncs lagging watches.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use portunus_auth::{AuthState, Caller};
 use portunus_mvcc::Reader;
-use portunus_mvcc::watch::{History, HistoryError, Hub, Limits, RevisionEvents, SyncBudget};
+use portunus_mvcc::watch::{
+    History, HistoryError, Hub, KeyRange, Limits, RangeEnd, RequestError, RevisionEvents, StreamId,
+    SyncBudget,
+};
+use portunus_proto::etcdserverpb::WatchCreateRequest;
 use portunus_proto::mvccpb::KeyValue;
 
+use super::auth::Auth;
 use super::stop::StopSwitch;
 use crate::error_chain::chain;
 
@@ -20,6 +27,18 @@ const LAST_STRETCH: SyncBudget = SyncBudget {
     watchers_max: 128,
     revisions_max: 64,
 };
+
+/// The reason of a watch that is not permitted, as etcd's server formats its error.
+const PERMISSION_DENIED: &str =
+    "rpc error: code = PermissionDenied desc = etcdserver: permission denied";
+
+/// The key of a create request; an empty one is the smallest key.
+pub fn watch_key(request: &WatchCreateRequest) -> &[u8] {
+    match request.key.as_ref() {
+        [] => &[0],
+        key => key,
+    }
+}
 
 /// The store's history, for watches. A failed read is reported and ends the watch that needed it;
 /// damage stops the member.
@@ -73,6 +92,9 @@ impl History for StoreHistory<'_> {
 /// The hub behind its lock, and the wake-up of the catch-up thread.
 pub struct Watches {
     hub: Mutex<Hub>,
+    /// The users of the streams with watches that were created with authentication. Locked
+    /// after the hub.
+    users: Mutex<HashMap<StreamId, String>>,
     /// Whether the catch-up thread has work.
     has_work: Mutex<bool>,
     woken: Condvar,
@@ -84,6 +106,7 @@ impl Watches {
     pub fn new(revision: i64, limits: Limits) -> Watches {
         Watches {
             hub: Mutex::new(Hub::new(revision, limits)),
+            users: Mutex::default(),
             has_work: Mutex::new(false),
             woken: Condvar::new(),
             started: Instant::now(),
@@ -93,6 +116,69 @@ impl Watches {
     /// Locks the hub. Slow work must not run under this lock.
     pub fn lock(&self) -> MutexGuard<'_, Hub> {
         self.hub.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Creates a watch for a caller who was permitted to read the range, unless users and roles
+    /// have changed since and do not permit it any more.
+    pub fn create(
+        &self,
+        id: StreamId,
+        request: &WatchCreateRequest,
+        caller: &Caller,
+        auth: &Auth,
+    ) -> Result<(), RequestError> {
+        let mut hub = self.lock();
+        // With the hub locked: either this sees a changed permission, or the watch is there when
+        // `cancel_unpermitted` looks for it.
+        let state = auth.state();
+        let user = caller.username();
+        let is_permitted = || state.may_watch(user, watch_key(request), &request.range_end);
+        // Like etcd, the hub refuses a negative revision whoever asks.
+        if request.start_revision >= 0 && !is_permitted() {
+            return hub.refuse(id, PERMISSION_DENIED);
+        }
+        if !caller.is_anonymous() {
+            let user = user.to_owned();
+            self.lock_users().insert(id, user);
+        }
+        hub.create(id, request.clone()).map(drop)
+    }
+
+    /// Cancels the watches whose user may not read their range any more. Events that were
+    /// published before are sent first.
+    pub fn cancel_unpermitted(&self, auth: &AuthState) {
+        let mut hub = self.lock();
+        let users = self.lock_users();
+        let cancelled = hub.cancel_where(PERMISSION_DENIED, |watch| {
+            let user = users.get(&watch.stream).map_or("", String::as_str);
+            let (key, range_end) = match watch.range {
+                KeyRange::Key(key) => (key, &[][..]),
+                KeyRange::Range { start, end } => (
+                    start,
+                    match end {
+                        RangeEnd::Before(end) => end.as_ref(),
+                        RangeEnd::Unbounded => &[0][..],
+                    },
+                ),
+            };
+            !auth.may_watch(user, key, range_end)
+        });
+        if cancelled > 0 {
+            tracing::info!(
+                watches = cancelled,
+                "watches canceled: their users may not read their ranges any more"
+            );
+        }
+    }
+
+    /// Closes a stream with all its watches.
+    pub fn close_stream(&self, id: StreamId) {
+        self.lock().close_stream(id);
+        self.lock_users().remove(&id);
+    }
+
+    fn lock_users(&self) -> MutexGuard<'_, HashMap<StreamId, String>> {
+        self.users.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The time on the hub's clock.

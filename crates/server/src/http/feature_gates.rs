@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use axum::body::Bytes;
 use axum::extract::{RawQuery, State};
-use axum::http::{StatusCode, header};
+use axum::http::{Extensions, HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use portunus_features::version::CLUSTER_PARAMS_SINCE;
 use portunus_proto::etcdserverpb::{
@@ -16,10 +16,12 @@ use portunus_proto::etcdserverpb::{
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
 
 use super::{Shared, parameters};
 use crate::grpc::Api;
+use crate::grpc::access::Rpc;
 use crate::member::Member;
 
 super::endpoints! {
@@ -44,17 +46,27 @@ struct StatusBody {
 
 async fn ask(
     member: Arc<Member>,
+    (headers, extensions): (HeaderMap, Extensions),
     request: FeatureGateStatusRequest,
 ) -> Result<FeatureGateStatusResponse, Response> {
     if member.process.config.version.emulation() < CLUSTER_PARAMS_SINCE {
         return Err(super::not_found());
     }
-    let answer = Api::new(member).gate_status(request).await;
+    let api = Api::new(member);
+    let metadata = MetadataMap::from_headers(headers);
+    let permit = api.authorize(Rpc::FeatureGateStatus, &metadata, &extensions);
+    permit.await.map_err(|status| failure(&status))?;
+    let answer = api.gate_status(request).await;
     answer.map_err(|status| failure(&status))
 }
 
 /// Returns `true` or `false` for one name; without a name an object with all of them.
-async fn read_one_or_all(State(member): Shared, RawQuery(query): RawQuery) -> Response {
+async fn read_one_or_all(
+    State(member): Shared,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+    extensions: Extensions,
+) -> Response {
     let one = |name: &str| parameters(query.as_deref(), name).into_iter().next();
     let is_server_feature = match one("isServerFeature").as_deref() {
         None | Some("false") => false,
@@ -71,7 +83,7 @@ async fn read_one_or_all(State(member): Shared, RawQuery(query): RawQuery) -> Re
         all_known: name.is_none(),
         serializable: false,
     };
-    let response = match ask(member, request).await {
+    let response = match ask(member, (headers, extensions), request).await {
         Ok(response) => response,
         Err(failure) => return failure,
     };
@@ -88,7 +100,12 @@ async fn read_one_or_all(State(member): Shared, RawQuery(query): RawQuery) -> Re
     json_answer(StatusCode::OK, &body)
 }
 
-async fn status(State(member): Shared, body: Bytes) -> Response {
+async fn status(
+    State(member): Shared,
+    headers: HeaderMap,
+    extensions: Extensions,
+    body: Bytes,
+) -> Response {
     let text: &[u8] = if body.is_empty() { b"{}" } else { &body };
     let body: StatusBody = match serde_json::from_slice(text) {
         Ok(body) => body,
@@ -103,7 +120,7 @@ async fn status(State(member): Shared, body: Bytes) -> Response {
         all_known: body.all_known,
         serializable: body.serializable,
     };
-    match ask(member, request).await {
+    match ask(member, (headers, extensions), request).await {
         Ok(response) => json_answer(StatusCode::OK, &status_json(response)),
         Err(failure) => failure,
     }

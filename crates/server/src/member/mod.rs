@@ -20,6 +20,7 @@ mod hand_over;
 pub mod held_peers;
 pub mod leases;
 pub mod log_snapshots;
+mod login;
 pub mod reconfigure;
 pub mod settings;
 pub mod versions;
@@ -28,7 +29,7 @@ use std::sync::Arc;
 
 use portunus_consensus::Handle;
 
-use crate::handles::{ClusterState, Leases, Process, StoreAccess, Watches};
+use crate::handles::{Auth, ClusterState, Leases, Process, StoreAccess, Watches};
 use crate::peers::Peers;
 use crate::proposals::Proposals;
 
@@ -40,6 +41,8 @@ pub struct Member {
     pub store: Arc<StoreAccess>,
     /// Members, versions, alarms and cluster gates, as applied.
     pub cluster: Arc<ClusterState>,
+    /// Users, roles and tokens.
+    pub auth: Arc<Auth>,
     /// Raft: its status and the requests to it that are no proposals.
     pub consensus: Handle,
     /// Proposals and their answers.

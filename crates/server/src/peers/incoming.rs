@@ -181,7 +181,7 @@ fn take_in(
     match StreamReader::new(&head, body) {
         Ok(arriving) => {
             let bytes = arriving.file_bytes();
-            import::import_stream(arriving, backend, index).map_err(refused)?;
+            import::import_stream(arriving, backend, index).map_err(|error| failed(&error))?;
             Ok(bytes)
         }
         Err(body) => {
@@ -189,7 +189,7 @@ fn take_in(
             let stored = store(&database, &mut Read::chain(&head[..], body), metrics);
             let stored = stored.map_err(|error| failed(&error));
             let imported = stored.and_then(|bytes| {
-                prepare(&database, backend, index).map_err(refused)?;
+                prepare(&database, backend, index).map_err(|error| failed(&error))?;
                 Ok(bytes)
             });
             let _ = std::fs::remove_file(&database);
@@ -208,27 +208,13 @@ fn store(path: &Path, body: &mut impl Read, metrics: &DiskMetrics) -> io::Result
     Ok(bytes)
 }
 
-/// Copies the file into a backend, unless its index is below the message's or it must not be
-/// served.
+/// Copies the file into a backend, unless its index is below the message's.
 fn prepare(database: &Path, backend: &Path, index: u64) -> Result<(), ImportError> {
     let applied = import::applied_index(database)?;
     if applied < index {
         return Err(ImportError::TooOld { applied, index });
     }
-    if import::is_auth_enabled(database)? {
-        return Err(ImportError::AuthEnabled);
-    }
     import::import(database, backend).map(drop)
-}
-
-fn refused(error: ImportError) -> SnapshotRefused {
-    match error {
-        // Not a fault of the transfer: the next attempt would fail, too.
-        ImportError::AuthEnabled => SnapshotRefused::Mismatch {
-            reason: error.to_string(),
-        },
-        other => failed(&other),
-    }
 }
 
 fn failed(error: &dyn std::error::Error) -> SnapshotRefused {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
+use portunus_auth::{Caller, ROOT};
 use portunus_consensus::{Proposal, ProposeError};
 use portunus_mvcc::rules::quota;
 use portunus_proto::etcdserverpb::{
@@ -28,18 +29,22 @@ pub const APPLY_BACKLOG_MAX: u64 = 5000;
 impl Proposals {
     /// Proposes a request and waits until this member has applied it.
     pub async fn propose(&self, request: InternalRaftRequest) -> Result<Response, EtcdError> {
-        self.propose_requiring(request, &[]).await
+        let anonymous = Caller::default();
+        self.propose_requiring(request, &[], &anonymous).await
     }
 
-    /// Like [`Proposals::propose`]; without effect where a required cluster feature is off.
+    /// Proposes a request of a caller; without effect where the caller may not make it, or where a
+    /// required cluster feature is off.
     pub async fn propose_requiring(
         &self,
         request: InternalRaftRequest,
         required: &[String],
+        caller: &Caller,
     ) -> Result<Response, EtcdError> {
         let operation = Operation::of(&request);
         let started = Instant::now();
-        let result = self.propose_unmeasured(request, required, started).await;
+        let proposed = self.propose_unmeasured(request, required, caller, started);
+        let result = proposed.await;
         let metrics = &self.process.metrics.operations;
         metrics.answered(operation, result.is_ok(), started.elapsed());
         result
@@ -49,6 +54,7 @@ impl Proposals {
         &self,
         request: InternalRaftRequest,
         required: &[String],
+        caller: &Caller,
         started: Instant,
     ) -> Result<Response, EtcdError> {
         let status = self.consensus.status();
@@ -72,7 +78,12 @@ impl Proposals {
             return Err(EtcdError::RequiredFeatureUncertain);
         }
         let pack = packs && all_read;
-        let data = wrap::encode(id, request, Wrapping { pack, required });
+        let header = RequestHeader {
+            id,
+            username: caller.username().to_owned(),
+            auth_revision: caller.revision(),
+        };
+        let data = wrap::encode(header, request, Wrapping { pack, required });
         let proposal = Proposal::normal(data);
         let waiting = self.waiters.register(id, proposal.progress());
         self.process.metrics.proposals_pending.inc();
@@ -141,9 +152,16 @@ impl Proposals {
         self.submit_and_forget(Proposal::normal(data).only_as_leader_of(term));
     }
 
+    /// Encodes a request of this member. It revokes expired leases as `root`, whoever may write
+    /// their keys.
     fn encode_own(&self, mut request: InternalRaftRequest) -> Bytes {
+        let username = match request.lease_revoke {
+            Some(_) => ROOT.to_owned(),
+            None => String::new(),
+        };
         request.header = Some(RequestHeader {
             id: self.request_ids.next(),
+            username,
             ..RequestHeader::default()
         });
         request.encode_to_vec().into()

@@ -11,8 +11,10 @@ use portunus_statemachine::{Settings, State, StateMachine};
 
 use super::raft::Raft;
 use crate::config::{ApplySettings, Config};
+use crate::handles::auth::Tokens;
 use crate::handles::cluster_gates::ClusterGates;
-use crate::handles::{ClusterState, Leases, Process, StoreAccess, Watches};
+use crate::handles::passwords::Passwords;
+use crate::handles::{Auth, ClusterState, Leases, Process, StoreAccess, Watches};
 use crate::member::Member;
 use crate::peers::Peers;
 use crate::proposals::Proposals;
@@ -23,12 +25,13 @@ pub(super) fn assemble(
     process: Arc<Process>,
     own: &OwnFeatures,
     (store, state): (Store, State),
+    tokens: Tokens,
     peers: Arc<Peers>,
     raft: &Raft,
 ) -> (Member, StateMachine) {
     let identity = raft.identity;
     let applied = store.applied().unwrap_or_default();
-    let (reader, auth_revision) = (store.reader(), state.auth_revision);
+    let (reader, auth_state) = (store.reader(), state.auth.clone());
     let membership = state.membership.clone();
     let (revision, limits) = (store.revision(), watch_limits(&process.config));
     let settings = settings(&process.config, identity.member_id.0);
@@ -49,7 +52,11 @@ pub(super) fn assemble(
         raft.handle.clone(),
         reader,
         applied,
-        auth_revision,
+    ));
+    let auth = Arc::new(Auth::new(
+        auth_state,
+        tokens,
+        Passwords::new(process.config.auth.bcrypt_cost, hash_threads()),
     ));
     let proposals = Proposals::new(
         Arc::clone(&process),
@@ -64,6 +71,7 @@ pub(super) fn assemble(
         process,
         store,
         cluster,
+        auth,
         consensus: raft.handle.clone(),
         proposals: Arc::new(proposals),
         leases: Arc::new(Leases::new(machine.lessor().clone())),
@@ -71,6 +79,12 @@ pub(super) fn assemble(
         peers,
     };
     (member, machine)
+}
+
+/// Half of the cores hash passwords at most, so that logins never stop other requests.
+fn hash_threads() -> usize {
+    let cores = std::thread::available_parallelism();
+    cores.map_or(1, |cores| cores.get().div_ceil(2))
 }
 
 fn settings(config: &Config, member_id: u64) -> Settings {

@@ -40,6 +40,15 @@ pub enum StartError {
         "alpha feature {name} is on while {emulation} is emulated: turn it off or drop --strict-emulation"
     )]
     AlphaUnderEmulation { name: String, emulation: String },
+    /// A key file of `--auth-token` cannot be read.
+    #[error("the key file {} of --auth-token cannot be read", path.display())]
+    TokenKeyFile {
+        path: std::path::PathBuf,
+        source: std::io::Error,
+    },
+    /// The keys of `--auth-token` cannot be used.
+    #[error("the keys of --auth-token cannot be used")]
+    TokenKeys(#[from] portunus_auth::jwt::KeyError),
     /// A listen address cannot be used.
     #[error(transparent)]
     Listen(#[from] ListenError),

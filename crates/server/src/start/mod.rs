@@ -21,6 +21,7 @@ mod running;
 mod skew;
 mod start_line;
 mod threads;
+mod tokens;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -39,12 +40,13 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let started = Instant::now();
     let own = OwnFeatures::declared()?;
     let gates = gates::resolve(&config, &own)?;
+    let tokens = tokens::read(&config.auth.tokens)?;
     let listeners = Listeners::bind(&config)?;
     let process = process::open(config, gates, started)?;
     let (process, prepared) = prepare::prepare_or_clean_up(process, &own)?;
     let (peers, data) = (prepared.peers, (prepared.store, prepared.state));
     let raft = raft::start(&process, prepared.boot, &peers)?;
-    let (member, machine) = assemble::assemble(process, &own, data, peers, &raft);
+    let (member, machine) = assemble::assemble(process, &own, data, tokens, peers, &raft);
     let member = Arc::new(member);
     let threads = threads::start(&member, machine, raft.committed)?;
     publish::connect_peers(&member, listeners.peers, &prepared.remotes)?;

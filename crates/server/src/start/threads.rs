@@ -59,6 +59,7 @@ fn outputs(member: &Member) -> Outputs {
         process: Arc::clone(&member.process),
         store: Arc::clone(&member.store),
         cluster: Arc::clone(&member.cluster),
+        auth: Arc::clone(&member.auth),
         consensus: member.consensus.clone(),
         proposals: Arc::clone(&member.proposals),
         leases: Arc::clone(&member.leases),

@@ -3,6 +3,7 @@
 use portunus_bolt::{BulkOptions, FileWriter, Planner, StreamWriter};
 use portunus_mvcc::Revision;
 use portunus_mvcc::revision::RecordKey;
+use portunus_proto::authpb::User;
 use portunus_proto::mvccpb::KeyValue;
 use portunus_proto::raftpb::Message;
 use prost::Message as _;
@@ -15,8 +16,8 @@ pub struct Database {
     pub records: usize,
     /// The number of records that cannot be decoded, after the others.
     pub damaged_records: usize,
-    /// Whether authentication is enabled.
-    pub has_auth: bool,
+    /// Whether one of the users cannot be decoded.
+    pub has_damaged_user: bool,
     /// Whether it is in the order in which Portunus sends it; else in that of a bbolt file.
     pub in_order: bool,
 }
@@ -30,7 +31,7 @@ impl Database {
             index,
             records: 1,
             damaged_records: 0,
-            has_auth: false,
+            has_damaged_user: false,
             in_order: true,
         }
     }
@@ -61,11 +62,20 @@ impl Database {
     /// Returns the bytes of the file.
     pub fn encode(&self) -> Vec<u8> {
         // To make it longer than a few pages.
-        let users = (0..2000_u32).map(|name| (name.to_be_bytes().to_vec(), vec![7; 100]));
-        let auth = match self.has_auth {
-            true => vec![(b"authEnabled".to_vec(), vec![1])],
-            false => Vec::new(),
-        };
+        let users = (0..2000_u32).map(|number| {
+            let name = format!("user{number:08}");
+            let user = User {
+                name: name.clone().into(),
+                password: vec![7; 80].into(),
+                ..User::default()
+            };
+            let is_damaged = self.has_damaged_user && number == 1000;
+            let record = match is_damaged {
+                true => vec![0x0a, 9],
+                false => user.encode_to_vec(),
+            };
+            (name.into_bytes(), record)
+        });
         let meta = vec![
             (
                 b"consistent_index".to_vec(),
@@ -73,8 +83,7 @@ impl Database {
             ),
             (b"term".to_vec(), 5_u64.to_be_bytes().to_vec()),
         ];
-        let buckets: [(&str, Entries); 4] = [
-            ("auth", auth),
+        let buckets: [(&str, Entries); 3] = [
             ("authUsers", users.collect()),
             ("key", self.records()),
             ("meta", meta),

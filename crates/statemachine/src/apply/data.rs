@@ -1,8 +1,9 @@
-//! Requests about keys, leases and alarms: corruption guard, space guard, change, quota. The
+//! Requests about keys, leases and alarms: corruption guard, space guard, permission, change, quota. The
 //! order is etcd's, because members have to agree on the error as well.
 
 use std::sync::Arc;
 
+use portunus_auth::Caller;
 use portunus_mvcc::rules::quota;
 use portunus_mvcc::{ApplyError, RangeResults, RevisionEvents};
 use portunus_proto::EtcdError;
@@ -11,7 +12,7 @@ use portunus_proto::etcdserverpb::{
     TxnRequest,
 };
 
-use super::{LEASE_COST_BYTES, Local, StateMachine};
+use super::{LEASE_COST_BYTES, Local, Origin, StateMachine};
 use crate::command::DataCommand;
 use crate::effect::{Applied, Effect, Response};
 use crate::entry_error::EntryError;
@@ -38,14 +39,14 @@ impl StateMachine {
     pub(super) fn apply_data(
         &mut self,
         index: u64,
-        request_id: u64,
+        origin: &Origin,
         command: DataCommand,
         local: &Local<'_>,
     ) -> Result<Applied, EntryError> {
         #[cfg(feature = "test-features")]
         let command = self.tagged(index, command)?;
         let cost_bytes = cost_bytes(&command);
-        let applied = match self.change(request_id, command, local) {
+        let applied = match self.change(origin, command, local) {
             Ok(changed) => Applied {
                 answer: Ok(changed.response),
                 events: changed.events,
@@ -70,7 +71,7 @@ impl StateMachine {
 
     fn change(
         &mut self,
-        request_id: u64,
+        origin: &Origin,
         command: DataCommand,
         local: &Local<'_>,
     ) -> Result<Changed, ApplyError> {
@@ -82,18 +83,18 @@ impl StateMachine {
             }
             DataCommand::Range => Ok(Changed::without_events(Response::Done)),
             _ if is_corrupt => Err(EtcdError::Corrupt.into()),
-            DataCommand::Put(put) => self.apply_put(&put),
-            DataCommand::DeleteRange(delete) => self.apply_delete_range(&delete),
+            DataCommand::Put(put) => self.apply_put(&origin.caller, &put),
+            DataCommand::DeleteRange(delete) => self.apply_delete_range(&origin.caller, &delete),
             DataCommand::Txn(txn) => {
-                let ranges = match (local.is_waiting)(request_id) {
+                let ranges = match (local.is_waiting)(origin.request_id) {
                     true => RangeResults::Wanted,
                     false => RangeResults::Unwanted,
                 };
-                self.apply_txn(&txn, ranges)
+                self.apply_txn(&origin.caller, &txn, ranges)
             }
             DataCommand::Compaction(compaction) => self.apply_compaction(&compaction),
             DataCommand::LeaseGrant(grant) => self.apply_lease_grant(&grant, local.now_ms),
-            DataCommand::LeaseRevoke(revoke) => self.apply_lease_revoke(&revoke),
+            DataCommand::LeaseRevoke(revoke) => self.apply_lease_revoke(&origin.caller, &revoke),
         }
     }
 
@@ -117,8 +118,10 @@ impl StateMachine {
         applied
     }
 
-    fn apply_put(&mut self, put: &PutRequest) -> Result<Changed, ApplyError> {
+    fn apply_put(&mut self, caller: &Caller, put: &PutRequest) -> Result<Changed, ApplyError> {
         self.refuse_without_space(quota::put_cost_bytes(put))?;
+        self.auth
+            .check_put(caller, put, &|lease| self.leased_keys(lease))?;
         let lessor = &self.lessor;
         let applied = self.store.put(put, &|lease| lessor.lock().exists(lease))?;
         Ok(Changed {
@@ -128,7 +131,12 @@ impl StateMachine {
         })
     }
 
-    fn apply_delete_range(&mut self, delete: &DeleteRangeRequest) -> Result<Changed, ApplyError> {
+    fn apply_delete_range(
+        &mut self,
+        caller: &Caller,
+        delete: &DeleteRangeRequest,
+    ) -> Result<Changed, ApplyError> {
+        self.auth.check_delete_range(caller, delete)?;
         let applied = self.store.delete_range(delete)?;
         Ok(Changed {
             response: Response::DeleteRange(applied.response),
@@ -137,8 +145,15 @@ impl StateMachine {
         })
     }
 
-    fn apply_txn(&mut self, txn: &TxnRequest, ranges: RangeResults) -> Result<Changed, ApplyError> {
+    fn apply_txn(
+        &mut self,
+        caller: &Caller,
+        txn: &TxnRequest,
+        ranges: RangeResults,
+    ) -> Result<Changed, ApplyError> {
         self.refuse_without_space(quota::txn_cost_bytes(txn))?;
+        self.auth
+            .check_txn(caller, txn, &|lease| self.leased_keys(lease))?;
         let lessor = &self.lessor;
         let exists = |lease| lessor.lock().exists(lease);
         let applied = self.store.txn(txn, &exists, ranges)?;

@@ -1,6 +1,7 @@
 //! Requests about leases.
 
 use bytes::Bytes;
+use portunus_auth::Caller;
 use portunus_gates::MajorMinor;
 use portunus_mvcc::ApplyError;
 use portunus_mvcc::backend::Bucket;
@@ -42,9 +43,12 @@ impl StateMachine {
 
     pub(super) fn apply_lease_revoke(
         &mut self,
+        caller: &Caller,
         revoke: &LeaseRevokeRequest,
     ) -> Result<Changed, ApplyError> {
         let id = LeaseId(revoke.id);
+        self.auth
+            .check_lease_writable(caller, id, &|lease| self.leased_keys(lease))?;
         self.lessor.lock().revoke(id)?;
         let events = self.store.revoke_lease(id)?;
         let response = LeaseRevokeResponse {

@@ -1,5 +1,6 @@
 //! The state machine: one entry of the log at a time.
 
+mod auth;
 mod cluster;
 mod conf_change;
 mod data;
@@ -11,6 +12,7 @@ mod wrapped;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use portunus_auth::{AuthState, Caller};
 use portunus_features::{ClusterFeatures, OwnFeatures};
 use portunus_gates::cluster::ClusterSpecs;
 use portunus_gates::{Features, MajorMinor};
@@ -73,6 +75,32 @@ pub struct SnapshotRequest {
     pub keeps_no_entries: bool,
 }
 
+/// Where the request of an entry comes from, by its header.
+struct Origin {
+    /// The id for which the proposing member waits.
+    request_id: u64,
+    /// The user, as the proposing member identified it.
+    caller: Caller,
+}
+
+impl Origin {
+    fn of(request: &InternalRaftRequest) -> Origin {
+        match &request.header {
+            None => Origin {
+                request_id: request.id,
+                caller: Caller::default(),
+            },
+            Some(header) => Origin {
+                request_id: header.id,
+                caller: match header.username.is_empty() && header.auth_revision == 0 {
+                    true => Caller::default(),
+                    false => Caller::new(header.username.as_str(), header.auth_revision),
+                },
+            },
+        }
+    }
+}
+
 /// The replicated state of one member, and the rules that change it.
 pub struct StateMachine {
     settings: Settings,
@@ -82,6 +110,7 @@ pub struct StateMachine {
     lessor: SharedLessor,
     membership: Membership,
     alarms: Alarms,
+    auth: AuthState,
     conf_state: ConfState,
     /// The cluster features for the entry being applied: what entries before it decided.
     view: Arc<View>,
@@ -111,6 +140,7 @@ impl StateMachine {
             features,
             lessor: SharedLessor::new(state.lessor),
             alarms: state.alarms,
+            auth: state.auth,
             conf_state: state.conf_state.unwrap_or_default(),
             has_feature: membership.has_feature(),
             gated: GatedEntries::of_log(&membership, last_wrapped),
@@ -169,18 +199,17 @@ impl StateMachine {
         local: &Local<'_>,
     ) -> Result<Applied, EntryError> {
         let request = v2_request::read(index, data)?;
-        let header = request.header.as_ref();
-        let request_id = header.map_or(request.id, |header| header.id);
+        let origin = Origin::of(&request);
         match &request.wrapped {
-            None => self.apply_request(index, request_id, request, local),
-            Some(wrapped) => self.apply_wrapped(index, request_id, wrapped, local),
+            None => self.apply_request(index, &origin, request, local),
+            Some(wrapped) => self.apply_wrapped(index, &origin, wrapped, local),
         }
     }
 
     fn apply_request(
         &mut self,
         index: u64,
-        request_id: u64,
+        origin: &Origin,
         request: InternalRaftRequest,
         local: &Local<'_>,
     ) -> Result<Applied, EntryError> {
@@ -188,19 +217,20 @@ impl StateMachine {
         let Some(command) = Command::of(request) else {
             return Err(EntryError::Unsupported {
                 index,
-                what: "authentication, or something newer",
+                what: "something newer",
             });
         };
         let applied = match command {
             Command::Cluster(command) => self.apply_cluster(index, command)?,
             Command::Data(command) => {
                 self.note_gated(index);
-                self.apply_data(index, request_id, command, local)?
+                self.apply_data(index, origin, command, local)?
             }
+            Command::Auth(command) => self.apply_auth(index, &origin.caller, &command)?,
         };
         Ok(Applied {
             operation,
-            request_id,
+            request_id: origin.request_id,
             ..applied
         })
     }
@@ -232,6 +262,7 @@ impl StateMachine {
     pub fn install(&mut self, store: Store, state: State, position: EntryId) -> Store {
         self.membership = state.membership;
         self.alarms = state.alarms;
+        self.auth = state.auth;
         self.conf_state = state.conf_state.unwrap_or_default();
         *self.lessor.lock() = state.lessor;
         self.review_gated();
@@ -294,6 +325,11 @@ impl StateMachine {
     /// The alarms in force.
     pub fn alarms(&self) -> &Alarms {
         &self.alarms
+    }
+
+    /// Users and roles.
+    pub fn auth(&self) -> &AuthState {
+        &self.auth
     }
 
     /// The values of cluster features for the next entry.

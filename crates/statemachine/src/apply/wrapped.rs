@@ -4,7 +4,7 @@ use portunus_features::version::CLUSTER_PARAMS_SINCE;
 use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::WrappedRequest;
 
-use super::{Local, StateMachine};
+use super::{Local, Origin, StateMachine};
 use crate::effect::Applied;
 use crate::entry_error::EntryError;
 use crate::wrap;
@@ -14,7 +14,7 @@ impl StateMachine {
     pub(super) fn apply_wrapped(
         &mut self,
         index: u64,
-        request_id: u64,
+        origin: &Origin,
         wrapped: &WrappedRequest,
         local: &Local<'_>,
     ) -> Result<Applied, EntryError> {
@@ -23,13 +23,13 @@ impl StateMachine {
         let required = wrapped.required_features.iter().map(String::as_str);
         if self.view.require(required).is_err() {
             return Ok(Applied {
-                request_id,
+                request_id: origin.request_id,
                 answer: Err(EtcdError::RequiredFeatureOff),
                 ..Applied::without_request()
             });
         }
         let request = wrap::open(wrapped).map_err(|source| EntryError::Unwrap { index, source })?;
-        self.apply_request(index, request_id, request, local)
+        self.apply_request(index, origin, request, local)
     }
 
     /// Notes an entry that was applied while a cluster feature was on.

@@ -285,7 +285,7 @@ impl Running {
                 }
             }
             Effect::CompactionBegan { .. } => self.replica.compaction_work = true,
-            // The world reads the membership, params and alarms itself.
+            // The world reads the membership, params, alarms and users itself.
             Effect::MembershipChanged
             | Effect::MemberChanged(
                 PlannedChange::Add(_)
@@ -297,6 +297,9 @@ impl Running {
             | Effect::RepublishProposal
             | Effect::ParamsDecided
             | Effect::AlarmsChanged
+            | Effect::AuthChanged
+            | Effect::TokenAssigned { .. }
+            | Effect::UserTokensInvalidated { .. }
             | Effect::QuotaExceeded => {}
         }
         Ok(())

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use portunus_features::OwnFeatures;
 use portunus_gates::MajorMinor;
 use portunus_gates::cluster::ClusterSpecs;
-use portunus_proto::etcdserverpb::InternalRaftRequest;
+use portunus_proto::etcdserverpb::{InternalRaftRequest, RequestHeader};
 use portunus_proto::membershippb::{
     Attributes, ClusterMemberAttrSetRequest, ClusterVersionSetRequest,
 };
@@ -156,7 +156,15 @@ impl Start {
             return None;
         }
         let pack = packs && all_propose;
-        Some(wrap::encode(id, request, wrap::Wrapping { pack, required }))
+        let header = RequestHeader {
+            id,
+            ..RequestHeader::default()
+        };
+        Some(wrap::encode(
+            header,
+            request,
+            wrap::Wrapping { pack, required },
+        ))
     }
 }
 

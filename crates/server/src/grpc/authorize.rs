@@ -1,0 +1,129 @@
+//! Authentication and authorisation of calls.
+//!
+//! ```text
+//!  metadata, certificate ─▶ Caller ─▶ rule of the RPC (access.rs) ─▶ keys of the request
+//! ```
+//! A member may lag behind, so a refusal is repeated with the newest state before the client gets
+//! it. Writes are checked once more when they are applied. A read is checked again after it if
+//! users or roles have changed meanwhile.
+
+use portunus_auth::{AuthState, Caller};
+use portunus_proto::EtcdError;
+use portunus_proto::wire::metadata::{AUTHORIZATION, TOKEN};
+use tonic::metadata::MetadataMap;
+use tonic::{Extensions, Status};
+
+use super::Api;
+use super::access::{Access, Rpc};
+
+const BEARER: &str = "Bearer ";
+
+/// A permitted call: its caller, and when it was permitted.
+#[derive(Debug)]
+pub(crate) struct Permit {
+    pub(super) caller: Caller,
+    generation: u64,
+}
+
+/// The token of a request; `None` without one. A token that is no text is invalid.
+fn token(metadata: &MetadataMap) -> Result<Option<&str>, EtcdError> {
+    let value = metadata.get(TOKEN).or_else(|| metadata.get(AUTHORIZATION));
+    let Some(value) = value else {
+        return Ok(None);
+    };
+    let text = std::str::from_utf8(value.as_bytes());
+    let text = text.map_err(|_| EtcdError::InvalidAuthToken)?;
+    Ok(Some(text.strip_prefix(BEARER).unwrap_or(text)))
+}
+
+impl Api {
+    /// Identifies the caller and checks the rule of the RPC. For [`Access::Keys`] and
+    /// [`Access::Depends`] the service checks the rest with [`Api::permit`].
+    pub(crate) async fn authorize(
+        &self,
+        rpc: Rpc,
+        metadata: &MetadataMap,
+        extensions: &Extensions,
+    ) -> Result<Permit, Status> {
+        let caller = self.identify(metadata, extensions).await?;
+        match rpc.access() {
+            Access::Public | Access::Keys(_) | Access::Depends(_) => Ok(Permit {
+                caller,
+                generation: self.member.auth.generation(),
+            }),
+            Access::Authenticated => self.permit(caller, AuthState::check_authenticated).await,
+            Access::Root => self.permit(caller, AuthState::check_admin).await,
+        }
+    }
+
+    /// Identifies the sender of a request.
+    pub(super) async fn identify(
+        &self,
+        metadata: &MetadataMap,
+        _extensions: &Extensions,
+    ) -> Result<Caller, Status> {
+        if !self.member.auth.state().is_enabled() {
+            return Ok(Caller::default());
+        }
+        let token = token(metadata).map_err(|error| self.refuse(error))?;
+        let caller = self.member.identify(token, None).await;
+        caller.map_err(|error| self.refuse(error))
+    }
+
+    /// Checks a caller. Before it is refused, this member applies what is committed: the refusal
+    /// must not depend on the member that gives it.
+    pub(super) async fn permit(
+        &self,
+        caller: Caller,
+        check: impl Fn(&AuthState, &Caller) -> Result<(), EtcdError>,
+    ) -> Result<Permit, Status> {
+        let auth = &self.member.auth;
+        let generation = auth.generation();
+        let first = check(&auth.state(), &caller);
+        let Err(refusal) = first else {
+            return Ok(Permit { caller, generation });
+        };
+        if self.member.store.linearizable().await.is_err() {
+            return Err(self.refuse(refusal));
+        }
+        let generation = auth.generation();
+        match check(&auth.state(), &caller) {
+            Ok(()) => Ok(Permit { caller, generation }),
+            Err(refusal) => Err(self.refuse(refusal)),
+        }
+    }
+
+    /// Checks after a read that its permission still held when it was made: nothing that was
+    /// written after a permission was revoked is sent.
+    pub(super) fn confirm(
+        &self,
+        permit: &Permit,
+        check: impl Fn(&AuthState, &Caller) -> Result<(), EtcdError>,
+    ) -> Result<(), Status> {
+        let auth = &self.member.auth;
+        if auth.generation() == permit.generation {
+            return Ok(());
+        }
+        let state = auth.state();
+        let revision = permit.caller.revision();
+        if revision != 0 && revision != state.revision() {
+            return Err(self.refuse(EtcdError::AuthOldRevision));
+        }
+        check(&state, &permit.caller).map_err(|refusal| self.refuse(refusal))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn token_is_taken_from_either_key_and_without_its_prefix() {
+        let mut metadata = MetadataMap::new();
+        assert_eq!(token(&metadata), Ok(None));
+        metadata.insert(AUTHORIZATION, "Bearer abc".parse().unwrap());
+        assert_eq!(token(&metadata), Ok(Some("abc")));
+        metadata.insert(TOKEN, "def".parse().unwrap());
+        assert_eq!(token(&metadata), Ok(Some("def")));
+    }
+}
