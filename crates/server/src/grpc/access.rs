@@ -120,7 +120,6 @@ rpcs! {
     }
     "grpc.health.v1.Health" {
         HealthCheck = "Check": Public,
-        HealthList = "List": Public,
         HealthWatch = "Watch": Public,
     }
 }

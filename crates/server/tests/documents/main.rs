@@ -4,6 +4,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod api;
+mod auth;
 #[path = "../common/mod.rs"]
 mod common;
 mod flags;
