@@ -71,7 +71,11 @@ impl World<'_> {
             running.is_some_and(|it| it.installing.is_some())
         };
         let leader = self.leader()?;
-        let newest = self.newest_position()?.conf_state;
+        let newest = self.newest_position()?;
+        if newest.index < self.newest_change_index {
+            return None;
+        }
+        let newest = newest.conf_state;
         let voters = &newest.voters;
         // A member takes part in elections with the configuration that it has applied.
         let can_vote = |id: &&u64| {
