@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn one_owner() {
+    fn second_lock_of_a_data_directory_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.etcd");
         let first = DataDir::open(&path).unwrap();
