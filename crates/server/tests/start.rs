@@ -126,6 +126,30 @@ fn unwritable_data_directory_is_refused() {
 }
 
 /// Root may write anywhere, so this proves nothing for root.
+/// The log, the backend and the lock are for the user that runs the server alone, also in a
+/// directory that others may enter.
+#[tokio::test]
+async fn data_directory_is_accessible_to_its_owner_only() {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    for existing_mode in [None, Some(0o755)] {
+        let (_guard, dir) = data_dir();
+        if let Some(mode) = existing_mode {
+            fs::create_dir(&dir).unwrap();
+            fs::set_permissions(&dir, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let server = Server::start(&dir, &[]);
+        server.connect().await.kv.put(put("a", "1")).await.unwrap();
+        assert_eq!(mode(&dir), existing_mode.unwrap_or(0o700));
+        let entries: Vec<_> = fs::read_dir(&dir).unwrap().map(|it| it.unwrap()).collect();
+        for entry in &entries {
+            let path = entry.path();
+            assert_eq!(mode(&path) & 0o077, 0, "{}", path.display());
+        }
+        assert_eq!(entries.len(), 2, "the lock, and a directory for the rest");
+    }
+}
+
 #[test]
 fn read_only_directory_is_refused() {
     use std::os::unix::fs::PermissionsExt;
