@@ -14,8 +14,8 @@ fn refused(ran: &Ran, code: i32, message: &str) {
 }
 
 #[test]
-fn a_member_joins_as_a_learner_is_promoted_leads_and_leaves() {
-    const TEST: &str = "cluster::a_member_joins_as_a_learner_is_promoted_leads_and_leaves";
+fn member_joins_as_learner_is_promoted_leads_and_is_removed() {
+    const TEST: &str = "cluster::member_joins_as_learner_is_promoted_leads_and_is_removed";
     for_each_server(TEST, |program| {
         let mut cluster = Cluster::start_three(program);
         let header = cluster
@@ -123,8 +123,8 @@ fn a_member_joins_as_a_learner_is_promoted_leads_and_leaves() {
 }
 
 #[test]
-fn every_member_is_asked_with_cluster() {
-    for_each_server("cluster::every_member_is_asked_with_cluster", |program| {
+fn cluster_flag_queries_every_member() {
+    for_each_server("cluster::cluster_flag_queries_every_member", |program| {
         let cluster = Cluster::start_three(program);
         cluster.portctl(["put", "k", "v"]).ok();
         let one = cluster.members[0].endpoint();
@@ -153,8 +153,8 @@ fn every_member_is_asked_with_cluster() {
 }
 
 #[test]
-fn only_the_leader_moves_leadership() {
-    for_each_server("cluster::only_the_leader_moves_leadership", |program| {
+fn move_leader_is_refused_by_followers() {
+    for_each_server("cluster::move_leader_is_refused_by_followers", |program| {
         let cluster = Cluster::start_three(program);
         let leader = cluster.leader();
         let followers: Vec<String> = (0..3)
@@ -183,8 +183,8 @@ fn only_the_leader_moves_leadership() {
 }
 
 #[test]
-fn a_downgrade_is_validated_begun_once_and_cancelled() {
-    const TEST: &str = "cluster::a_downgrade_is_validated_begun_once_and_cancelled";
+fn downgrade_is_validated_enabled_once_and_cancelled() {
+    const TEST: &str = "cluster::downgrade_is_validated_enabled_once_and_cancelled";
     for_each_server(TEST, |program| {
         let cluster = Cluster::start_three(program);
         let ctl = |arguments: &[&str]| cluster.portctl(arguments);

@@ -103,8 +103,8 @@ impl Added {
 }
 
 #[test]
-fn membership_changes_are_told_in_the_same_words() {
-    const TEST: &str = "cluster_same_as_etcdctl::membership_changes_are_told_in_the_same_words";
+fn membership_changes_print_as_in_etcdctl() {
+    const TEST: &str = "cluster_same_as_etcdctl::membership_changes_print_as_in_etcdctl";
     let Some(etcdctl) = etcdctl(TEST) else {
         return;
     };
@@ -164,8 +164,8 @@ fn membership_changes_are_told_in_the_same_words() {
 }
 
 #[test]
-fn refusals_are_the_same() {
-    const TEST: &str = "cluster_same_as_etcdctl::refusals_are_the_same";
+fn refusals_print_as_in_etcdctl() {
+    const TEST: &str = "cluster_same_as_etcdctl::refusals_print_as_in_etcdctl";
     let Some(etcdctl) = etcdctl(TEST) else {
         return;
     };
@@ -251,9 +251,8 @@ fn refusals_are_the_same() {
 }
 
 #[test]
-fn leadership_moves_and_downgrades_are_told_in_the_same_words() {
-    const TEST: &str =
-        "cluster_same_as_etcdctl::leadership_moves_and_downgrades_are_told_in_the_same_words";
+fn move_leader_and_downgrade_print_as_in_etcdctl() {
+    const TEST: &str = "cluster_same_as_etcdctl::move_leader_and_downgrade_print_as_in_etcdctl";
     let Some(etcdctl) = etcdctl(TEST) else {
         return;
     };

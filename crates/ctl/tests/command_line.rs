@@ -16,7 +16,7 @@ fn refused(arguments: &[&str], environment: &[(&str, &str)], code: i32, message:
 }
 
 #[test]
-fn what_comes_later_is_refused_not_ignored() {
+fn unsupported_options_are_refused() {
     for flag in [
         "--cert=x",
         "--key=x",
@@ -45,7 +45,7 @@ fn what_comes_later_is_refused_not_ignored() {
 }
 
 #[test]
-fn bad_arguments_have_etcdctls_words_and_exit_codes() {
+fn invalid_arguments_have_etcdctl_texts_and_exit_codes() {
     for (arguments, code, message) in [
         (
             &["get"][..],
@@ -106,7 +106,7 @@ fn bad_arguments_have_etcdctls_words_and_exit_codes() {
 }
 
 #[test]
-fn questions_about_gates_are_judged_before_anybody_is_asked() {
+fn gate_arguments_are_checked_before_any_request() {
     for (arguments, code, message) in [
         (
             &["endpoint", "featuregate"][..],
@@ -152,7 +152,7 @@ fn questions_about_gates_are_judged_before_anybody_is_asked() {
 }
 
 #[test]
-fn no_server_is_reported_as_etcdctl_reports_it_and_says_where_it_looked() {
+fn unreachable_server_is_reported_as_in_etcdctl_with_its_endpoints() {
     let endpoint = support::free_address().to_string();
     let mut command = portctl();
     command.args([

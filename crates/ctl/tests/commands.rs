@@ -74,7 +74,7 @@ fn keys_and_values_may_be_any_bytes() {
 }
 
 #[test]
-fn a_transaction_takes_the_branch_its_conditions_choose() {
+fn txn_executes_the_branch_of_its_compares() {
     for_each_server("commands::a_transaction_takes_the_branch", |program| {
         let server = Server::start(program);
         server.portctl(["put", "a", "1"]).ok();
@@ -140,9 +140,9 @@ fn leases_are_granted_renewed_and_revoked() {
 
 /// A lease of three seconds that is kept alive for longer must still be there.
 #[test]
-fn a_lease_lives_as_long_as_it_is_kept_alive() {
+fn keep_alive_renews_the_lease_until_it_ends() {
     for_each_server(
-        "commands::a_lease_lives_as_long_as_it_is_kept_alive",
+        "commands::keep_alive_renews_the_lease_until_it_ends",
         |program| {
             let server = Server::start(program);
             let granted = server.portctl(["lease", "grant", "3"]).ok();
@@ -177,27 +177,24 @@ fn a_lease_lives_as_long_as_it_is_kept_alive() {
 }
 
 #[test]
-fn history_is_compacted_and_then_refused() {
-    for_each_server(
-        "commands::history_is_compacted_and_then_refused",
-        |program| {
-            let server = Server::start(program);
-            for value in ["1", "2", "3"] {
-                server.portctl(["put", "a", value]).ok();
-            }
-            let compacted = server.portctl(["compaction", "3", "--physical"]).ok();
-            assert_eq!(compacted, "compacted revision 3\n");
-            let old = server.portctl(["get", "a", "--rev", "2"]);
-            assert_eq!(old.code, Some(1));
-            let message = "Error: etcdserver: mvcc: required revision has been compacted\n";
-            assert_eq!(old.err, message);
-        },
-    );
+fn compacted_revision_is_refused() {
+    for_each_server("commands::compacted_revision_is_refused", |program| {
+        let server = Server::start(program);
+        for value in ["1", "2", "3"] {
+            server.portctl(["put", "a", value]).ok();
+        }
+        let compacted = server.portctl(["compaction", "3", "--physical"]).ok();
+        assert_eq!(compacted, "compacted revision 3\n");
+        let old = server.portctl(["get", "a", "--rev", "2"]);
+        assert_eq!(old.code, Some(1));
+        let message = "Error: etcdserver: mvcc: required revision has been compacted\n";
+        assert_eq!(old.err, message);
+    });
 }
 
 #[test]
-fn a_member_answers_for_itself() {
-    for_each_server("commands::a_member_answers_for_itself", |program| {
+fn endpoint_commands_report_the_member() {
+    for_each_server("commands::endpoint_commands_report_the_member", |program| {
         let server = Server::start(program);
         let ctl = |arguments: &[&str]| server.portctl(arguments).ok();
         let endpoint = server.endpoint();
@@ -226,33 +223,29 @@ fn a_member_answers_for_itself() {
 }
 
 #[test]
-fn an_endpoint_that_is_down_is_passed_over() {
-    for_each_server(
-        "commands::an_endpoint_that_is_down_is_passed_over",
-        |program| {
-            let server = Server::start(program);
-            let down = support::free_address().to_string();
-            let both = format!("{down},{}", server.endpoint());
-            let ctl = |arguments: &[&str]| {
-                let mut command = portctl();
-                command.args(["--endpoints", &both, "--command-timeout=2s"]);
-                run(command.args(arguments), b"")
-            };
-            assert_eq!(ctl(&["put", "a", "1"]).ok(), "OK\n");
-            assert_eq!(ctl(&["get", "a"]).ok(), "a\n1\n");
+fn unreachable_endpoint_is_skipped() {
+    for_each_server("commands::unreachable_endpoint_is_skipped", |program| {
+        let server = Server::start(program);
+        let down = support::free_address().to_string();
+        let both = format!("{down},{}", server.endpoint());
+        let ctl = |arguments: &[&str]| {
+            let mut command = portctl();
+            command.args(["--endpoints", &both, "--command-timeout=2s"]);
+            run(command.args(arguments), b"")
+        };
+        assert_eq!(ctl(&["put", "a", "1"]).ok(), "OK\n");
+        assert_eq!(ctl(&["get", "a"]).ok(), "a\n1\n");
 
-            let health = ctl(&["endpoint", "health"]);
-            assert_eq!(health.code, Some(1));
-            assert!(
-                health
-                    .out
-                    .starts_with(&format!("{} is healthy", server.endpoint()))
-            );
-            let unhealthy = format!(
-                "{down} is unhealthy: failed to commit proposal: context deadline exceeded\n"
-            );
-            assert!(health.err.starts_with(&unhealthy), "{health:?}");
-            assert!(health.err.ends_with("Error: unhealthy cluster\n"));
-        },
-    );
+        let health = ctl(&["endpoint", "health"]);
+        assert_eq!(health.code, Some(1));
+        assert!(
+            health
+                .out
+                .starts_with(&format!("{} is healthy", server.endpoint()))
+        );
+        let unhealthy =
+            format!("{down} is unhealthy: failed to commit proposal: context deadline exceeded\n");
+        assert!(health.err.starts_with(&unhealthy), "{health:?}");
+        assert!(health.err.ends_with("Error: unhealthy cluster\n"));
+    });
 }

@@ -30,7 +30,7 @@ fn until_on(cluster: &Cluster, feature: &str, value: bool) {
 ///
 /// Proves: S0-43, S0-44, S0-A15, S0-A16, S1-10, S1-A6
 #[test]
-fn a_feature_is_shown_explained_planned_and_switched() {
+fn feature_is_listed_explained_planned_and_switched() {
     let mut cluster =
         Cluster::start(&[&[MECHANISM, WANTS_IT], &[PRIORITY, WANTS_IT], &[MECHANISM]]);
     let explain = &["gate", "explain", "LeaseCheckpoint"];
@@ -153,7 +153,7 @@ fn a_feature_is_shown_explained_planned_and_switched() {
 }
 
 #[test]
-fn plans_about_members_foresee_their_votes() {
+fn plan_of_membership_changes_counts_votes() {
     let mut cluster = Cluster::start(&[&[MECHANISM, WANTS_IT]]);
     until_on(&cluster, "LeaseCheckpoint", true);
 
@@ -219,7 +219,7 @@ fn plans_about_members_foresee_their_votes() {
 ///
 /// Proves: C28, C29
 #[test]
-fn an_upgrade_is_foreseen_by_the_newer_program() {
+fn newer_portctl_plans_an_upgrade() {
     const OLDER: &str = "--emulated-version=3.7";
     let mut cluster = Cluster::start(&[&[OLDER, MECHANISM, WANTS_IT]]);
     until_on(&cluster, "LeaseCheckpoint", true);
@@ -276,7 +276,7 @@ upgrade to 3.8: not blocked
 ///
 /// Proves: C30
 #[test]
-fn the_history_tells_what_was_decided_and_survives_a_restart() {
+fn gate_history_lists_decisions_and_survives_a_restart() {
     let mut cluster = Cluster::start(&[&[MECHANISM]]);
     until_on(&cluster, "LeaseCheckpoint", false);
     cluster.restart(0, &[MECHANISM, WANTS_IT]);
@@ -318,7 +318,7 @@ fn the_history_tells_what_was_decided_and_survives_a_restart() {
 
 /// Proves: C31
 #[test]
-fn a_watch_tells_what_holds_then_what_changes_and_survives_its_server() {
+fn gate_watch_prints_state_and_changes_over_a_server_restart() {
     let mut cluster = Cluster::start(&[&[MECHANISM, WANTS_IT]]);
     until_on(&cluster, "LeaseCheckpoint", true);
     let mut watching = Following::start(&cluster, &["gate", "watch"]);
@@ -345,7 +345,7 @@ fn a_watch_tells_what_holds_then_what_changes_and_survives_its_server() {
 ///
 /// Proves: S0-45
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_requires_features_of_its_calls() {
+async fn calls_that_require_a_feature_are_refused_until_it_is_on() {
     let mut cluster = Cluster::start(&[&[MECHANISM]]);
     until_on(&cluster, "LeaseCheckpoint", false);
     let options = Options {
@@ -383,7 +383,7 @@ fn metrics(endpoint: &str) -> String {
 ///
 /// Proves: S2-27
 #[tokio::test(flavor = "multi_thread")]
-async fn clients_say_which_version_they_are() {
+async fn client_version_is_sent_with_every_call() {
     let cluster = Cluster::start(&[&["--emulated-version=3.7"]]);
     let endpoint = cluster.members[0].endpoint();
     cluster.portctl(["get", "a"]).ok();
@@ -440,8 +440,8 @@ impl Drop for Following {
 
 /// A server without gates is reported as such; a plan takes that into account and does not fail.
 #[test]
-fn a_server_without_gates_is_told_from_one_that_refuses() {
-    const TEST: &str = "gates::a_server_without_gates_is_told_from_one_that_refuses";
+fn server_without_gates_is_distinguished_from_a_refusal() {
+    const TEST: &str = "gates::server_without_gates_is_distinguished_from_a_refusal";
     let Some(program) = Program::etcd(TEST) else {
         return;
     };

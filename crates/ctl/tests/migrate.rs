@@ -53,7 +53,7 @@ fn stored(cluster: &Cluster, name: &str) -> (Vec<(String, String)>, String) {
 /// forth again.
 /// Proves: S0-8, S0-38
 #[test]
-fn a_stopped_cluster_goes_back_to_a_version_without_features() {
+fn stopped_cluster_is_migrated_to_a_version_without_features() {
     let flags = [MECHANISM, WANTS_BOTH];
     let mut cluster = Cluster::start(&[&flags, &flags, &flags]);
     until_on(&cluster, "LogCompression");
@@ -134,7 +134,7 @@ fn a_stopped_cluster_goes_back_to_a_version_without_features() {
 /// One minor down, only what is newer goes.
 /// Proves: S0-38
 #[test]
-fn features_of_the_target_stay() {
+fn migration_keeps_features_of_the_target_version() {
     let mut cluster = Cluster::prepare(&Program::portunus(), 1);
     let (dir, wal) = (cluster.data_dir(0), cluster.path("wal"));
     let at_wal = ["--wal-dir", wal.to_str().unwrap()];
@@ -181,7 +181,7 @@ fn features_of_the_target_stay() {
 
 /// What etcdutl refuses is refused with its texts, and what would be lost is not migrated.
 #[test]
-fn what_cannot_be_migrated_is_refused() {
+fn unsupported_migration_is_refused() {
     // The backend commits nothing before the stop, so after a kill everything is in the log only.
     let late = "--backend-batch-interval=1h";
     let flags = [MECHANISM, WANTS_BOTH, late];

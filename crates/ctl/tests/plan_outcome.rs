@@ -128,7 +128,7 @@ fn restart(cluster: &mut Cluster, member: usize, flags: &[&str]) -> State {
 
 /// Proves: S0-36, S0-37, S0-39, S0-A25
 #[test]
-fn every_step_leads_where_the_plan_said() {
+fn outcome_of_every_step_equals_its_plan() {
     let mut cluster = Cluster::start(&[&[AS_3_6], &[AS_3_6], &[AS_3_6]]);
     let version = |cluster: &Cluster, wanted: &str| {
         cluster.until(&["endpoint", "health"], |_| {

@@ -89,8 +89,8 @@ fn refuses_what_is_still_off(cluster: &Cluster) {
 
 /// Go etcd ignores the metadata, so a write with it would be done.
 #[test]
-fn a_server_without_feature_gates_is_refused() {
-    const TEST: &str = "require_feature::a_server_without_feature_gates_is_refused";
+fn server_without_feature_gates_is_refused() {
+    const TEST: &str = "require_feature::server_without_feature_gates_is_refused";
     let Some(program) = Program::etcd(TEST) else {
         return;
     };

@@ -124,7 +124,7 @@ fn drill(saved: &Saved, (restorer, program): &(Restorer, PathBuf), members: usiz
 }
 
 #[test]
-fn a_snapshot_of_go_serves_after_restore_by_either_tool() {
+fn go_snapshot_serves_after_restore_by_either_tool() {
     const TEST: &str = "restore_drill::a_snapshot_of_go";
     let Some(restorers) = restorers(TEST) else {
         return;
@@ -142,7 +142,7 @@ fn a_snapshot_of_go_serves_after_restore_by_either_tool() {
 }
 
 #[test]
-fn a_snapshot_of_portunus_serves_after_restore_by_either_tool() {
+fn portunus_snapshot_serves_after_restore_by_either_tool() {
     const TEST: &str = "restore_drill::a_snapshot_of_portunus";
     let Some(restorers) = restorers(TEST) else {
         return;
@@ -159,7 +159,7 @@ fn a_snapshot_of_portunus_serves_after_restore_by_either_tool() {
 
 /// The way back: what Portunus wrote as 3.7 is served by Go's etcd.
 #[test]
-fn a_snapshot_of_an_emulated_version_serves_in_go() {
+fn snapshot_of_an_emulated_version_serves_in_go() {
     const TEST: &str = "restore_drill::a_snapshot_of_an_emulated_version";
     let (Some(restorers), Some(etcd)) = (restorers(TEST), Program::etcd(TEST)) else {
         return;

@@ -41,7 +41,7 @@ fn restored(snapshot: &Path) -> Cluster {
 /// own members' flags.
 /// Proves: S0-A20
 #[test]
-fn a_restored_cluster_decides_its_features_itself() {
+fn restored_cluster_decides_its_features_again() {
     let mut old = Cluster::start(&[YES, YES, YES]);
     until_on(&old);
     old.portctl(["put", "/apply-tag/a", "old"]).ok();

@@ -31,8 +31,8 @@ fn without_log_lines(text: &str) -> String {
 }
 
 #[test]
-fn answers_and_refusals_are_the_same() {
-    const TEST: &str = "same_as_etcdctl::answers_and_refusals_are_the_same";
+fn answers_and_refusals_print_as_in_etcdctl() {
+    const TEST: &str = "same_as_etcdctl::answers_and_refusals_print_as_in_etcdctl";
     let Some(etcdctl) = etcdctl(TEST) else {
         return;
     };

@@ -46,7 +46,7 @@ fn saved(program: &Program) -> (Server, std::path::PathBuf) {
 }
 
 #[test]
-fn a_saved_snapshot_is_private_whole_and_described() {
+fn saved_snapshot_is_private_complete_and_has_a_status() {
     for_each_server("snapshots::a_saved_snapshot", |program| {
         let (server, path) = saved(program);
         let mode = fs::metadata(&path).unwrap().permissions().mode();
@@ -69,7 +69,7 @@ fn a_saved_snapshot_is_private_whole_and_described() {
 }
 
 #[test]
-fn a_restored_snapshot_is_a_new_cluster_with_the_old_keys() {
+fn restored_snapshot_is_a_new_cluster_with_the_same_keys() {
     for_each_server("snapshots::a_restored_snapshot", |program| {
         let (old, snapshot) = saved(program);
         let directory = tempfile::tempdir().unwrap();
@@ -105,7 +105,7 @@ fn a_restored_snapshot_is_a_new_cluster_with_the_old_keys() {
 }
 
 #[test]
-fn a_bumped_revision_hides_the_history_it_came_from() {
+fn bumped_revision_compacts_earlier_history() {
     for_each_server("snapshots::a_bumped_revision", |program| {
         let (_old, snapshot) = saved(program);
         let directory = tempfile::tempdir().unwrap();
@@ -127,7 +127,7 @@ fn a_bumped_revision_hides_the_history_it_came_from() {
 }
 
 #[test]
-fn a_restore_refuses_what_it_cannot_trust_or_would_overwrite() {
+fn restore_refuses_damaged_snapshots_and_existing_directories() {
     for_each_server("snapshots::a_restore_refuses", |program| {
         let (server, snapshot) = saved(program);
         let target = |name: &str| server.path(name);

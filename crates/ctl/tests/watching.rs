@@ -53,8 +53,8 @@ impl Drop for Watch {
 }
 
 #[test]
-fn events_are_shown_as_they_happened() {
-    for_each_server("watching::events_are_shown_as_they_happened", |program| {
+fn watch_prints_events_in_order() {
+    for_each_server("watching::watch_prints_events_in_order", |program| {
         let server = Server::start(program);
         server.portctl(["put", "w1", "x"]).ok();
         server.portctl(["put", "w1", "y"]).ok();
@@ -70,8 +70,8 @@ fn events_are_shown_as_they_happened() {
 }
 
 #[test]
-fn a_command_runs_for_each_event() {
-    for_each_server("watching::a_command_runs_for_each_event", |program| {
+fn watch_runs_a_command_for_each_event() {
+    for_each_server("watching::watch_runs_a_command_for_each_event", |program| {
         let server = Server::start(program);
         server.portctl(["put", "k", "q\"q"]).ok();
         let script = "echo $ETCD_WATCH_REVISION $ETCD_WATCH_EVENT_TYPE $ETCD_WATCH_KEY; \
@@ -86,8 +86,8 @@ fn a_command_runs_for_each_event() {
 }
 
 #[test]
-fn compacted_history_ends_a_watch() {
-    for_each_server("watching::compacted_history_ends_a_watch", |program| {
+fn watch_of_compacted_revision_ends() {
+    for_each_server("watching::watch_of_compacted_revision_ends", |program| {
         let server = Server::start(program);
         server.portctl(["put", "a", "1"]).ok();
         server.portctl(["put", "a", "2"]).ok();
@@ -103,7 +103,7 @@ fn compacted_history_ends_a_watch() {
 }
 
 #[test]
-fn interactive_mode_takes_watches_and_progress_requests() {
+fn interactive_watch_accepts_watches_and_progress_requests() {
     for_each_server("watching::interactive_mode", |program| {
         let server = Server::start(program);
         server.portctl(["put", "old", "1"]).ok();
@@ -119,7 +119,7 @@ fn interactive_mode_takes_watches_and_progress_requests() {
 }
 
 #[test]
-fn a_watch_goes_on_where_it_was_when_the_server_comes_back() {
+fn watch_resumes_after_a_server_restart() {
     for_each_server("watching::a_watch_goes_on_where_it_was", |program| {
         let mut server = Server::start(program);
         let mut watch = Watch::start(&server, &["k", "--rev", "2"]);

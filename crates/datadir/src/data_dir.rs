@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
@@ -91,6 +92,8 @@ impl DataDir {
             .create(true)
             .truncate(false)
             .write(true)
+            // Who can open the file can hold its lock, and the server could not start.
+            .mode(0o600)
             .open(path.join(LOCK_FILE))
             .map_err(refused)?;
         match lock.try_lock() {
@@ -205,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn one_owner() {
+    fn second_lock_of_a_data_directory_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.etcd");
         let first = DataDir::open(&path).unwrap();

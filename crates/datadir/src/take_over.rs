@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_database_of_etcd_is_refused_and_stays() {
+    fn file_that_is_no_etcd_database_is_refused_and_kept() {
         let dir = tempfile::tempdir().unwrap();
         let data_dir = DataDir::open(dir.path()).unwrap();
         data_dir.take_over().unwrap();
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_that_is_not_installed_is_seen() {
+    fn snapshot_that_is_not_installed_is_detected() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("000000000000000a.snap.db"), b"").unwrap();
         fs::write(

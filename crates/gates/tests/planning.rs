@@ -260,7 +260,7 @@ fn minimum_compatibility_version_above_the_target_is_a_flag_to_drop() {
 }
 
 #[test]
-fn plan_tells_which_members_begin_to_write_with_a_feature() {
+fn plan_names_the_members_that_begin_to_write_with_a_feature() {
     let format = NewFeature::new("Format", [Spec::alpha("3.7")]).readable_since(v("3.7"));
     let cluster = cluster([format]);
     let mut fleet = fleet(vec![

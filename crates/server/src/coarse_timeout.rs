@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(flavor = "current_thread")]
-    async fn a_wait_ends_with_its_value_or_soon_after_its_limit() {
+    async fn future_ends_with_its_value_or_soon_after_the_timeout() {
         for with_tick in [false, true] {
             if with_tick {
                 tokio::spawn(tick());

@@ -53,7 +53,7 @@ enum Gates {
         #[arg(short = 'w', long, value_enum, default_value_t = Format::Table)]
         write_out: Format,
     },
-    /// Say why a gate has its value and what would change it
+    /// Explain why a gate has its value and what would change it
     Explain {
         /// The gate
         name: String,

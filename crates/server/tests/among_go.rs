@@ -416,8 +416,8 @@ fn field(number: u8, content: &[u8]) -> Vec<u8> {
 /// Requests that a Go member accepts, though our decoder would not: it writes them into the log
 /// with all unknown fields, and every member has to apply them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_go_member_commits_is_applied() {
-    let Some(etcd) = etcd_for("what_a_go_member_commits_is_applied") else {
+async fn entries_committed_by_a_go_member_are_applied() {
+    let Some(etcd) = etcd_for("entries_committed_by_a_go_member_are_applied") else {
         return;
     };
     let mut mixed = Mixed::new(etcd);
@@ -460,8 +460,8 @@ async fn what_a_go_member_commits_is_applied() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn members_of_both_kinds_make_one_cluster() {
-    let Some(etcd) = etcd_for("members_of_both_kinds_make_one_cluster") else {
+async fn go_and_portunus_members_form_one_cluster() {
+    let Some(etcd) = etcd_for("go_and_portunus_members_form_one_cluster") else {
         return;
     };
     let mut mixed = Mixed::new(etcd);
@@ -535,11 +535,11 @@ async fn members_of_both_kinds_make_one_cluster() {
 /// all features go off before it receives an entry.
 /// Proves: S0-A11, S0-A27, S1-17
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cluster_features_are_off_while_a_go_member_is_there() {
+async fn cluster_features_are_off_while_the_cluster_has_a_go_member() {
     if !has_cluster_features() {
         return;
     }
-    let Some(etcd) = etcd_for("cluster_features_are_off_while_a_go_member_is_there") else {
+    let Some(etcd) = etcd_for("cluster_features_are_off_while_the_cluster_has_a_go_member") else {
         return;
     };
     let mut mixed = Mixed::new(etcd);
@@ -621,8 +621,8 @@ async fn cluster_features_are_off_while_a_go_member_is_there() {
 /// member, and by default at its own version.
 /// Proves: S0-A27, S0-A28
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn data_directory_of_a_go_member_is_taken_over_and_features_come_on() {
-    let test = "data_directory_of_a_go_member_is_taken_over_and_features_come_on";
+async fn features_turn_on_after_the_take_over_of_a_go_member() {
+    let test = "features_turn_on_after_the_take_over_of_a_go_member";
     let Some(etcd) = etcd_for(test).filter(|_| has_cluster_features()) else {
         return;
     };

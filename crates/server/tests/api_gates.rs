@@ -28,7 +28,7 @@ async fn until_on(server: &Server, feature: &str) {
 
 /// Proves: S1-8, S1-9, S1-A2, S0-42, S0-A14
 #[tokio::test]
-async fn gates_are_told_over_plain_http() {
+async fn gates_are_served_over_http() {
     let (_guard, dir) = data_dir();
     let server = Server::start(&dir, &[MECHANISM, &wants("ApplyTag=true")]);
     until_on(&server, "ApplyTag").await;
@@ -111,7 +111,7 @@ fn no_method_changes_a_gate() {
 /// series.
 /// Proves: S0-A22, S0-49, X8
 #[tokio::test]
-async fn metrics_follow_every_change() {
+async fn metrics_follow_every_decision() {
     let (_guard, dir) = data_dir();
     let server = Server::start(&dir, &[MECHANISM, &wants("ApplyTag=true")]);
     until_on(&server, "ApplyTag").await;
@@ -170,7 +170,7 @@ async fn cluster_flags_with_the_mechanism_off_are_a_warning() {
 /// proposal, as written; an unknown feature prevents the start.
 /// Proves: S0-18
 #[tokio::test]
-async fn the_config_file_proposes_as_the_flag_does() {
+async fn config_file_proposes_cluster_features_as_the_flag_does() {
     let (guard, dir) = data_dir();
     let file = guard.path().join("member.yaml");
     let with = |gates: &str| {
@@ -218,7 +218,7 @@ async fn the_config_file_proposes_as_the_flag_does() {
 /// Params and raw proposals are stored where the formats document, beside etcd's own records.
 /// Proves: S0-A26, S0-19, X8
 #[tokio::test]
-async fn params_have_a_place_of_their_own_in_the_data() {
+async fn cluster_params_are_stored_under_their_own_key() {
     let (_guard, dir) = data_dir();
     let server = Server::start(&dir, &[MECHANISM, &wants("ApplyTag=true,AllBeta=false")]);
     until_on(&server, "ApplyTag").await;
@@ -250,7 +250,7 @@ async fn params_have_a_place_of_their_own_in_the_data() {
 /// present.
 /// Proves: S2-8, S2-9, S2-42, S0-49
 #[tokio::test]
-async fn an_emulated_version_answers_as_that_version() {
+async fn emulated_version_answers_gate_calls_as_that_version() {
     for (version, has_streams) in [("3.6", false), ("3.7", true)] {
         let (_guard, dir) = data_dir();
         let flag = format!("--emulated-version={version}");

@@ -50,7 +50,7 @@ fn error(error: EtcdError) -> (Code, String) {
 
 /// Sent in pieces, which a client does not see: one message, and a status at its end.
 #[tokio::test]
-async fn a_list_of_megabytes_is_one_answer() {
+async fn range_of_megabytes_is_one_response() {
     let (_guard, server, clients) = started(&[]).await;
     // The client's default limit would be 4 MiB.
     let mut kv = clients.kv.max_decoding_message_size(64 << 20);
@@ -78,7 +78,7 @@ async fn a_list_of_megabytes_is_one_answer() {
 }
 
 #[tokio::test]
-async fn revisions_count_changes() {
+async fn revision_increases_by_one_per_change() {
     let (_guard, _server, mut clients) = started(&[]).await;
     let kv = &mut clients.kv;
     let fresh = kv.range(get("a")).await.unwrap().into_inner();
@@ -180,7 +180,7 @@ async fn headers_name_cluster_member_and_term() {
 }
 
 #[tokio::test]
-async fn ranges() {
+async fn range_options_select_sort_and_limit_keys() {
     let (_guard, _server, mut clients) = started(&[]).await;
     // Revisions: c 2, a 3, b 4, d 5, a again 6; e is created at 7 and deleted at 8.
     for (key, value) in [
@@ -383,7 +383,7 @@ async fn ranges() {
 
 /// All pieces together are the response of the plain range.
 #[tokio::test]
-async fn a_streamed_range_is_the_plain_one_in_pieces() {
+async fn range_stream_returns_the_result_of_range() {
     let (_guard, _server, mut clients) = started(&["--max-request-bytes=20000"]).await;
     for number in 0..100 {
         clients
@@ -467,7 +467,7 @@ async fn a_streamed_range_is_the_plain_one_in_pieces() {
 }
 
 #[tokio::test]
-async fn puts_and_deletes() {
+async fn put_and_delete_options_return_previous_values_and_counts() {
     let (_guard, _server, mut clients) = started(&[]).await;
     let lease = LeaseGrantRequest { id: 7, ttl: 600 };
     clients.lease.lease_grant(lease).await.unwrap();
@@ -557,7 +557,7 @@ async fn puts_and_deletes() {
 }
 
 #[tokio::test]
-async fn compares() {
+async fn txn_compares_evaluate_every_target_and_result() {
     let (_guard, _server, mut clients) = started(&[]).await;
     let lease = LeaseGrantRequest { id: 7, ttl: 600 };
     clients.lease.lease_grant(lease).await.unwrap();
@@ -657,7 +657,7 @@ async fn compares() {
 
 /// Every condition, nested ones included, is evaluated before any operation.
 #[tokio::test]
-async fn nested_transactions() {
+async fn nested_txns_are_executed_in_one_revision() {
     let (_guard, _server, mut clients) = started(&[]).await;
     clients
         .kv
@@ -704,7 +704,7 @@ async fn nested_transactions() {
 
 /// A transaction that fails anywhere changes nothing.
 #[tokio::test]
-async fn a_refused_transaction_changes_nothing() {
+async fn refused_txn_changes_nothing() {
     let (_guard, _server, mut clients) = started(&[]).await;
     clients.kv.put(put("a", "1")).await.unwrap();
     let bad_put = |request: PutRequest| Op::RequestPut(request);
@@ -762,7 +762,7 @@ async fn a_refused_transaction_changes_nothing() {
 }
 
 #[tokio::test]
-async fn refusals_have_etcds_codes_and_texts() {
+async fn refused_requests_have_etcd_codes_and_texts() {
     let (_guard, _server, mut clients) = started(&["--max-txn-ops=4"]).await;
     for value in 0..10 {
         clients.kv.put(put("a", &value.to_string())).await.unwrap();
@@ -1033,7 +1033,7 @@ async fn refusals_have_etcds_codes_and_texts() {
 /// A message beyond the limit of the transport is refused as well, as by Go's library, and the
 /// member continues.
 #[tokio::test]
-async fn a_message_beyond_the_limit_of_the_transport_does_no_harm() {
+async fn message_above_the_transport_limit_is_refused() {
     let (_guard, _server, mut clients) = started(&["--max-request-bytes=1000"]).await;
     let huge = put("a", &"v".repeat(600_000));
     let bytes = prost::Message::encoded_len(&huge);
@@ -1048,7 +1048,7 @@ async fn a_message_beyond_the_limit_of_the_transport_does_no_harm() {
 
 /// A compaction removes history, not keys; reading at its revision still works.
 #[tokio::test]
-async fn compaction_keeps_what_is_current() {
+async fn compaction_keeps_current_versions() {
     let (_guard, _server, mut clients) = started(&["--compaction-batch-limit=7"]).await;
     for number in 0..50 {
         clients

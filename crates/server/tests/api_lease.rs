@@ -92,7 +92,7 @@ fn error(error: EtcdError) -> (Code, String) {
 }
 
 #[tokio::test]
-async fn grants() {
+async fn lease_grant_applies_minimum_and_maximum_ttl() {
     let (_guard, _server, mut clients) = started(&[]).await;
     for (name, id, ttl, granted) in [
         ("as asked", 1, 100, 100),
@@ -128,7 +128,7 @@ async fn grants() {
 }
 
 #[tokio::test]
-async fn a_revoked_lease_takes_its_keys_along() {
+async fn revoke_deletes_the_keys_of_the_lease() {
     let (_guard, _server, mut clients) = started(&[]).await;
     grant(&mut clients, 1, 100).await;
     grant(&mut clients, 2, 100).await;
@@ -178,7 +178,7 @@ async fn a_revoked_lease_takes_its_keys_along() {
 }
 
 #[tokio::test]
-async fn questions_about_leases() {
+async fn time_to_live_and_lease_list_report_leases() {
     let (_guard, _server, mut clients) = started(&[]).await;
     let unknown = time_to_live(&mut clients, 5).await;
     assert_eq!((unknown.id, unknown.ttl, unknown.granted_ttl), (5, -1, 0));
@@ -215,7 +215,7 @@ async fn questions_about_leases() {
 
 /// One lease is renewed, the other is not; the second one's keys are deleted, in one revision.
 #[tokio::test]
-async fn leases_end_unless_somebody_cares() {
+async fn lease_expires_unless_renewed() {
     let (_guard, _server, mut clients) = started(&[]).await;
     grant(&mut clients, 1, TTL_S_MIN).await;
     grant(&mut clients, 2, TTL_S_MIN).await;
@@ -250,7 +250,7 @@ async fn leases_end_unless_somebody_cares() {
 }
 
 #[tokio::test]
-async fn renewals() {
+async fn keep_alive_renews_leases_in_order_of_the_stream() {
     let (_guard, _server, mut clients) = started(&[]).await;
     let unknown = keep_alive(&clients, 5).await.unwrap();
     assert_eq!((unknown.id, unknown.ttl), (5, 0));

@@ -60,7 +60,7 @@ fn error(error: EtcdError) -> (Code, String) {
 }
 
 #[tokio::test]
-async fn the_status_of_a_member() {
+async fn status_reports_versions_sizes_and_indexes() {
     let (_guard, _server, mut clients) = started(&["--name=m1"]).await;
     clients.kv.put(put("a", "1")).await.unwrap();
     let before = status(&mut clients).await;
@@ -81,7 +81,7 @@ async fn the_status_of_a_member() {
 }
 
 #[tokio::test]
-async fn members() {
+async fn member_list_reports_the_only_member() {
     let (_guard, _server, mut clients) = started(&["--name=m1"]).await;
     let own = status(&mut clients).await.leader;
     for linearizable in [true, false] {
@@ -164,7 +164,7 @@ async fn members() {
 }
 
 #[tokio::test]
-async fn leadership_and_downgrades() {
+async fn move_leader_and_downgrade_of_a_single_member_answer_as_etcd() {
     let (_guard, _server, mut clients) = started(&[]).await;
     let own = status(&mut clients).await.leader;
     let maintenance = &mut clients.maintenance;
@@ -267,7 +267,7 @@ async fn auth_status_reports_that_authentication_is_off() {
 }
 
 #[tokio::test]
-async fn the_health_service_says_serving() {
+async fn health_service_reports_serving() {
     use tonic_health::pb::health_check_response::ServingStatus;
     let (_guard, _server, clients) = started(&[]).await;
     let mut health = tonic_health::pb::health_client::HealthClient::new(clients.channel.clone());
@@ -283,7 +283,7 @@ async fn the_health_service_says_serving() {
 }
 
 #[tokio::test]
-async fn alarms_are_remembered() {
+async fn alarms_survive_a_restart() {
     let (_guard, dir) = data_dir();
     let server = Server::start(&dir, &[]);
     let mut clients = server.connect().await;
@@ -316,7 +316,7 @@ async fn alarms_are_remembered() {
 }
 
 #[tokio::test]
-async fn a_corrupt_cluster_can_only_be_read() {
+async fn corrupt_alarm_allows_only_reads() {
     let (_guard, _server, mut clients) = started(&[]).await;
     clients.kv.put(put("a", "1")).await.unwrap();
     alarm(&mut clients, AlarmAction::Activate, 1, AlarmType::Corrupt).await;
@@ -345,7 +345,7 @@ async fn a_corrupt_cluster_can_only_be_read() {
 
 /// Raising the alarm, and removing its cause: delete, compact, defragment, disarm.
 #[tokio::test]
-async fn out_of_space_and_back() {
+async fn nospace_alarm_refuses_writes_until_it_is_disarmed() {
     const QUOTA_BYTES: i64 = 8 << 20;
     let quota = format!("--quota-backend-bytes={QUOTA_BYTES}");
     let (_guard, server, mut clients) = started(&[
@@ -441,7 +441,7 @@ async fn out_of_space_and_back() {
 
 /// Defragmenting while clients write loses nothing and blocks no client.
 #[tokio::test]
-async fn defragmentation_beside_writes() {
+async fn defragment_runs_concurrently_with_writes() {
     let (_guard, dir) = data_dir();
     let server = Server::start(&dir, &["--backend-batch-interval=5ms"]);
     let mut clients = server.connect().await;
@@ -491,7 +491,7 @@ async fn defragmentation_beside_writes() {
 }
 
 #[tokio::test]
-async fn hashes() {
+async fn hash_and_hash_kv_are_stable_over_a_restart() {
     let (_guard, dir) = data_dir();
     let server = Server::start(&dir, &[]);
     let mut clients = server.connect().await;
@@ -592,7 +592,7 @@ async fn hashes() {
 
 /// A snapshot is a bbolt file that etcd's tools can restore, with a digest at its end.
 #[tokio::test]
-async fn snapshots() {
+async fn snapshot_is_a_bbolt_file_with_a_digest() {
     let (_guard, _server, mut clients) = started(&[]).await;
     for number in 0..500 {
         clients
@@ -664,7 +664,7 @@ async fn snapshots() {
 
 /// Responses do not depend on how many values are kept in memory.
 #[tokio::test]
-async fn values_that_left_memory_are_read_from_disk() {
+async fn evicted_values_are_read_from_disk() {
     let (_guard, _server, mut clients) = started(&[
         "--resident-value-bytes=10000",
         "--backend-batch-interval=5ms",

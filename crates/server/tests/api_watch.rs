@@ -32,7 +32,7 @@ fn previous(events: &[Event]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_watch_tells_what_happens_from_now_on() {
+async fn watch_without_revision_gets_later_events() {
     let (_guard, _server, mut clients) = started(&[]).await;
     clients.kv.put(put("a", "before")).await.unwrap();
     let mut stream = WatchStream::open(&clients).await;
@@ -65,7 +65,7 @@ async fn a_watch_tells_what_happens_from_now_on() {
 }
 
 #[tokio::test]
-async fn all_events_of_a_revision_come_together() {
+async fn events_of_a_revision_are_in_one_response() {
     let (_guard, _server, mut clients) = started(&[]).await;
     let mut stream = WatchStream::open(&clients).await;
     stream.create(watch_all(0)).await;
@@ -85,7 +85,7 @@ async fn all_events_of_a_revision_come_together() {
 }
 
 #[tokio::test]
-async fn start_revisions() {
+async fn watch_starts_at_past_current_and_future_revisions() {
     let (_guard, _server, mut clients) = started(&[]).await;
     for number in 2..=10 {
         clients.kv.put(put("a", &number.to_string())).await.unwrap();
@@ -137,7 +137,7 @@ async fn start_revisions() {
 }
 
 #[tokio::test]
-async fn previous_values() {
+async fn prev_kv_is_the_version_before_the_event() {
     let (_guard, _server, mut clients) = started(&[]).await;
     let create = |start_revision| WatchCreateRequest {
         prev_kv: true,
@@ -171,7 +171,7 @@ async fn previous_values() {
 }
 
 #[tokio::test]
-async fn filters_leave_out() {
+async fn filters_remove_puts_or_deletes() {
     let (_guard, _server, mut clients) = started(&[]).await;
     let mut stream = WatchStream::open(&clients).await;
     let filtered = |filter: FilterType, watch_id| WatchCreateRequest {
@@ -202,7 +202,7 @@ async fn filters_leave_out() {
 }
 
 #[tokio::test]
-async fn ids_are_the_streams_own() {
+async fn watch_ids_are_unique_per_stream() {
     let (_guard, _server, clients) = started(&[]).await;
     let mut stream = WatchStream::open(&clients).await;
     let with_id = |watch_id| WatchCreateRequest {
@@ -226,7 +226,7 @@ async fn ids_are_the_streams_own() {
 }
 
 #[tokio::test]
-async fn ranges_that_hold_nothing_and_everything() {
+async fn empty_watch_range_is_refused_and_all_keys_can_be_watched() {
     let (_guard, _server, mut clients) = started(&[]).await;
     let mut stream = WatchStream::open(&clients).await;
     let backwards = WatchCreateRequest {
@@ -248,7 +248,7 @@ async fn ranges_that_hold_nothing_and_everything() {
 }
 
 #[tokio::test]
-async fn a_cancelled_watch_is_silent() {
+async fn cancelled_watch_gets_no_events() {
     let (_guard, _server, mut clients) = started(&[]).await;
     let mut stream = WatchStream::open(&clients).await;
     let gone = stream.create(watch_all(0)).await.watch_id;
@@ -272,7 +272,7 @@ async fn a_cancelled_watch_is_silent() {
 }
 
 #[tokio::test]
-async fn progress_on_request() {
+async fn requested_progress_has_the_current_revision() {
     let (_guard, _server, mut clients) = started(&[]).await;
     clients.kv.put(put("a", "1")).await.unwrap();
     let mut stream = WatchStream::open(&clients).await;
@@ -295,7 +295,7 @@ async fn progress_on_request() {
 }
 
 #[tokio::test]
-async fn progress_by_itself() {
+async fn idle_watch_gets_progress_at_the_interval() {
     let (_guard, _server, mut clients) = started(&["--watch-progress-notify-interval=100ms"]).await;
     let mut stream = WatchStream::open(&clients).await;
     let create = WatchCreateRequest {
@@ -318,7 +318,7 @@ async fn progress_by_itself() {
 
 /// Five megabytes in one revision: in fragments if the client requests it, else at once.
 #[tokio::test]
-async fn fragments() {
+async fn large_revision_is_fragmented_on_request() {
     let (_guard, _server, mut clients) = started(&[]).await;
     let large = "v".repeat(1_000_000);
     for key in ["a", "b", "c", "d", "e"] {
@@ -358,7 +358,7 @@ async fn fragments() {
 /// Hundreds of watches, on one stream and on many, live and catching up: each event arrives
 /// once.
 #[tokio::test]
-async fn many_watches() {
+async fn hundreds_of_watches_get_each_event_once() {
     let (_guard, server, mut clients) = started(&[]).await;
     clients.kv.put(put("a", "1")).await.unwrap();
     const WATCHES: usize = 300;
@@ -411,7 +411,7 @@ async fn many_watches() {
 /// While several clients write, a watch from now on and one from the beginning see the same:
 /// every revision once, none missing.
 #[tokio::test]
-async fn no_gap_and_no_repetition_under_load() {
+async fn watch_has_no_gap_and_no_repetition_under_load() {
     const WRITES: usize = 400;
     let (_guard, server, clients) = started(&["--backend-batch-interval=5ms"]).await;
     let mut live = WatchStream::open(&clients).await;
@@ -460,7 +460,7 @@ async fn no_gap_and_no_repetition_under_load() {
 
 /// A client that lost its member resumes where it was, with the same events.
 #[tokio::test]
-async fn a_watch_resumes_after_a_restart() {
+async fn watch_resumes_after_a_restart() {
     let (_guard, dir) = data_dir();
     let server = Server::start(&dir, &[]);
     let mut clients = server.connect().await;
@@ -489,7 +489,7 @@ async fn a_watch_resumes_after_a_restart() {
 
 /// A client may close its side and still receive.
 #[tokio::test]
-async fn a_half_closed_stream_goes_on() {
+async fn half_closed_watch_stream_continues() {
     let (_guard, _server, mut clients) = started(&[]).await;
     let mut stream = WatchStream::open(&clients).await;
     stream.create(watch("a")).await;

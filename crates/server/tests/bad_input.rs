@@ -103,7 +103,7 @@ fn random_bytes(random: &mut Random, length_max: u64) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn random_bytes_do_no_harm() {
+async fn server_survives_random_bytes() {
     let mut subject = Subject::start(&[]).await;
     let mut random = Random::seeded("random bytes");
     for _ in 0..200 {
@@ -125,7 +125,7 @@ async fn random_bytes_do_no_harm() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn random_frames_after_a_good_beginning_do_no_harm() {
+async fn server_survives_random_frames_after_a_valid_preface() {
     let mut subject = Subject::start(&[]).await;
     let mut random = Random::seeded("random frames");
     for _ in 0..200 {
@@ -148,7 +148,7 @@ async fn random_frames_after_a_good_beginning_do_no_harm() {
 
 /// Frames that are cheap to send and expensive to receive.
 #[tokio::test(flavor = "multi_thread")]
-async fn floods_of_frames_do_no_harm() {
+async fn server_survives_floods_of_frames() {
     let mut subject = Subject::start(&[]).await;
     let headers = call_headers(PUT);
     let resets = |stream: u32| {
@@ -185,7 +185,7 @@ async fn floods_of_frames_do_no_harm() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_that_are_none_are_refused() {
+async fn malformed_messages_are_refused() {
     let mut subject = Subject::start(&[]).await;
     let channel = subject.good.channel.clone();
     let methods = [
@@ -249,7 +249,7 @@ async fn messages_that_are_none_are_refused() {
 
 /// Keys and values are bytes, names are not; unknown fields are ignored.
 #[tokio::test(flavor = "multi_thread")]
-async fn any_bytes_are_a_key_and_unknown_fields_are_ignored() {
+async fn keys_of_any_bytes_are_accepted_and_unknown_fields_ignored() {
     let mut subject = Subject::start(&[]).await;
     let channel = subject.good.channel.clone();
     let mut request = put("", "v");
@@ -272,7 +272,7 @@ async fn any_bytes_are_a_key_and_unknown_fields_are_ignored() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_that_are_too_large_are_refused_before_they_are_read() {
+async fn oversized_requests_are_refused_before_they_are_read() {
     let mut subject = Subject::start(&[]).await;
     let limit = 1_572_864;
     let (code, text) = (
@@ -324,7 +324,7 @@ fn nested(depth: usize) -> TxnRequest {
 
 /// The limits are those of etcd 3.7: `--max-txn-ops`, and that of its decoder.
 #[tokio::test(flavor = "multi_thread")]
-async fn transactions_nested_without_end_are_refused() {
+async fn txns_nested_too_deeply_are_refused() {
     let mut subject = Subject::start(&[]).await;
     for depth in [60, 127] {
         soon("an answer", subject.good.kv.txn(nested(depth)))
@@ -355,7 +355,7 @@ async fn transactions_nested_without_end_are_refused() {
 
 /// An accepted transaction can be read back from the log and answered.
 #[tokio::test(flavor = "multi_thread")]
-async fn transactions_of_the_greatest_depth_are_served() {
+async fn txns_of_the_greatest_depth_are_served() {
     let mut subject = Subject::start(&["--max-txn-ops=1000000"]).await;
     let answer = soon("an answer", subject.good.kv.txn(nested(4_998))).await;
     assert!(answer.unwrap().into_inner().succeeded);
@@ -380,7 +380,7 @@ fn wrapped(bytes: &[u8], field: u8) -> Vec<u8> {
 /// Every number at its limits, in every request that has one; afterwards the member also
 /// restarts from the resulting log.
 #[tokio::test(flavor = "multi_thread")]
-async fn extreme_numbers_do_no_harm() {
+async fn server_survives_extreme_numbers() {
     let mut subject = Subject::start(&[]).await;
     subject.good.kv.put(put("a", "1")).await.unwrap();
     let Clients {
@@ -483,7 +483,7 @@ async fn extreme_numbers_do_no_harm() {
 
 /// Idle and half-sent connections cost other clients nothing.
 #[tokio::test(flavor = "multi_thread")]
-async fn half_open_connections_do_no_harm() {
+async fn server_survives_half_open_connections() {
     let mut subject = Subject::start(&[]).await;
     let headers = frame(HEADERS, END_HEADERS, 1, &call_headers(PUT));
     let message = message_of_length(1000, &[0; 500]);
@@ -513,7 +513,7 @@ async fn half_open_connections_do_no_harm() {
 
 /// As many connections as the machine allows, at most ten thousand.
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_thousand_idle_connections_do_no_harm() {
+async fn server_survives_ten_thousand_idle_connections() {
     const CONNECTIONS: u64 = 10_000;
     /// File descriptors for everything else that is open.
     const SPARE: u64 = 500;
@@ -545,7 +545,7 @@ async fn ten_thousand_idle_connections_do_no_harm() {
 
 /// Clients that request much and never read it.
 #[tokio::test(flavor = "multi_thread")]
-async fn readers_that_never_read_do_no_harm() {
+async fn server_survives_clients_that_never_read_responses() {
     const VALUE_BYTES: usize = 100_000;
     const VALUES: usize = 100;
     const READERS: usize = 20;
@@ -575,7 +575,7 @@ async fn readers_that_never_read_do_no_harm() {
 
 /// Watchers that never read, during many writes. A watcher that reads sees all events.
 #[tokio::test(flavor = "multi_thread")]
-async fn watchers_that_never_read_do_no_harm() {
+async fn server_survives_watchers_that_never_read() {
     const VALUE_BYTES: usize = 10_000;
     const VALUES: usize = 2_000;
     const WATCHERS: usize = 100;
@@ -613,7 +613,7 @@ const SNAPSHOT_BYTES: usize = 24 << 20;
 /// Clients that request snapshots and read nothing: more than a few are refused, and the member
 /// keeps writing and needs little memory. When they disconnect, snapshots are served again.
 #[tokio::test(flavor = "multi_thread")]
-async fn idle_snapshots_are_few_and_small() {
+async fn idle_snapshot_streams_are_limited_in_number_and_memory() {
     let (_guard, dir) = data_dir();
     let server = Server::start(&dir, &[]);
     let mut clients = server.connect().await;
@@ -669,7 +669,7 @@ const HASHES_SENT: usize = 64;
 
 /// A hash request is small and makes the member read all of its data.
 #[tokio::test(flavor = "multi_thread")]
-async fn hashes_computed_at_once_are_few() {
+async fn concurrent_hashes_are_limited() {
     let (_guard, dir) = data_dir();
     let server = Server::start(&dir, &[]);
     let mut clients = server.connect().await;

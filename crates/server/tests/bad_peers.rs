@@ -143,8 +143,8 @@ fn say(address: SocketAddr, bytes: &[u8]) {
 
 /// Bytes that are no HTTP, HTTP that is no request of a peer, and bodies that are no message.
 #[tokio::test(flavor = "multi_thread")]
-async fn garbage_is_refused() {
-    let mut subject = Subject::start("garbage_is_refused").await;
+async fn malformed_peer_requests_are_refused() {
+    let mut subject = Subject::start("malformed_peer_requests_are_refused").await;
     let address = subject.cluster.members[subject.member].peer;
     let mut random = subject.cluster.random.fork();
     tokio::task::spawn_blocking(move || {
@@ -186,8 +186,8 @@ async fn garbage_is_refused() {
 
 /// A member of another cluster, of an impossible version, or one that addresses another member.
 #[tokio::test(flavor = "multi_thread")]
-async fn strangers_are_refused() {
-    let mut subject = Subject::start("strangers_are_refused").await;
+async fn peer_of_another_cluster_version_or_target_is_refused() {
+    let mut subject = Subject::start("peer_of_another_cluster_version_or_target_is_refused").await;
     let heartbeat = subject.message(MessageType::MsgHeartbeat).encode_to_vec();
     let stream = format!("/raft/stream/msgapp/{:x}", subject.id(subject.leader));
     for _ in 0..REPETITIONS {
@@ -231,8 +231,8 @@ async fn strangers_are_refused() {
 
 /// Messages of earlier terms and from unknown members change neither the data nor the leader.
 #[tokio::test(flavor = "multi_thread")]
-async fn old_messages_change_nothing() {
-    let mut subject = Subject::start("old_messages_change_nothing").await;
+async fn stale_and_unknown_messages_change_nothing() {
+    let mut subject = Subject::start("stale_and_unknown_messages_change_nothing").await;
     subject.still_serves().await;
     let headers = subject.headers();
     let entry = Entry {
@@ -291,8 +291,8 @@ async fn old_messages_change_nothing() {
 
 /// A length of two gigabytes without content, and a message of which most is missing.
 #[tokio::test(flavor = "multi_thread")]
-async fn announced_lengths_cost_nothing() {
-    let mut subject = Subject::start("announced_lengths_cost_nothing").await;
+async fn announced_length_allocates_no_memory() {
+    let mut subject = Subject::start("announced_length_allocates_no_memory").await;
     let address = subject.cluster.members[subject.member].peer;
     let headers: String = subject
         .headers()

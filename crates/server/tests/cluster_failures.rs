@@ -60,20 +60,25 @@ async fn the_leader_is_killed(test: &str, count: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn three_members_survive_the_loss_of_their_leader() {
-    the_leader_is_killed("three_members_survive_the_loss_of_their_leader", 3).await;
+async fn three_members_elect_after_the_loss_of_their_leader() {
+    the_leader_is_killed("three_members_elect_after_the_loss_of_their_leader", 3).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn five_members_survive_the_loss_of_their_leader() {
-    the_leader_is_killed("five_members_survive_the_loss_of_their_leader", 5).await;
+async fn five_members_elect_after_the_loss_of_their_leader() {
+    the_leader_is_killed("five_members_elect_after_the_loss_of_their_leader", 5).await;
 }
 
 /// As many followers are lost as a quorum can do without, and return.
 #[tokio::test(flavor = "multi_thread")]
-async fn followers_may_fail_and_come_back() {
+async fn writes_continue_while_followers_fail_and_restart() {
     for count in sizes(5) {
-        let mut cluster = Cluster::start("followers_may_fail_and_come_back", count, &[]).await;
+        let mut cluster = Cluster::start(
+            "writes_continue_while_followers_fail_and_restart",
+            count,
+            &[],
+        )
+        .await;
         let load = Load::on_all(&mut cluster);
         let all = cluster.running();
         for _ in 0..rounds() {
@@ -95,9 +100,14 @@ async fn followers_may_fail_and_come_back() {
 
 /// All members lose power at once.
 #[tokio::test(flavor = "multi_thread")]
-async fn all_members_may_fail_at_once() {
+async fn acknowledged_writes_survive_a_crash_of_all_members() {
     for count in sizes(5) {
-        let mut cluster = Cluster::start("all_members_may_fail_at_once", count, &[]).await;
+        let mut cluster = Cluster::start(
+            "acknowledged_writes_survive_a_crash_of_all_members",
+            count,
+            &[],
+        )
+        .await;
         let load = Load::on_all(&mut cluster);
         let all = cluster.running();
         for _ in 0..rounds() {
@@ -115,8 +125,8 @@ async fn all_members_may_fail_at_once() {
 /// A follower loses its disk. It is removed, added again under a new id, and catches up from an
 /// empty log.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_that_lost_its_data_is_replaced() {
-    let test = "a_member_that_lost_its_data_is_replaced";
+async fn member_that_lost_its_data_is_replaced() {
+    let test = "member_that_lost_its_data_is_replaced";
     for flags in [&[][..], &SHORT_LOG[..]] {
         let mut cluster = Cluster::start(test, 3, flags).await;
         let load = Load::on_all(&mut cluster);
@@ -138,8 +148,8 @@ async fn a_member_that_lost_its_data_is_replaced() {
 
 /// A new member starts as learner. It serves no client before it is promoted, and votes after.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_learner_is_added_and_promoted_under_load() {
-    let test = "a_learner_is_added_and_promoted_under_load";
+async fn learner_is_added_and_promoted_under_load() {
+    let test = "learner_is_added_and_promoted_under_load";
     let mut cluster = Cluster::start(test, 3, &SHORT_LOG).await;
     let mut load = Load::on_all(&mut cluster);
     let voters = cluster.running();
@@ -226,8 +236,8 @@ async fn leadership_moves_under_load() {
 /// A follower is down for longer than the log is kept, while writes continue. It catches up by
 /// a snapshot; with the files it had, after a kill in the middle of it, and once more.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_that_was_left_behind_gets_a_snapshot() {
-    let test = "a_member_that_was_left_behind_gets_a_snapshot";
+async fn lagging_member_gets_a_snapshot() {
+    let test = "lagging_member_gets_a_snapshot";
     let mut cluster = Cluster::start(test, 3, &SHORT_LOG).await;
     let load = Load::on_all(&mut cluster);
     let all = cluster.running();
@@ -258,9 +268,9 @@ async fn a_member_that_was_left_behind_gets_a_snapshot() {
 
 /// Each member is stopped cleanly and started again, the leader among them.
 #[tokio::test(flavor = "multi_thread")]
-async fn members_are_restarted_one_after_the_other() {
+async fn writes_continue_during_a_rolling_restart() {
     for count in sizes(3) {
-        let test = "members_are_restarted_one_after_the_other";
+        let test = "writes_continue_during_a_rolling_restart";
         let mut cluster = Cluster::start(test, count, &[]).await;
         let load = Load::on_all(&mut cluster);
         let all = cluster.running();

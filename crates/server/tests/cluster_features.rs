@@ -355,7 +355,7 @@ async fn large_requests_are_compressed_in_the_log() {
 /// Proves: S0-10, S0-13, S0-14, S0-22, S0-24, S0-25, S0-36, S0-37, S0-50, S0-A9, S0-A21, S0-A25,
 /// S2-25, S2-50
 #[tokio::test(flavor = "multi_thread")]
-async fn features_come_and_go_with_the_version() {
+async fn features_follow_the_cluster_version_up_and_down() {
     let flags = ["--downgrade-check-time=1s"];
     let mut cluster = Cluster::prepare("features_and_versions", 3, &flags).await;
     for node in &mut cluster.members {
@@ -474,7 +474,7 @@ async fn features_come_and_go_with_the_version() {
 /// off.
 /// Proves: S0-8
 #[tokio::test(flavor = "multi_thread")]
-async fn going_back_removes_what_features_kept() {
+async fn downgrade_removes_records_of_features() {
     let flags = [
         MECHANISM,
         "--emulated-version=3.7",
@@ -525,7 +525,7 @@ async fn switch_downgrade(cluster: &Cluster, action: DowngradeAction, version: &
 /// count any more, that of the new one does.
 /// Proves: S0-34, S1-13
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replaced_member_takes_its_word_with_it() {
+async fn proposal_of_a_replaced_member_no_longer_counts() {
     let mut cluster = Cluster::start("gates_replaced", 3, &[MECHANISM]).await;
     for member in 0..2 {
         restart_with(&mut cluster, member, &[wants("ApplyTag=true")]).await;
@@ -552,7 +552,7 @@ async fn a_replaced_member_takes_its_word_with_it() {
 /// A forced new cluster of one member decides again, from that member's flags.
 /// Proves: S0-A20
 #[tokio::test(flavor = "multi_thread")]
-async fn a_forced_new_cluster_decides_anew() {
+async fn forced_new_cluster_decides_features_again() {
     let mut cluster = Cluster::start("gates_forced", 3, &[MECHANISM]).await;
     for member in 0..3 {
         restart_with(&mut cluster, member, &[wants("ApplyTag=true")]).await;

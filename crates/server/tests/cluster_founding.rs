@@ -103,7 +103,7 @@ async fn founders_of_two_versions_stop_or_a_majority_serves_in_every_order() {
 /// version and stops before it has published anything; the others continue, also through a
 /// restart.
 #[tokio::test(flavor = "multi_thread")]
-async fn founder_that_comes_later_with_another_version_stops_and_the_majority_goes_on() {
+async fn late_founder_of_another_version_stops_and_the_majority_serves() {
     let mut cluster = Cluster::prepare("founder-late", 3, &[MECHANISM]).await;
     cluster.members[2].flags = vec![emulate(MINORITY)];
     cluster.start_all(&[0, 1]).await;

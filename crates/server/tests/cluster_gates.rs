@@ -47,7 +47,7 @@ async fn is_published(cluster: &Cluster, member: usize) {
 /// when it returns; no member ever shows another value.
 /// Proves: S0-1, S0-5, S0-18, S0-19, S0-26, S0-29
 #[tokio::test(flavor = "multi_thread")]
-async fn a_feature_is_on_for_all_or_for_none() {
+async fn feature_has_the_same_value_on_all_members() {
     let mut cluster = Cluster::start("gates-rolling", 3, &[MECHANISM]).await;
     until_feature(&cluster, false).await;
     // One member after the other proposes it; only the last proposal turns it on.
@@ -80,7 +80,7 @@ async fn a_feature_is_on_for_all_or_for_none() {
 /// A new cluster has cluster features without any flag but the one that proposes them.
 /// Proves: S0-A28
 #[tokio::test(flavor = "multi_thread")]
-async fn cluster_features_need_no_flag_but_their_own() {
+async fn cluster_features_need_only_their_own_flag() {
     let mut cluster = Cluster::start("gates-default", 3, &[]).await;
     until_feature(&cluster, false).await;
     // The first decision may come before every member has published its proposal.
@@ -99,7 +99,7 @@ async fn cluster_features_need_no_flag_but_their_own() {
 /// A learner obeys, but does not count; once promoted it counts.
 /// Proves: S0-34, S0-35
 #[tokio::test(flavor = "multi_thread")]
-async fn a_learner_obeys_and_counts_only_when_promoted() {
+async fn learner_applies_decisions_and_votes_only_after_promotion() {
     let mut cluster = Cluster::start("gates-learner", 3, &[MECHANISM]).await;
     for member in 0..3 {
         restart_with(&mut cluster, member, &[wants(true)]).await;
@@ -140,7 +140,7 @@ fn metric_names(client: std::net::SocketAddr) -> BTreeSet<String> {
 /// entries, records and metrics as if there were no mechanism.
 /// Proves: X15
 #[tokio::test(flavor = "multi_thread")]
-async fn without_the_mechanism_nothing_is_written_that_has_to_do_with_gates() {
+async fn disabled_mechanism_writes_no_gate_data() {
     for (flag, version) in [(NO_MECHANISM, "3.8"), ("--emulated-version=3.7", "3.7")] {
         nothing_is_written_of_gates(flag, version).await;
     }
@@ -229,7 +229,7 @@ async fn nothing_is_written_of_gates(flag: &str, version: &str) {
 /// With the mechanism off, nothing is published, decided or stored.
 /// Proves: X15
 #[tokio::test(flavor = "multi_thread")]
-async fn without_the_mechanism_there_is_no_trace_of_it() {
+async fn disabled_mechanism_publishes_and_stores_nothing() {
     let cluster = Cluster::start("gates-off", 3, &[NO_MECHANISM]).await;
     cluster.agree().await;
     for member in 0..3 {

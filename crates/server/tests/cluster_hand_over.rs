@@ -81,7 +81,7 @@ fn without(cluster: &Cluster, one: usize) -> Vec<usize> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn leader_that_is_told_to_stop_hands_over_and_writes_go_on() {
+async fn stopping_leader_transfers_leadership_and_writes_continue() {
     let mut cluster = Cluster::start("leader_told_to_stop", 3, &[]).await;
     let leader = cluster.leader().await;
     let others = without(&cluster, leader);
@@ -104,7 +104,7 @@ async fn leader_that_is_told_to_stop_hands_over_and_writes_go_on() {
 
 /// The leader is paused before it dies, so that the requests of the others are certainly lost.
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_sent_to_a_dead_leader_end_when_another_leads() {
+async fn requests_forwarded_to_a_dead_leader_end_after_the_next_election() {
     let mut cluster = Cluster::start("requests_of_a_dead_leader", 3, &[]).await;
     let leader = cluster.leader().await;
     let others = without(&cluster, leader);

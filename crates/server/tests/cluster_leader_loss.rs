@@ -93,12 +93,12 @@ async fn lose_leader_at_every_moment(test: &str, members: usize) {
 
 /// Proves: S0-1, S0-26, S0-28, S0-48
 #[tokio::test(flavor = "multi_thread")]
-async fn a_decision_of_three_survives_its_leader_at_every_moment() {
+async fn decision_of_three_members_survives_leader_loss_at_every_step() {
     lose_leader_at_every_moment("leader_of_three_lost", 3).await;
 }
 
 /// Proves: S0-1, S0-26, S0-28, S0-48
 #[tokio::test(flavor = "multi_thread")]
-async fn a_decision_of_five_survives_its_leader_at_every_moment() {
+async fn decision_of_five_members_survives_leader_loss_at_every_step() {
     lose_leader_at_every_moment("leader_of_five_lost", 5).await;
 }

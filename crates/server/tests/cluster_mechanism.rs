@@ -136,7 +136,7 @@ async fn mechanism_is_turned_on_and_off_by_rolling_restarts() {
 /// mechanism is alpha, `AllAlpha` turns it on and its absence off again.
 /// Proves: S0-37, S0-A27
 #[tokio::test(flavor = "multi_thread")]
-async fn silent_leader_takes_params_along_with_the_version() {
+async fn leader_without_proposal_changes_params_with_the_version() {
     let flags = ["--downgrade-check-time=1s"];
     let mut cluster = Cluster::prepare("mechanism_versions", 1, &flags).await;
     cluster.members[0].flags = on();
@@ -181,7 +181,7 @@ async fn silent_leader_takes_params_along_with_the_version() {
 /// for a learner.
 /// Proves: S0-A27
 #[tokio::test(flavor = "multi_thread")]
-async fn one_voter_grows_by_members_that_propose_nothing() {
+async fn single_voter_accepts_members_without_proposals() {
     let mut cluster = Cluster::prepare("mechanism_grows", 1, &[]).await;
     cluster.members[0].flags = on();
     cluster.start_one(0).await;

@@ -27,8 +27,8 @@ fn refused(error: EtcdError, code: Code) -> (Code, String) {
 
 /// Every refusal has etcd's text and code, on every member.
 #[tokio::test(flavor = "multi_thread")]
-async fn changes_of_membership_are_refused_in_etcds_words() {
-    let test = "changes_of_membership_are_refused_in_etcds_words";
+async fn refused_membership_changes_have_etcd_texts() {
+    let test = "refused_membership_changes_have_etcd_texts";
     let mut cluster = Cluster::start(test, 3, &[]).await;
     let add = |urls: &[&str], is_learner| MemberAddRequest {
         peer_urls: urls.iter().map(|url| (*url).to_owned()).collect(),
@@ -114,8 +114,9 @@ async fn changes_of_membership_are_refused_in_etcds_words() {
 /// While a member is down, changes that could cost the quorum are refused; the member that is
 /// down may be removed.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_quorum_is_not_given_away() {
-    let mut cluster = Cluster::start("a_quorum_is_not_given_away", 3, &[]).await;
+async fn membership_change_that_risks_the_quorum_is_refused() {
+    let mut cluster =
+        Cluster::start("membership_change_that_risks_the_quorum_is_refused", 3, &[]).await;
     let down = cluster.follower().await;
     let id = cluster.members[down].id;
     cluster.kill(down);
@@ -151,8 +152,8 @@ async fn a_quorum_is_not_given_away() {
 /// A member that is removed while it runs stops by itself, the leader too; its clients get a
 /// response that the removal was done.
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_is_removed_stops() {
-    let mut cluster = Cluster::start("whoever_is_removed_stops", 5, &[]).await;
+async fn removed_member_stops() {
+    let mut cluster = Cluster::start("removed_member_stops", 5, &[]).await;
     let follower = cluster.follower().await;
     let leader = cluster.leader().await;
     cluster
@@ -183,8 +184,8 @@ async fn whoever_is_removed_stops() {
 /// A linearizable member list is refused by a member that is cut off; a serializable one is
 /// answered from its applied state. A member's peer URLs can be changed.
 #[tokio::test(flavor = "multi_thread")]
-async fn lists_of_members_are_as_fresh_as_asked() {
-    let test = "lists_of_members_are_as_fresh_as_asked";
+async fn member_list_is_linearizable_or_serializable_as_requested() {
+    let test = "member_list_is_linearizable_or_serializable_as_requested";
     let mut cluster = Cluster::start(test, 3, &[]).await;
     let member = cluster.follower().await;
     let others: Vec<usize> = (0..3).filter(|it| *it != member).collect();
@@ -261,8 +262,8 @@ async fn lists_of_members_are_as_fresh_as_asked() {
 /// Two of three disks are lost. The third member becomes a cluster of one with all its data, to
 /// which others can be added.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_can_be_made_of_the_last_member() {
-    let test = "a_cluster_can_be_made_of_the_last_member";
+async fn forced_new_cluster_starts_from_the_last_member() {
+    let test = "forced_new_cluster_starts_from_the_last_member";
     let mut cluster = Cluster::start(test, 3, &[]).await;
     for number in 0..20 {
         let mut kv = cluster.clients(number % 3).kv;
@@ -304,8 +305,8 @@ async fn a_cluster_can_be_made_of_the_last_member() {
 
 /// A member that lists the wrong members cannot join, and its error names the next step.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_list_is_refused_when_joining() {
-    let test = "a_wrong_list_is_refused_when_joining";
+async fn join_with_a_wrong_initial_cluster_is_refused() {
+    let test = "join_with_a_wrong_initial_cluster_is_refused";
     let mut cluster = Cluster::start(test, 3, &[]).await;
     let stranger = cluster.prepare_member();
     // It was not added.
@@ -356,8 +357,8 @@ async fn a_wrong_list_is_refused_when_joining() {
 
 /// A founder that lost its data must not start over: its votes are lost.
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_is_founder_twice() {
-    let mut cluster = Cluster::start("nobody_is_founder_twice", 3, &[]).await;
+async fn founder_without_data_does_not_bootstrap_again() {
+    let mut cluster = Cluster::start("founder_without_data_does_not_bootstrap_again", 3, &[]).await;
     let lost = cluster.follower().await;
     cluster.kill(lost);
     cluster.wipe(lost);
@@ -490,7 +491,7 @@ async fn founder_beside(member: SocketAddr) -> SocketAddr {
 /// Founders that start together cannot query each other before they listen, so each compares
 /// settings again once it does.
 #[tokio::test(flavor = "multi_thread")]
-async fn founder_is_refused_when_another_turns_out_to_have_other_settings() {
+async fn founder_with_settings_that_differ_from_another_is_refused() {
     let (_guard, dir) = common::data_dir();
     let own = common::free_address();
     let other = founder_beside(own).await;
@@ -513,8 +514,8 @@ async fn founder_is_refused_when_another_turns_out_to_have_other_settings() {
 /// Leases can be renewed and queried through any member, outlive a change of leader by their
 /// whole TTL, and expire everywhere.
 #[tokio::test(flavor = "multi_thread")]
-async fn leases_live_at_the_leader_and_are_served_by_all() {
-    let test = "leases_live_at_the_leader_and_are_served_by_all";
+async fn leases_are_served_by_all_members_and_survive_leader_changes() {
+    let test = "leases_are_served_by_all_members_and_survive_leader_changes";
     let mut cluster = Cluster::start(test, 3, &[]).await;
     let ttl = 4;
     let grant = LeaseGrantRequest { id: 77, ttl };

@@ -90,8 +90,8 @@ async fn some_are_cut_off(
 
 /// The old leader does not know yet that it lost leadership.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_is_cut_off_tells_nobody_anything() {
-    let test = "a_leader_that_is_cut_off_tells_nobody_anything";
+async fn partitioned_leader_of_three_answers_no_linearizable_request() {
+    let test = "partitioned_leader_of_three_answers_no_linearizable_request";
     some_are_cut_off(test, 3, async |cluster| vec![cluster.leader().await]).await;
 }
 
@@ -116,8 +116,8 @@ async fn leader_that_is_cut_off_does_not_answer_that_a_lease_does_not_exist() {
 
 /// The leader is cut off together with a follower: it still has one active peer.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_in_the_minority_of_five_tells_nobody_anything() {
-    let test = "a_leader_in_the_minority_of_five_tells_nobody_anything";
+async fn partitioned_leader_of_five_answers_no_linearizable_request() {
+    let test = "partitioned_leader_of_five_answers_no_linearizable_request";
     some_are_cut_off(test, 5, async |cluster| {
         let follower = cluster.follower().await;
         vec![cluster.leader().await, follower]
@@ -127,16 +127,16 @@ async fn a_leader_in_the_minority_of_five_tells_nobody_anything() {
 
 /// Followers that are cut off neither respond nor disturb the others when they return.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_minority_that_is_cut_off_tells_nobody_anything() {
-    let test = "a_minority_that_is_cut_off_tells_nobody_anything";
+async fn partitioned_follower_answers_no_linearizable_request() {
+    let test = "partitioned_follower_answers_no_linearizable_request";
     some_are_cut_off(test, 3, async |cluster| vec![cluster.follower().await]).await;
 }
 
 /// One direction of one link fails. The leader cannot send to a follower, or a follower cannot
 /// send to the leader; there is a majority that can do without that link.
 #[tokio::test(flavor = "multi_thread")]
-async fn links_may_fail_in_one_direction() {
-    let test = "links_may_fail_in_one_direction";
+async fn writes_continue_after_a_one_way_link_failure() {
+    let test = "writes_continue_after_a_one_way_link_failure";
     let mut cluster = Cluster::start(test, 3, &[]).await;
     let load = Load::on_all(&mut cluster);
     let all = cluster.running();
@@ -164,8 +164,8 @@ async fn links_may_fail_in_one_direction() {
 
 /// The leader receives all messages, and none of its own arrive: the others elect one of them.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_nobody_hears_is_replaced() {
-    let test = "a_leader_that_nobody_hears_is_replaced";
+async fn leader_that_cannot_send_is_replaced() {
+    let test = "leader_that_cannot_send_is_replaced";
     let mut cluster = Cluster::start(test, 3, &[]).await;
     let load = Load::on_all(&mut cluster);
     let all = cluster.running();
@@ -184,8 +184,8 @@ async fn a_leader_that_nobody_hears_is_replaced() {
 
 /// Links of random members come and go faster than a leader can be elected, then stay.
 #[tokio::test(flavor = "multi_thread")]
-async fn links_may_come_and_go() {
-    let mut cluster = Cluster::start("links_may_come_and_go", 3, &[]).await;
+async fn writes_continue_while_links_fail_and_recover() {
+    let mut cluster = Cluster::start("writes_continue_while_links_fail_and_recover", 3, &[]).await;
     let load = Load::on_all(&mut cluster);
     let all = cluster.running();
     load.goes_on(&cluster, &all, SOME).await;
@@ -206,7 +206,7 @@ async fn links_may_come_and_go() {
 
 /// Every message takes a fifth of an election timeout, each way.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slow_network_is_slow_and_nothing_else() {
+async fn slow_network_loses_no_write() {
     let mut cluster = Cluster::start("a_slow_network", 3, &[]).await;
     let load = Load::on_all(&mut cluster);
     let all = cluster.running();
@@ -229,7 +229,7 @@ async fn a_slow_network_is_slow_and_nothing_else() {
 
 /// One piece in five is lost and sent again, and now and then a connection breaks.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lossy_network_costs_time_and_nothing_else() {
+async fn lossy_network_loses_no_write() {
     let mut cluster = Cluster::start("a_lossy_network", 3, &[]).await;
     let load = Load::on_all(&mut cluster);
     let all = cluster.running();

@@ -70,8 +70,8 @@ async fn is_receiving(cluster: &Cluster, member: usize, before: usize) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_that_is_killed_while_it_takes_in_a_snapshot_takes_in_the_next() {
-    let test = "a_member_that_is_killed_while_it_takes_in_a_snapshot_takes_in_the_next";
+async fn member_killed_while_receiving_a_snapshot_installs_the_next() {
+    let test = "member_killed_while_receiving_a_snapshot_installs_the_next";
     let mut cluster = Cluster::start(test, 3, &SHORT_LOG).await;
     let lost = cluster.follower().await;
     cluster.kill(lost);
@@ -135,8 +135,8 @@ async fn cut_off_while_receiving(cluster: &mut Cluster, is_serving: bool) -> Opt
 /// The sender stops sending, without closing the connection, and the receiver is stopped: once
 /// while it serves, once while it starts.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_that_waits_for_a_snapshot_can_be_stopped() {
-    let test = "a_member_that_waits_for_a_snapshot_can_be_stopped";
+async fn member_waiting_for_a_snapshot_can_be_stopped() {
+    let test = "member_waiting_for_a_snapshot_can_be_stopped";
     let mut cluster = Cluster::start(test, 3, &SHORT_LOG).await;
     for is_serving in [true, false] {
         let mut tries = 0;
@@ -196,8 +196,8 @@ async fn member_restarts_after_kills_while_snapshots_follow_each_other() {
 
 /// The request waits for the leader while a snapshot replaces the store.
 #[tokio::test(flavor = "multi_thread")]
-async fn linearizable_range_stream_reads_the_store_that_a_snapshot_brought() {
-    let test = "linearizable_range_stream_reads_the_store_that_a_snapshot_brought";
+async fn linearizable_range_stream_reads_the_installed_store() {
+    let test = "linearizable_range_stream_reads_the_installed_store";
     let mut cluster = Cluster::start(test, 3, &SHORT_LOG).await;
     for _ in 0..TRIES {
         let lost = cluster.follower().await;

@@ -28,8 +28,8 @@ fn behave_as(cluster: &mut Cluster, member: usize, version: &str) {
 /// Members are restarted one after the other with the next version; the cluster version follows
 /// the last one, and clients are not affected.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_is_upgraded_member_by_member() {
-    let test = "a_cluster_is_upgraded_member_by_member";
+async fn cluster_is_upgraded_by_rolling_restart() {
+    let test = "cluster_is_upgraded_by_rolling_restart";
     let mut cluster = Cluster::prepare(test, 3, &[]).await;
     for member in 0..3 {
         behave_as(&mut cluster, member, "3.6");
@@ -76,8 +76,8 @@ async fn member_two_minors_above_the_cluster_does_not_join() {
 /// An operator enables the downgrade, the cluster version falls at once, members are restarted
 /// one after the other, and the downgrade ends by itself.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_is_downgraded_member_by_member() {
-    let test = "a_cluster_is_downgraded_member_by_member";
+async fn cluster_is_downgraded_by_rolling_restart() {
+    let test = "cluster_is_downgraded_by_rolling_restart";
     let mut cluster = Cluster::start(test, 3, &["--downgrade-check-time=1s"]).await;
     until_cluster_version(&cluster, "3.8.0").await;
     use DowngradeAction::{Cancel, Enable, Validate};
@@ -218,8 +218,8 @@ fn is_refused(answer: &HttpAnswer, status: u16) {
 
 /// The paths of the peer port besides raft's, and bad requests to them.
 #[tokio::test(flavor = "multi_thread")]
-async fn members_answer_each_others_questions() {
-    let test = "members_answer_each_others_questions";
+async fn peer_endpoints_serve_versions_members_hashes_and_leases() {
+    let test = "peer_endpoints_serve_versions_members_hashes_and_leases";
     let cluster = Cluster::start(test, 3, &[]).await;
     let leader = cluster.leader().await;
     let follower = (leader + 1) % 3;

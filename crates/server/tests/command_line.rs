@@ -52,7 +52,7 @@ fn help_names_flags_and_gates_and_the_version_is_etcds_first() {
 
 /// Proves: G89
 #[test]
-fn the_list_is_readable_by_people_and_programs() {
+fn gate_list_prints_as_table_and_json() {
     let table = stdout(&["gates", "list", "--feature-gates", "PriorityRequest=true"]);
     assert!(table.contains("PriorityRequest"), "{table}");
     let json: serde_json::Value =
@@ -75,7 +75,7 @@ fn both_spellings_of_the_emulation_flag_work() {
 
 /// Proves: S2-1, S2-A11
 #[test]
-fn refusals_are_one_line_that_says_what_to_do() {
+fn refusal_is_one_line_with_the_remedy() {
     for (args, expected) in [
         (
             &["--emulated-version", "3.9"][..],
@@ -175,7 +175,7 @@ fn list_takes_the_flags_of_cluster_features() {
 }
 
 #[test]
-fn an_explanation_as_json() {
+fn explain_prints_json() {
     let text = stdout(&["gates", "explain", "LeaseCheckpointPersist", "-w", "json"]);
     let json: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(json["level"], "cluster");

@@ -29,7 +29,7 @@ fn version_of(server: &Server) -> serde_json::Value {
 /// either kind find theirs.
 /// Proves: S2-24, S2-A2
 #[tokio::test(flavor = "multi_thread")]
-async fn the_version_reply_tells_binary_emulation_and_minimum() {
+async fn version_reply_has_binary_emulation_and_min_compatibility_versions() {
     for (flags, emulation, minimum) in [
         (&[][..], "8", "7"),
         (&["--emulated-version=3.7"], "7", "6"),
@@ -86,7 +86,7 @@ async fn surface(dir: &Path, flags: &[&str]) -> (Vec<u16>, BTreeSet<String>, ser
 /// response is that of etcd.
 /// Proves: S2-47
 #[tokio::test]
-async fn unused_the_mechanism_shows_only_in_the_version_reply() {
+async fn default_version_flags_change_only_the_version_reply() {
     let (_guard, dir) = data_dir();
     let plain = surface(&dir, &[]).await;
     let (_other_guard, other) = data_dir();
@@ -124,7 +124,7 @@ async fn unused_the_mechanism_shows_only_in_the_version_reply() {
 /// reached.
 /// Proves: S2-26
 #[tokio::test]
-async fn each_step_of_an_upgrade_fails_by_itself() {
+async fn each_step_of_an_upgrade_fails_separately() {
     let (_guard, dir) = data_dir();
     // The state that the old binary left.
     let server = Server::start(&dir, &["--emulated-version=3.6"]);
@@ -189,7 +189,7 @@ async fn each_step_of_an_upgrade_fails_by_itself() {
 /// agreed.
 /// Proves: S2-18, S2-41
 #[tokio::test]
-async fn what_the_minimum_cannot_read_is_not_written() {
+async fn data_unreadable_by_the_min_compatibility_version_is_not_written() {
     let (_guard, dir) = data_dir();
     let value = "v".repeat(10_000);
     let mut packed_before = 0;
@@ -304,7 +304,7 @@ fn is_on(client: std::net::SocketAddr, feature: &str) -> bool {
 /// all members decide is treated as that feature's gate is: it does not exist at 3.6.
 /// Proves: S1-15
 #[tokio::test(flavor = "multi_thread")]
-async fn an_old_flag_is_its_gate() {
+async fn experimental_flag_sets_its_gate_at_3_6() {
     const OLD: &str = "--experimental-initial-corrupt-check";
     const GATE: &str = "--feature-gates=InitialCorruptCheck=true";
     const FEATURE: &str = "InitialCorruptCheck";

@@ -133,7 +133,7 @@ fn assert_refused(dir: &Path, file: &Path, offset: Option<u64>) {
 }
 
 #[tokio::test]
-async fn a_file_that_ends_inside_its_last_record_is_cut_there() {
+async fn file_that_ends_inside_its_last_record_is_truncated() {
     let (_guard, dir) = killed_member().await;
     let last = puts(&dir).pop().unwrap();
     segment(&last).set_len(last.offset + 1000).unwrap();
@@ -153,7 +153,7 @@ async fn sectors_that_were_never_written_are_a_torn_record() {
 }
 
 #[tokio::test]
-async fn a_changed_byte_in_the_middle_stops_the_start() {
+async fn changed_byte_in_the_middle_stops_the_start() {
     let (_guard, dir) = killed_member().await;
     let middle = puts(&dir).swap_remove(PUTS / 2);
     segment(&middle)
@@ -164,7 +164,7 @@ async fn a_changed_byte_in_the_middle_stops_the_start() {
 
 /// The last record was written completely, so a wrong byte in it is no torn write.
 #[tokio::test]
-async fn a_changed_byte_in_the_last_record_stops_the_start() {
+async fn changed_byte_in_the_last_record_stops_the_start() {
     let (_guard, dir) = killed_member().await;
     let last = puts(&dir).pop().unwrap();
     segment(&last)
@@ -176,7 +176,7 @@ async fn a_changed_byte_in_the_last_record_stops_the_start() {
 /// A torn write leaves the sector after the last record empty or complete. Other bytes in that
 /// sector are damage, and records before them may be overwritten, too.
 #[tokio::test]
-async fn garbage_behind_the_end_stops_the_start() {
+async fn bytes_after_the_end_of_the_log_stop_the_start() {
     const SECTOR_BYTES: u64 = 512;
     const GARBAGE: [u8; 64] = [0xab; 64];
     // The log has to end far enough before the end of its sector, because bytes in the next
@@ -199,7 +199,7 @@ async fn garbage_behind_the_end_stops_the_start() {
 }
 
 #[tokio::test]
-async fn a_missing_log_beside_a_filled_backend_stops_the_start() {
+async fn missing_log_with_a_non_empty_backend_stops_the_start() {
     let (_guard, dir) = data_dir();
     Server::start(&dir, &[]).stop();
     fs::remove_dir_all(wal_dir(&dir)).unwrap();
@@ -213,7 +213,7 @@ async fn a_missing_log_beside_a_filled_backend_stops_the_start() {
 
 /// The backend has acknowledged writes that the log does not have: the disk lost them.
 #[tokio::test]
-async fn a_log_that_ends_before_the_backend_stops_the_start() {
+async fn log_that_ends_before_the_backend_stops_the_start() {
     let (_guard, dir) = killed_member().await;
     let third = puts(&dir).swap_remove(3);
     let server = Server::start(&dir, LOG_ONLY);
@@ -231,7 +231,7 @@ async fn a_log_that_ends_before_the_backend_stops_the_start() {
 /// The log may need a snapshot that was received and not installed. As long as it cannot be
 /// read, that is unknown.
 #[tokio::test]
-async fn what_a_log_may_need_stays_while_it_cannot_be_read() {
+async fn received_snapshot_is_kept_while_the_log_is_unreadable() {
     let (_guard, dir) = killed_member().await;
     let waiting = dir.join("member/incoming-00000000000000ff");
     fs::create_dir(&waiting).unwrap();

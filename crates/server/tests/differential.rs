@@ -312,8 +312,8 @@ async fn hash(clients: &mut Clients, revision: i64) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_requests_have_the_same_answers_as_etcds() {
-    const TEST: &str = "the_same_requests_have_the_same_answers_as_etcds";
+async fn random_requests_have_the_answers_of_etcd() {
+    const TEST: &str = "random_requests_have_the_answers_of_etcd";
     let Some(program) = Program::etcd(TEST) else {
         return;
     };
@@ -366,8 +366,8 @@ async fn the_same_requests_have_the_same_answers_as_etcds() {
 
 /// Enough keys for several pieces, with distinct sort values.
 #[tokio::test(flavor = "multi_thread")]
-async fn streams_with_a_sort_target_are_those_of_etcd() {
-    const TEST: &str = "streams_with_a_sort_target_are_those_of_etcd";
+async fn range_streams_with_a_sort_target_equal_etcd() {
+    const TEST: &str = "range_streams_with_a_sort_target_equal_etcd";
     const KEYS: u64 = 60;
     let Some(program) = Program::etcd(TEST) else {
         return;

@@ -63,7 +63,7 @@ async fn hash_kv(clients: &mut Clients, revision: i64) -> HashKvResponse {
 /// Puts, deletes, transactions, leases and compactions from several connections; the log is
 /// compacted and the backend commits all the time.
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_acknowledged_is_lost_by_kills_at_any_moment() {
+async fn acknowledged_writes_survive_kills_at_any_time() {
     let (_guard, dir) = data_dir();
     let mut random = Random::seeded("durability");
     let mut writers: Vec<Writer> = (0..WRITERS)
@@ -120,7 +120,7 @@ async fn answers_events_and_files_agree_through_thirty_kills() {
 /// The check above can fail: it detects a member that restarts without its newest writes, or
 /// with a backend that does not belong to its log.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_that_forgets_is_found_out() {
+async fn lost_writes_are_detected_by_the_checks() {
     use portunus_sim::torture::TortureError;
     for forgotten in ["member", "member/wal"] {
         let (guard, dir) = data_dir();
@@ -173,7 +173,7 @@ fn torture(portunus: PathBuf, dir: &Path, kills: u64) -> Options {
 /// The backend matches the log: an older copy of the backend and the log make the same store as
 /// the newest backend and the log.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_older_backend_and_the_log_make_the_same_store() {
+async fn older_backend_and_the_log_restore_the_same_store() {
     let (guard, dir) = data_dir();
     let mut random = Random::seeded("older backend");
     let mut writers: Vec<Writer> = (0..WRITERS)
@@ -226,7 +226,7 @@ async fn an_older_backend_and_the_log_make_the_same_store() {
 
 /// The backend holds nothing: everything is restored from the log alone.
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_acknowledged_is_lost_when_the_backend_never_committed() {
+async fn acknowledged_writes_survive_without_a_backend_commit() {
     const LAZY: &[&str] = &[
         "--backend-batch-interval=1h",
         "--backend-batch-limit=1000000",
@@ -247,7 +247,7 @@ async fn nothing_acknowledged_is_lost_when_the_backend_never_committed() {
 /// "Ready" means that the log is applied: even a serializable read finds every acknowledged
 /// write.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_ready_member_has_applied_its_log() {
+async fn ready_member_has_applied_its_log() {
     const LAZY: &[&str] = &["--backend-batch-interval=1h"];
     let (_guard, dir) = data_dir();
     Server::start(&dir, LAZY).stop();
@@ -274,7 +274,7 @@ async fn a_ready_member_has_applied_its_log() {
 /// Large values fill segments, so that whole segments of the log are removed while the member
 /// is killed.
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_acknowledged_is_lost_while_segments_of_the_log_are_released() {
+async fn acknowledged_writes_survive_the_release_of_log_segments() {
     const VALUE_BYTES: usize = 1 << 20;
     const KEYS: usize = 4;
     let flags = &[
@@ -330,7 +330,7 @@ async fn nothing_acknowledged_is_lost_while_segments_of_the_log_are_released() {
 
 /// A member that is killed while it starts, for the first time or later, starts the next time.
 #[tokio::test(flavor = "multi_thread")]
-async fn kills_during_the_start_do_no_harm() {
+async fn acknowledged_writes_survive_kills_during_the_start() {
     let (_guard, dir) = data_dir();
     let mut random = Random::seeded("start");
     // There is no event for "in the middle of the start", so it is killed at a random time.
@@ -364,7 +364,7 @@ async fn kills_during_the_start_do_no_harm() {
 
 /// Terms only grow, ids never change, and a compaction is not undone.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_comes_back_as_who_it_was() {
+async fn restart_keeps_ids_term_and_compaction() {
     let (_guard, dir) = data_dir();
     let server = Server::start(&dir, RESTLESS);
     let mut clients = server.connect().await;

@@ -93,7 +93,7 @@ fn some_writers(random: &mut Random) -> Vec<Writer> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_disk_that_takes_no_more_ends_the_member_and_loses_nothing() {
+async fn failed_log_write_stops_the_member_without_loss() {
     let (_guard, dir) = data_dir();
     let mut random = Random::seeded("failing disk");
     let mut writers = some_writers(&mut random);
@@ -116,7 +116,7 @@ async fn a_disk_that_takes_no_more_ends_the_member_and_loses_nothing() {
 
 /// The log is in its second file, at a small position, and the backend is larger than that.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_backend_that_cannot_be_written_ends_the_member_and_loses_nothing() {
+async fn failed_backend_write_stops_the_member_without_loss() {
     let (_guard, dir) = data_dir();
     let mut random = Random::seeded("failing backend");
     let server = start(&dir);
@@ -150,7 +150,7 @@ async fn a_backend_that_cannot_be_written_ends_the_member_and_loses_nothing() {
 
 /// Only log lines cannot be written, as if they were on another disk.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_whose_log_lines_cannot_be_written_goes_on() {
+async fn member_continues_when_its_stderr_cannot_be_written() {
     let (guard, dir) = data_dir();
     let lines = guard.path().join("lines");
     let position_bytes = 1024 * MIB;

@@ -21,7 +21,7 @@ async fn set_alarm(clients: &mut Clients, action: AlarmAction, alarm: AlarmType)
 }
 
 #[tokio::test]
-async fn probes_of_a_healthy_member() {
+async fn probes_of_a_healthy_member_succeed() {
     let (_guard, dir) = data_dir();
     let server = Server::start(&dir, &[]);
     let verbose_ready = "[+]data_corruption ok\n[+]serializable_read ok\n\
@@ -84,7 +84,7 @@ async fn probes_of_a_healthy_member() {
 /// An alarm makes `/health` fail unless it is excluded. Only corruption makes a member unready,
 /// and no alarm makes `/livez` fail: a restart would not help.
 #[tokio::test]
-async fn probes_of_a_member_with_alarms() {
+async fn probes_report_alarms() {
     let (_guard, dir) = data_dir();
     let server = Server::start(&dir, &[]);
     let mut clients = server.connect().await;
@@ -121,7 +121,7 @@ async fn probes_of_a_member_with_alarms() {
 }
 
 #[tokio::test]
-async fn other_methods_and_paths() {
+async fn unknown_methods_and_paths_are_refused() {
     let (_guard, dir) = data_dir();
     let server = Server::start(&dir, &[]);
     for path in [
@@ -152,7 +152,7 @@ fn value(metrics: &str, series: &str) -> f64 {
 }
 
 #[tokio::test]
-async fn metrics_have_etcds_names() {
+async fn metrics_have_the_names_of_etcd() {
     let (_guard, dir) = data_dir();
     let server = Server::start(&dir, &["--quota-backend-bytes=1000000000"]);
     let metrics = server.get("/metrics").body;
@@ -222,7 +222,7 @@ async fn metrics_have_etcds_names() {
 /// Dashboards and alerts written for etcd 3.7 find their series, with the same labels and
 /// buckets: name, labels other than `le`, first and last finite bucket.
 #[tokio::test]
-async fn durations_have_etcds_labels_and_buckets() {
+async fn duration_metrics_have_the_labels_and_buckets_of_etcd() {
     let (_guard, dir) = data_dir();
     let server = Server::start(&dir, &[]);
     let mut clients = server.connect().await;
@@ -403,7 +403,7 @@ async fn durations_have_etcds_labels_and_buckets() {
 
 /// Requests of clients show in the metrics.
 #[tokio::test]
-async fn metrics_move() {
+async fn metrics_count_client_requests() {
     let (_guard, dir) = data_dir();
     let server = Server::start(&dir, &[]);
     let mut clients = server.connect().await;
@@ -505,7 +505,7 @@ fn logged_address(line: &str) -> std::net::SocketAddr {
 
 /// Monitoring gets a separate port, without data.
 #[tokio::test]
-async fn metrics_and_probes_on_a_port_of_their_own() {
+async fn metrics_and_probes_are_served_at_listen_metrics_urls() {
     let (_guard, dir) = data_dir();
     let server = Server::start(&dir, &["--listen-metrics-urls=http://127.0.0.1:0"]);
     let line = server.process.find_line("serving metrics").unwrap();
@@ -533,7 +533,7 @@ async fn metrics_and_probes_on_a_port_of_their_own() {
 
 /// `/health` reports a member without a quorum before that member serves clients.
 #[tokio::test]
-async fn metrics_are_served_while_a_member_looks_for_the_others() {
+async fn metrics_are_served_before_the_cluster_is_reached() {
     let (_guard, dir) = data_dir();
     let peer = "http://127.0.0.1:1";
     let flags = [

@@ -70,7 +70,7 @@ fn program_is_built_without_test_features() {
 
 /// Proves: G87, S2-44, S2-45, S2-46
 #[test]
-fn the_registry_obeys_the_life_cycle_and_the_list_is_current() {
+fn registry_passes_lint_and_gates_json_is_current() {
     let released_features = released();
     let committed = std::fs::read_to_string(docs("gates.json"))
         .unwrap_or_else(|_| r#"{"features":[]}"#.to_owned());
@@ -96,7 +96,7 @@ fn the_registry_obeys_the_life_cycle_and_the_list_is_current() {
 /// A patch release can be made of the current list; not if a feature had changed.
 /// Proves: S1-7
 #[test]
-fn a_patch_release_can_be_made_of_what_was_released() {
+fn patch_release_with_unchanged_features_passes_lint() {
     let released_features = released();
     let patch = Version::parse(&format!("{ETCD_VERSION}.1")).unwrap();
     let released = to_json(released_registries(&released_features));
@@ -133,7 +133,7 @@ fn a_patch_release_can_be_made_of_what_was_released() {
 
 /// Proves: G89
 #[test]
-fn the_table_in_the_handbook_is_current() {
+fn table_of_features_is_current() {
     const BEGIN: &str = "<!-- gates: begin -->\n";
     const END: &str = "<!-- gates: end -->";
     let released_features = released();
@@ -156,7 +156,7 @@ fn the_table_in_the_handbook_is_current() {
 
 /// Proves: S2-A4
 #[test]
-fn the_gate_of_compatibility_versions_is_known_and_locked_on() {
+fn compatibility_versions_gate_is_known_and_locked_on() {
     let own = own();
     for minor in EMULATION_FLOOR.minor()..=ETCD_VERSION.minor() {
         let versions = Versions::emulating(portunus_gates::MajorMinor::new(3, minor));
@@ -178,7 +178,7 @@ fn the_gate_of_compatibility_versions_is_known_and_locked_on() {
 
 /// Proves: S1-14, S0-A24
 #[test]
-fn alpha_is_off_and_every_gate_says_what_it_does_and_who_owns_it() {
+fn alpha_features_are_off_and_every_gate_has_summary_and_owner() {
     let own = own();
     for registry in registries(&own) {
         for feature in registry.features() {

@@ -135,8 +135,8 @@ async fn snapshot_received_during_an_installation_survives_it() {
 /// The same snapshot arrives again while the first one of its index is being installed, and
 /// after that; older ones arrive, too. The member is killed in between.
 #[tokio::test(flavor = "multi_thread")]
-async fn snapshot_that_comes_again_does_not_touch_its_installation() {
-    let test = "snapshot_that_comes_again_does_not_touch_its_installation";
+async fn snapshot_received_again_does_not_change_its_installation() {
+    let test = "snapshot_received_again_does_not_change_its_installation";
     let mut receiver = Receiver::start(test).await;
     for round in 1..=ROUNDS {
         let index = round * 1000;

@@ -28,7 +28,7 @@ fn refused(process: Process) -> String {
 }
 
 #[test]
-fn settings_that_cannot_be_used_are_refused() {
+fn invalid_settings_are_refused() {
     for (flags, expected) in [
         (&["--nmae=m1"][..], "did you mean --name?"),
         (&["--frobnicate"], "there is no flag --frobnicate"),
@@ -68,7 +68,7 @@ fn settings_that_cannot_be_used_are_refused() {
 }
 
 #[test]
-fn a_taken_port_is_refused_and_nothing_is_created() {
+fn port_in_use_is_refused_and_nothing_is_created() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", taken.local_addr().unwrap());
     let (_guard, dir) = data_dir();
@@ -79,7 +79,7 @@ fn a_taken_port_is_refused_and_nothing_is_created() {
 }
 
 #[tokio::test]
-async fn a_directory_in_use_is_refused_and_its_owner_goes_on() {
+async fn data_directory_in_use_is_refused_and_its_owner_continues() {
     let (_guard, dir) = data_dir();
     let server = Server::start(&dir, &[]);
     let line = refused(launch(&dir, &[]));
@@ -89,7 +89,7 @@ async fn a_directory_in_use_is_refused_and_its_owner_goes_on() {
 }
 
 #[test]
-fn joining_needs_somebody_to_join() {
+fn join_without_a_reachable_member_is_refused() {
     let (_guard, dir) = data_dir();
     let line = refused(launch(&dir, &["--initial-cluster-state=existing"]));
     assert!(line.contains("needs the other members"), "{line}");
@@ -102,7 +102,7 @@ fn joining_needs_somebody_to_join() {
 }
 
 #[test]
-fn data_of_etcd_that_cannot_be_read_is_left_alone() {
+fn unreadable_data_of_etcd_is_refused_and_unchanged() {
     let (_guard, dir) = data_dir();
     let db = dir.join("member/snap/db");
     fs::create_dir_all(db.parent().unwrap()).unwrap();
@@ -114,7 +114,7 @@ fn data_of_etcd_that_cannot_be_read_is_left_alone() {
 }
 
 #[test]
-fn a_place_that_cannot_be_written_is_refused() {
+fn unwritable_data_directory_is_refused() {
     // The kernel lets no user create anything there, not even root.
     let line = refused(launch("/proc/member.etcd".as_ref(), &[]));
     assert!(line.contains("/proc/member.etcd cannot be used"), "{line}");
@@ -126,14 +126,38 @@ fn a_place_that_cannot_be_written_is_refused() {
 }
 
 /// Root may write anywhere, so this proves nothing for root.
+/// The log, the backend and the lock are for the user that runs the server alone, also in a
+/// directory that others may enter.
+#[tokio::test]
+async fn data_directory_is_accessible_to_its_owner_only() {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    for existing_mode in [None, Some(0o755)] {
+        let (_guard, dir) = data_dir();
+        if let Some(mode) = existing_mode {
+            fs::create_dir(&dir).unwrap();
+            fs::set_permissions(&dir, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let server = Server::start(&dir, &[]);
+        server.connect().await.kv.put(put("a", "1")).await.unwrap();
+        assert_eq!(mode(&dir), existing_mode.unwrap_or(0o700));
+        let entries: Vec<_> = fs::read_dir(&dir).unwrap().map(|it| it.unwrap()).collect();
+        for entry in &entries {
+            let path = entry.path();
+            assert_eq!(mode(&path) & 0o077, 0, "{}", path.display());
+        }
+        assert_eq!(entries.len(), 2, "the lock, and a directory for the rest");
+    }
+}
+
 #[test]
-fn a_read_only_directory_is_refused() {
+fn read_only_directory_is_refused() {
     use std::os::unix::fs::PermissionsExt;
     let (_guard, dir) = data_dir();
     fs::create_dir(&dir).unwrap();
     fs::set_permissions(&dir, fs::Permissions::from_mode(0o555)).unwrap();
     if fs::write(dir.join("probe"), b"").is_ok() {
-        eprintln!("SKIPPED a_read_only_directory_is_refused: this user may write anywhere");
+        eprintln!("SKIPPED read_only_directory_is_refused: this user may write anywhere");
         return;
     }
     let line = refused(launch(&dir, &[]));
@@ -144,7 +168,7 @@ fn a_read_only_directory_is_refused() {
 }
 
 #[test]
-fn the_first_line_of_the_version_is_etcds() {
+fn version_output_starts_with_the_line_of_etcd() {
     for flag in ["--version", "-version", "version"] {
         let output = portunus().arg(flag).output().unwrap();
         assert!(output.status.success());
@@ -154,7 +178,7 @@ fn the_first_line_of_the_version_is_etcds() {
 }
 
 #[tokio::test]
-async fn the_environment_sets_what_flags_do_not() {
+async fn environment_sets_what_flags_do_not() {
     let (_guard, dir) = data_dir();
     let mut command = portunus();
     command
@@ -177,7 +201,7 @@ async fn the_environment_sets_what_flags_do_not() {
 }
 
 #[tokio::test]
-async fn a_config_file_replaces_flags_and_environment() {
+async fn config_file_replaces_flags_and_environment() {
     let (guard, dir) = data_dir();
     let file = guard.path().join("member.yaml");
     let text = format!(
@@ -215,7 +239,7 @@ async fn a_config_file_replaces_flags_and_environment() {
 
 /// Proves: S2-A1
 #[tokio::test]
-async fn an_emulated_version_is_what_clients_see() {
+async fn clients_see_the_emulated_version() {
     for flag in ["--emulated-version=3.6", "--emulation-version=3.6"] {
         let (_guard, dir) = data_dir();
         let server = Server::start(&dir, &[flag]);
@@ -237,7 +261,7 @@ async fn an_emulated_version_is_what_clients_see() {
 
 /// Data of a later version is not served as an earlier one; the reverse is an upgrade.
 #[tokio::test]
-async fn the_emulated_version_can_be_raised_but_not_lowered_below_the_cluster() {
+async fn emulated_version_can_be_raised_but_not_lowered_below_the_cluster_version() {
     let (_guard, dir) = data_dir();
     Server::start(&dir, &["--emulated-version=3.6"]).stop();
     let server = Server::start(&dir, &[]);
@@ -258,7 +282,7 @@ async fn the_emulated_version_can_be_raised_but_not_lowered_below_the_cluster() 
 
 /// Clients with open streams, and idle ones, do not delay the stop.
 #[tokio::test]
-async fn a_stop_does_not_wait_for_clients() {
+async fn stop_does_not_wait_for_clients() {
     for signal in [
         nix::sys::signal::Signal::SIGTERM,
         nix::sys::signal::Signal::SIGINT,
@@ -315,7 +339,7 @@ async fn a_stop_does_not_wait_for_clients() {
 /// A member handles a signal at any time: it never has to be killed, and logs "ready" only when
 /// it can be stopped cleanly.
 #[test]
-fn a_stop_is_heeded_during_the_start_and_right_after() {
+fn stop_during_or_right_after_the_start_succeeds() {
     use std::os::unix::process::ExitStatusExt;
     let (_guard, dir) = data_dir();
     let mut random = common::random::Random::seeded("stop during the start");
@@ -428,7 +452,7 @@ fn refused_first_start_leaves_no_data_directory() {
 }
 
 #[test]
-fn the_start_is_one_line_of_values() {
+fn start_is_logged_as_one_line_with_fields() {
     let (_guard, dir) = data_dir();
     let mut command = common::portunus();
     command

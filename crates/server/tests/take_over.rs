@@ -129,7 +129,7 @@ async fn decisions_about_features_are_not_taken_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn data_and_log_of_etcd_become_a_member() {
+async fn etcd_data_directory_is_taken_over() {
     let (_guard, ours) = data_dir();
     let (snapshot, hash, lease) = history(&ours).await;
     let (_guard, dir) = data_dir();
@@ -158,7 +158,7 @@ async fn data_and_log_of_etcd_become_a_member() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_interrupted_take_over_goes_on_where_it_was() {
+async fn interrupted_take_over_is_resumed() {
     let (_guard, ours) = data_dir();
     let (snapshot, hash, _) = history(&ours).await;
     let (_guard, dir) = data_dir();
@@ -176,7 +176,7 @@ async fn an_interrupted_take_over_goes_on_where_it_was() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_etcd_wrote_after_a_take_over_is_not_overlooked() {
+async fn directory_used_by_etcd_after_a_take_over_is_refused() {
     let (_guard, ours) = data_dir();
     let (snapshot, _, _) = history(&ours).await;
     let (_guard, dir) = data_dir();
@@ -257,7 +257,7 @@ fn append(dir: &Path, data: &[Vec<u8>]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_with_requests_of_3_5_goes_on() {
+async fn log_with_requests_of_3_5_is_taken_over() {
     let (_guard, dir) = data_dir();
     let as_3_5 = ["--emulated-version=3.5"];
     let server = Server::start(&dir, &as_3_5);
@@ -284,7 +284,7 @@ async fn a_log_with_requests_of_3_5_goes_on() {
 
 /// Params that belong to another version: the entry has no effect, and no log line reports one.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_cluster_version_is_not_logged_as_decided() {
+async fn refused_cluster_version_is_not_logged_as_decided() {
     let (_guard, dir) = data_dir();
     let server = Server::start(&dir, &[]);
     let mut clients = server.connect().await;

@@ -71,11 +71,12 @@ fn members_agree_under_faults_and_converge_after_they_stop() {
     // A fault that does not occur proves nothing.
     let per_seed = |count: u64| count as f64 / SEEDS as f64;
     for (count, least) in [
-        (sum.requests, 250.0),
-        (sum.acknowledged, 150.0),
+        (sum.requests, 300.0),
+        (sum.acknowledged, 180.0),
         (sum.reads, 20.0),
         (sum.elections, 2.0),
-        (sum.crashes, 5.0),
+        (sum.crashes + sum.partitions, 10.0),
+        (sum.crashes, 7.0),
         (sum.crashes_in_write, 1.0),
         (sum.crashes_in_start, 0.1),
         (sum.disks_lost, 0.1),
@@ -83,9 +84,9 @@ fn members_agree_under_faults_and_converge_after_they_stop() {
         (sum.lost_messages, 100.0),
         (sum.compactions, 5.0),
         (sum.snapshots_sent, 1.0),
-        (sum.installs, 0.7),
+        (sum.installs, 1.0),
         (sum.leaders_lost_during_install, 0.002),
-        (sum.members_added + sum.members_gone, 0.7),
+        (sum.members_added + sum.members_gone, 1.0),
         (sum.switches, 0.8),
         (sum.refused_by_feature, 0.5),
         (sum.watch_events, 20.0),

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn records_hold_where_the_configuration_names_other_members() {
+    fn member_records_replace_a_configuration_of_other_members() {
         let members = [member(1, false), member(2, false), member(3, true)];
         let recorded = Some(state(&[1, 2], &[3]));
         for stored in [
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_configuration_holds_where_it_names_the_same_members() {
+    fn configuration_of_the_same_members_is_kept() {
         let members = [member(1, false), member(2, true)];
         let promoted = Some(state(&[1, 2], &[]));
         assert_eq!(configuration(promoted.clone(), members.iter()), promoted);

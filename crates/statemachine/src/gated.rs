@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_entry_with_a_feature_is_known_from_the_decisions() {
+    fn last_index_with_a_feature_is_derived_from_the_decisions() {
         for (decisions, expected) in [
             (vec![], 0),
             (vec![decided(3, false)], 0),

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_member_of_3_5_says_of_itself() {
+    fn attributes_of_a_3_5_member_are_decoded() {
         let value = r#"{"name":"m1","clientURLs":["http://a:2379","http://b:2379"]}"#;
         let path = "/0/members/8e9e05c52164694d/attributes";
         let request = read(7, written_by_go(9, "PUT", path, value)).unwrap();
@@ -142,14 +142,14 @@ mod tests {
     }
 
     #[test]
-    fn the_cluster_version_of_3_5() {
+    fn cluster_version_of_3_5_is_decoded() {
         let request = read(7, written_by_go(9, "PUT", "/0/version", "3.5.0")).unwrap();
         assert_eq!(request.cluster_version_set.unwrap().ver, "3.5.0");
         assert_eq!(request.cluster_member_attr_set, None);
     }
 
     #[test]
-    fn a_v2_request_inside_the_other_kind() {
+    fn v2_request_inside_a_raft_request_is_decoded() {
         let v2 = Request::decode(written_by_go(9, "PUT", "/0/version", "3.5.0")).unwrap();
         let request = InternalRaftRequest {
             v2: Some(v2),
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_of_the_v2_store_stops_the_member_and_says_where() {
+    fn other_v2_request_stops_the_member_with_its_index() {
         for (method, path, value) in [
             ("PUT", "/1/some/key", "value"),
             ("PUT", "/0/version/", "3.5.0"),
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_usual_request_is_itself_and_noise_is_neither() {
+    fn raft_request_is_no_v2_request_and_malformed_bytes_are_neither() {
         let put = InternalRaftRequest {
             header: Some(RequestHeader {
                 id: 3,

@@ -184,7 +184,7 @@ mod tests {
     /// The last packing of the protocol is known here, so a new one needs a line in
     /// [`readable_since`].
     #[test]
-    fn every_packing_is_read_from_its_features_first_version_on() {
+    fn every_wrapping_is_read_since_the_first_version_of_its_feature() {
         let since = |packing| readable_since(packing).to_string();
         assert_eq!(since(Packing::Plain), "3.7");
         assert_eq!(since(Packing::Lz4Block), "3.8");
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrapped_comes_out_as_it_went_in() {
+    fn wrapped_entry_round_trips() {
         let required = ["LogCompression".to_owned()];
         for (value, pack, required, is_packed) in [
             (b"a".repeat(10_000), true, &[][..], true),
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_gains_nothing_is_written_as_ever() {
+    fn entry_that_does_not_shrink_is_written_plain() {
         for value in [b"a".to_vec(), noise(10_000), Vec::new()] {
             let data = encode(seventh(), put(value), PACK);
             assert!(!is_wrapped(&data));
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packing_that_lies_about_its_size_is_an_error() {
+    fn wrapped_entry_with_a_wrong_size_is_an_error() {
         let outer =
             InternalRaftRequest::decode(encode(seventh(), put(vec![0; 5000]), PACK)).unwrap();
         let honest = outer.wrapped.unwrap();

@@ -31,6 +31,7 @@ pub mod purity;
 pub mod register;
 pub mod requirements;
 pub mod rust_file;
+pub mod threats;
 pub mod workspace;
 
 pub use finding::Finding;

@@ -14,6 +14,7 @@ use portunus_tidy::manifest::Manifest;
 use portunus_tidy::{
     Finding, RustFile, Workspace, architecture, layering, leaks, links, log_fields, markers,
     missing_docs, module_docs, module_order, panics, proofs, purity, register, requirements,
+    threats,
 };
 
 fn workspace() -> Workspace {
@@ -195,6 +196,18 @@ fn invariants_name_tests_that_exist() {
             .flat_map(|file| architecture::check(file, &names))
             .collect(),
     );
+}
+
+#[test]
+fn threat_model_names_tests_that_exist() {
+    let workspace = workspace();
+    let (tests, _) = all_tests(&workspace);
+    let names: BTreeSet<_> = tests.into_iter().map(|test| test.name).collect();
+    let document = workspace
+        .files
+        .iter()
+        .find(|file| file.path == threats::PATH);
+    assert_none(threats::check(document.unwrap(), &names));
 }
 
 #[test]

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_need_the_version_that_knows_what_is_in_them() {
+    fn entry_needs_the_first_version_that_decodes_it() {
         let put = InternalRaftRequest {
             put: Some(PutRequest::default()),
             ..request()

@@ -395,7 +395,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_versions_that_are_known_are_passed() {
+    fn migration_over_an_unknown_version_is_refused() {
         let version = |text: &str| text.parse::<MajorMinor>().unwrap();
         for (current, target, unknown) in [
             ("3.5", "3.8", None),

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_compaction_is_reported_if_its_client_waits() {
+    fn end_of_a_compaction_is_reported_while_its_clients_wait() {
         let mut compactions = Compactions::with_work();
         compactions.began(5, true);
         compactions.began(7, false);

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_go_writes() {
+    fn durations_parse_as_in_go() {
         for (text, millis) in [
             ("0", 0),
             ("0s", 0),

@@ -578,7 +578,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_etcds() {
+    fn defaults_equal_etcd() {
         let config = config(&[]).unwrap();
         assert_eq!(config.data_dir, PathBuf::from("default.etcd"));
         assert_eq!(config.wal_dir, PathBuf::from("default.etcd/member/wal"));
@@ -598,7 +598,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_say_what_to_do() {
+    fn refused_values_name_the_remedy() {
         for (words, expected) in [
             (&["--election-timeout=100"][..], "five times"),
             (&["--election-timeout=60000"], "50000"),
@@ -662,7 +662,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_mean_something_else_when_zero_or_negative() {
+    fn zero_and_negative_values_have_their_documented_meaning() {
         assert_eq!(
             config(&["--quota-backend-bytes=-1"]).unwrap().quota_bytes,
             None

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_is_off() {
+    fn absent_feature_counts_as_off() {
         let on = params(&[("A", true), ("B", false)]);
         let off = params(&[("A", false), ("C", false)]);
         let names = |features: Vec<Feature>| -> Vec<(String, bool)> {

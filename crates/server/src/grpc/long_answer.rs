@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_answer_is_the_same_message_in_pieces() {
+    fn long_answer_in_pieces_equals_the_message() {
         for (keys, value_bytes) in [(5000, 100), (300, 1024), (64, 100_000), (100_000, 0)] {
             let answer = answer(keys, value_bytes);
             let (lengths, bytes, trailers) = sent(&answer).unwrap();
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_of_responses_holds_for_long_and_short_answers() {
+    fn response_limit_applies_to_long_and_short_answers() {
         for (keys, value_bytes) in [(3, 10), (5000, 100)] {
             let answer = answer(keys, value_bytes);
             let bytes = answer.encoded_len();
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_answer_is_left_to_the_library() {
+    fn short_answer_is_encoded_by_the_library() {
         for (keys, value_bytes) in [(0, 0), (1, 1 << 20), (LONG_KEYS - 1, 10_000), (500, 100)] {
             let answer = answer(keys, value_bytes);
             assert!(sent(&answer).is_none());

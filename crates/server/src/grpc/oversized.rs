@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_this_refusal_is_translated() {
+    fn only_the_refusal_of_large_messages_is_translated() {
         let text = "Error, decoded message length too large: found 5 bytes, the limit is: 4 bytes";
         let translated = translate(&Status::out_of_range(text)).unwrap();
         assert_eq!(translated.code(), Code::ResourceExhausted);

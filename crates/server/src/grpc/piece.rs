@@ -234,7 +234,7 @@ mod tests {
 
     /// Reading `step` bytes at a time yields the encoded message.
     #[test]
-    fn it_reads_as_the_message_in_steps_of_any_length() {
+    fn pieces_of_any_length_equal_the_message() {
         let values = [0, 1, 511, 512, 513, 4000, 0, 70_000, 600];
         let (_, expected) = woven(&values);
         for step in [1, 7, 100, 512, 600, 16_384, expected.len()] {

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_waits_is_woken_at_the_index_and_not_before() {
+    async fn waiter_is_woken_at_its_index_and_not_before() {
         let applied = Applied::new(4, 1);
         applied.wait_for(4).await;
         let mut sixth = std::pin::pin!(applied.wait_for(6));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_gave_up_leaves_nothing_behind() {
+    async fn dropped_waiter_leaves_no_state() {
         let applied = Applied::new(4, 1);
         let short = Duration::from_millis(1);
         let mut patient = std::pin::pin!(applied.wait_for(9));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn nobody_is_forgotten_while_the_index_moves() {
+    async fn every_waiter_is_woken_while_the_index_advances() {
         const ENTRIES: u64 = 20_000;
         let applied = Arc::new(Applied::new(0, 1));
         let readers: Vec<_> = (0..4)

@@ -47,7 +47,7 @@ mod tests {
 
     /// The handler begins to wait after the compaction is applied, perhaps after its end.
     #[tokio::test]
-    async fn waiting_ends_whether_it_began_before_or_after_the_end() {
+    async fn wait_for_a_compaction_ends_if_begun_before_or_after_it() {
         let progress = CompactionProgress::default();
         progress.advance(7);
         progress.advance(5);

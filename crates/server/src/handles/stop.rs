@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_while_stopping_is_not_hidden_by_the_request() {
+    fn failure_during_a_requested_stop_is_reported() {
         let switch = StopSwitch::default();
         assert!(!switch.is_stopping());
         switch.stop(StopReason::Requested("SIGTERM"));

@@ -28,7 +28,7 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
 /// answers, and each would wait for the others.
 const PROBE_TIME_MAX: Duration = Duration::from_secs(1);
 /// The member id of the alarm if no quorum of members has the same hash.
-const NOBODY: u64 = 0;
+const UNKNOWN_MEMBER: u64 = 0;
 
 /// The data of this member differs from its peers' data; it must not serve.
 #[derive(Debug, Error)]
@@ -194,7 +194,7 @@ fn compare_compaction(own: &KvHash, own_id: u64, answers: &Answers) -> Compared 
     let minority = members.into_values().filter(|ids| ids.len() < quorum);
     Compared::Differ(match has_quorum {
         true => minority.flatten().collect(),
-        false => BTreeSet::from([NOBODY]),
+        false => BTreeSet::from([UNKNOWN_MEMBER]),
     })
 }
 
@@ -363,7 +363,7 @@ mod tests {
 
     /// Each peer answers only once all were asked.
     #[tokio::test]
-    async fn all_members_are_asked_at_once() {
+    async fn hashes_of_all_members_are_requested_concurrently() {
         const MEMBERS: u64 = 3;
         let all_asked = Arc::new(Barrier::new(MEMBERS as usize));
         let mut members = Vec::new();
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn who_differs_or_is_ahead_of_the_leader_is_suspected() {
+    fn member_that_differs_or_is_ahead_of_the_leader_is_suspected() {
         let (before, after) = (own(7, 5, 100), own(8, 5, 110));
         let answers = Answers::from([
             (2, answer(7, 5, 100)),
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn the_minority_of_a_compaction_is_wrong_and_without_a_majority_nobody_knows() {
+    fn minority_of_compaction_hashes_is_corrupt_and_without_a_majority_no_member_is_named() {
         let leader = own(7, 5, 100);
         let compare = |answers: Answers| compare_compaction(&leader, 1, &answers);
         let same = || answer(7, 5, 100);
@@ -452,7 +452,7 @@ mod tests {
         );
         assert_eq!(
             compare([(2, answer(8, 5, 100)), (3, answer(9, 5, 100))].into()),
-            Compared::Differ([NOBODY].into())
+            Compared::Differ([UNKNOWN_MEMBER].into())
         );
     }
 }

@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_peer_that_knows_of_the_downgrade_is_enough() {
+    async fn one_peer_that_reports_the_downgrade_is_enough() {
         let client = PeerClient::new(&portunus_rafthttp::Config::default());
         let silent = || vec!["http://127.0.0.1:1".to_owned()];
         for (peers, expected) in [

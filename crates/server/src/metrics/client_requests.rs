@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_are_counted_by_release_line_and_cannot_make_up_series() {
+    fn client_versions_are_counted_by_minor_with_a_bounded_number_of_series() {
         let registry = Registry::new();
         let requests = ClientRequests::register(&registry).unwrap();
         for version in ["3.7.1", "3.7.0", "3.101.0", "2.3.4", "no version"] {

@@ -49,7 +49,7 @@ mod tests {
     use portunus_features::version::effective_version;
 
     #[test]
-    fn clients_cannot_make_up_series() {
+    fn client_skew_has_a_bounded_number_of_series() {
         let registry = Registry::new();
         let skew = ClientSkew::register(&registry).unwrap();
         for name in ["a", "b", "c"] {

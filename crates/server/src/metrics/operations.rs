@@ -123,7 +123,7 @@ mod tests {
     use portunus_proto::etcdserverpb::{InternalRaftRequest, PutRequest, TxnRequest};
 
     #[test]
-    fn a_request_is_measured_under_its_own_name_and_only_then_has_a_series() {
+    fn operation_has_a_series_after_its_first_request() {
         let registry = Registry::new();
         let metrics = OperationMetrics::register(&registry).unwrap();
         let put = InternalRaftRequest {

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_counted_once_whatever_happens_to_it() {
+    fn request_is_counted_once_with_every_outcome() {
         let registry = Registry::new();
         let metrics = RpcMetrics::register(&registry, true, Duration::ZERO).unwrap();
         let method = &metrics.by_path["/etcdserverpb.KV/Put"];

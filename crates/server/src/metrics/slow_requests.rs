@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_in_a_second_that_counts_the_others() {
+    fn slow_requests_are_logged_once_per_second_with_a_count() {
         let slow = SlowRequests::new(Duration::from_millis(300));
         let said: Vec<Option<u64>> = [0, 10, 999, 1000, 1001, 5000]
             .map(|ms| slow.may_say(Duration::from_millis(ms)))

@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_of_etcd_of_this_and_of_later_members_are_read() {
+    fn version_replies_of_etcd_and_of_later_members_parse() {
         let etcds = r#"{"etcdserver":"3.7.1","etcdcluster":"3.7.0","storage":"3.7.0"}"#;
         let later = r#"{"etcdserver":"3.8.0","etcdcluster":"not_decided","storage":"unknown",
             "major":"3","minor":"9","emulationMinor":"8","clusterParams":true,"more":[1]}"#;
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn leader_is_asked_with_the_cluster_and_another_cluster_decides_nothing() {
+    async fn lease_request_names_the_cluster_and_an_answer_of_another_cluster_is_ignored() {
         let client = PeerClient::new(&portunus_rafthttp::Config::default());
         for path in ["/leases ", "/leases/internal ", "/members/promote/7 "] {
             let (url, served) = peer_that_refuses().await;

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_of_more_than_two_intervals_within_a_term_is_late() {
+    fn heartbeat_after_more_than_two_intervals_of_a_term_is_late() {
         let late = IntCounter::new("late", "late").unwrap();
         let heartbeats = Heartbeats::new(Duration::from_millis(100), late.clone());
         let start = Instant::now();

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_long_batch_does_not_keep_its_first_answers() {
+    async fn answers_of_a_long_batch_are_sent_before_its_end() {
         let waiters = Arc::new(Waiters::new(1));
         let reader = waiters.attach_thread(0);
         let count = ANSWERS_COLLECTED_MAX as u64;
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gave_up_is_forgotten() {
+    fn dropped_waiter_leaves_no_state() {
         let waiters = Waiters::new(1);
         drop(waiters.register(7, ProposalProgress::default()));
         assert!(!waiters.is_waiting(7));
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_member_that_stops_refuses_what_still_waits() {
+    async fn waiters_fail_when_the_member_stops() {
         let waiters = Arc::new(Waiters::new(1));
         let waiting = waiters.register(1, ProposalProgress::default());
         waiters.refuse_all();

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn writes_wait_for_the_end_of_the_poll_and_then_all_go_out() {
+    async fn writes_are_sent_at_the_end_of_the_poll() {
         let (mut client, server) = connected().await;
         let (mut socket, cork) = corked(server);
         let corked = Rc::clone(&socket.0);
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn everything_arrives_in_order_whatever_its_size() {
+    async fn writes_of_any_size_arrive_in_order() {
         let (mut client, server) = connected().await;
         let (mut socket, cork) = corked(server);
         let pieces: Vec<Vec<u8>> = [1, 300, LARGE_BYTES, 7, HELD_BYTES_MAX * 20, 500]
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reader_that_does_not_read_stops_the_writer() {
+    async fn blocked_reader_blocks_the_writer() {
         let (client, server) = connected().await;
         let (mut socket, cork) = corked(server);
         let corked = Rc::clone(&socket.0);

@@ -32,7 +32,7 @@ fn blocks(language: &str) -> Vec<(String, String)> {
 const RULES: &str = "portunus.rules.yaml";
 
 #[test]
-fn configuration_files_of_the_document_can_be_used() {
+fn configuration_files_of_the_document_are_valid() {
     let blocks = blocks("yaml");
     let files: Vec<_> = blocks.iter().filter(|(name, _)| name != RULES).collect();
     assert_eq!(files.len(), 3);
@@ -66,8 +66,8 @@ fn metrics_in(expression: &str) -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn alert_rules_name_metrics_that_members_have() {
-    let test = "alert_rules_name_metrics_that_members_have";
+async fn alert_rules_name_existing_metrics() {
+    let test = "alert_rules_name_existing_metrics";
     let blocks = blocks("yaml");
     let (_, text) = blocks.iter().find(|(name, _)| name == RULES).unwrap();
     let rules: Value = serde_yaml_ng::from_str(text).unwrap();

@@ -159,12 +159,12 @@ impl Scenario {
         let (partition, crash, crash_in_write, crash_of_all) =
             (rate(60), rate(60), rate(80), rate(12));
         let disk_loss = rate(8);
-        let (skew, membership, transfer, compaction) = (rate(40), rate(200), rate(40), rate(600));
+        let (skew, membership, transfer, compaction) = (rate(40), rate(240), rate(40), rate(600));
         Self {
             seed,
             members: *random.choose(&[1, 2, 3, 3, 3, 3, 3, 4, 5]).unwrap_or(&3),
             members_ever_max: 8,
-            fault_ticks: random.between(80, 300),
+            fault_ticks: random.between(90, 320),
             loss,
             repetition,
             delay_max: *random.choose(&[2, 20, 60, 150]).unwrap_or(&20),
@@ -178,7 +178,7 @@ impl Scenario {
             disk_delay_max: *random.choose(&[1, 10, 60, 400]).unwrap_or(&10),
             apply_delay_max: *random.choose(&[1, 1, 30, 100, 1000]).unwrap_or(&1),
             backend_commit: *random.choose(&[20, 100, 400]).unwrap_or(&100),
-            clients: random.between(8, 20),
+            clients: random.between(9, 23),
             think_time_max: *random.choose(&[10, 60, 150]).unwrap_or(&60),
             watchers: random.between(1, 4),
             watch_delay_max: *random.choose(&[20, 200, 1500]).unwrap_or(&200),

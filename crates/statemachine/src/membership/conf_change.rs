@@ -160,7 +160,7 @@ mod tests {
 
     /// Every member comes to the same verdict from the entry and the members before it.
     #[test]
-    fn changes_are_judged_as_etcd_judges_them() {
+    fn membership_changes_are_accepted_and_refused_as_in_etcd() {
         use raftpb::ConfChangeType as Type;
         let (add, learn) = (Type::ConfChangeAddNode, Type::ConfChangeAddLearnerNode);
         let (update, remove) = (Type::ConfChangeUpdateNode, Type::ConfChangeRemoveNode);

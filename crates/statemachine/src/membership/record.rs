@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn member_json_is_etcds() {
+    fn member_json_equals_etcd() {
         let record = MemberRecord {
             id: u64::MAX,
             peer_urls: Some(vec!["http://a:2380".to_owned()]),

@@ -13,7 +13,7 @@ fn first_error(values: Values) -> Result<Values, ValuesError> {
 }
 
 #[test]
-fn one_version_by_two_names_must_be_the_same() {
+fn both_names_of_a_version_flag_need_the_same_value() {
     for (one, other) in [("emulation", "emulated"), ("emulated", "emulation")] {
         let words = [
             &format!("--{one}-version=3.6"),
@@ -42,7 +42,7 @@ fn one_version_by_two_names_must_be_the_same() {
 }
 
 #[test]
-fn unrecognized_variables_are_noted_with_what_was_probably_meant() {
+fn unknown_variable_is_reported_with_a_suggestion() {
     let mut values = Values::default();
     values.add_environment([
         ("ETCD_QUOTA_BACKEND_BYTE", "1"),
@@ -70,7 +70,7 @@ fn unrecognized_variables_are_noted_with_what_was_probably_meant() {
 }
 
 #[test]
-fn a_flag_is_suggested_only_if_it_was_renamed_or_is_similar() {
+fn flag_is_suggested_only_if_it_was_renamed_or_is_similar() {
     let hint = |flag: &str| arguments(&[flag]).unwrap_err().to_string();
     for (flag, expected) in [
         (
@@ -100,7 +100,7 @@ fn every_error_is_collected() {
 }
 
 #[test]
-fn every_way_to_write_a_flag() {
+fn flags_parse_in_every_form() {
     for words in [
         &["--name", "m1"][..],
         &["--name=m1"],
@@ -128,7 +128,7 @@ fn every_way_to_write_a_flag() {
 }
 
 #[test]
-fn what_is_not_built_is_refused_unless_it_asks_for_nothing() {
+fn unsupported_flag_is_refused_unless_it_has_its_default() {
     let refused = |words: &[&str]| arguments(words).unwrap_err().to_string();
     assert!(refused(&["--cert-file=a.pem"]).contains("not supported yet (TLS)"));
     assert!(arguments(&["--auth-token=simple", "--pre-vote=true"]).is_ok());
@@ -141,7 +141,7 @@ fn what_is_not_built_is_refused_unless_it_asks_for_nothing() {
 }
 
 #[test]
-fn a_flag_beats_the_environment() {
+fn flag_overrides_the_environment() {
     let mut values = arguments(&["--name=flag"]).unwrap();
     let environment = [
         ("ETCD_NAME", "env"),
@@ -160,7 +160,7 @@ fn a_flag_beats_the_environment() {
 
 /// Proves: X14
 #[test]
-fn gates_of_flags_win_over_those_of_the_file_one_by_one() {
+fn gates_of_the_flag_override_the_file_per_name() {
     let file = "name: m1\nfeature-gates: {A: true, B: true}\nemulated-version: 3.7\n";
     let mut values = Values::from_config_file(file);
     let flags = [
@@ -189,7 +189,7 @@ fn gates_of_flags_win_over_those_of_the_file_one_by_one() {
 }
 
 #[test]
-fn config_files() {
+fn config_file_is_parsed_and_its_errors_name_the_key() {
     let values = Values::from_config_file(
         "name: m1\nelection-timeout: 500\nbackend-batch-interval: 5000000\n\
          feature-gates:\n  A: true\n  B: false\nstrict-emulation: true\n\

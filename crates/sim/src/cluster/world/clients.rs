@@ -172,8 +172,10 @@ impl World<'_> {
 
     /// Checks an answer.
     pub(super) fn replied(&mut self, number: u64, reply: Reply) -> Result<(), Violation> {
-        if matches!(reply, Reply::Applied { .. }) {
-            self.pending_changes.remove(&number);
+        if let Reply::Applied { index, .. } = &reply
+            && self.pending_changes.remove(&number)
+        {
+            self.newest_change_index = self.newest_change_index.max(*index);
         }
         let is_of = |client: &super::Client| {
             let pending = client.pending.as_ref();

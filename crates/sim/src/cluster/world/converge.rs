@@ -71,17 +71,26 @@ impl World<'_> {
             running.is_some_and(|it| it.installing.is_some())
         };
         let leader = self.leader()?;
-        let newest = self.newest_position()?.conf_state;
+        let newest = self.newest_position()?;
+        if newest.index < self.newest_change_index {
+            return None;
+        }
+        let newest = newest.conf_state;
         let voters = &newest.voters;
-        // A member takes part in elections with the configuration that it has applied.
+        // A member takes part in elections with the configuration that it has applied, and does not
+        // campaign while it has not applied a committed change, even a refused one.
         let can_vote = |id: &&u64| {
             let running = self.members.get(*id).and_then(|it| it.running.as_ref());
-            let of_raft = running.map(|it| it.core().conf_state());
-            **id != leader && of_raft.is_some_and(|it| same_members(&it, &newest))
+            **id != leader
+                && running.is_some_and(|it| {
+                    let installing = it.installing.as_ref().map(|snapshot| snapshot.index);
+                    let index = installing.unwrap_or_else(|| it.replica.position().index);
+                    index >= self.newest_change_index
+                        && same_members(&it.core().conf_state(), &newest)
+                })
         };
         let left = voters.iter().filter(can_vote).count();
         let installs = voters.iter().any(is_installing);
-        // A member does not campaign while it has not applied a committed change.
         let changes = !self.pending_changes.is_empty();
         if !installs || changes || 2 * left <= voters.len() {
             return None;

@@ -163,6 +163,9 @@ pub(super) struct World<'a> {
     candidates: BTreeSet<u64>,
     /// Proposed changes of membership whose outcome is unknown.
     pending_changes: BTreeSet<u64>,
+    /// The index of the newest change of membership that some member has applied. All members
+    /// that applied it may have crashed since, before it was durable in a backend.
+    newest_change_index: u64,
     report: Report,
     last_leader_term: u64,
     last_leader_at: u64,
@@ -212,6 +215,7 @@ impl<'a> World<'a> {
             ever: scenario.members,
             candidates: BTreeSet::new(),
             pending_changes: BTreeSet::new(),
+            newest_change_index: 0,
             report: Report::default(),
             last_leader_term: 0,
             last_leader_at: 0,

@@ -155,8 +155,9 @@ impl World<'_> {
         let Some(newest) = self.newest_position() else {
             return;
         };
-        // A change that is still under way may need the member.
-        if !self.pending_changes.is_empty() {
+        // A change that is still under way, or committed and applied by no running member, may
+        // need the member.
+        if !self.pending_changes.is_empty() || newest.index < self.newest_change_index {
             return;
         }
         let voters = &newest.conf_state.voters;
