@@ -10,16 +10,15 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use thiserror::Error;
 
 use crate::body::{self, CollectError, RequestBody};
 use crate::config::Config;
+use crate::connector::PeerConnector;
 
 /// A Go member closes a connection after five idle seconds.
 const IDLE_MAX: Duration = Duration::from_secs(4);
-const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// A request without a complete answer.
 #[derive(Debug, Error)]
@@ -46,7 +45,7 @@ pub enum RequestError {
 /// A client for peers. Cheap to clone; clones share connections.
 #[derive(Clone)]
 pub struct PeerClient {
-    client: Client<HttpConnector, RequestBody>,
+    client: Client<PeerConnector, RequestBody>,
 }
 
 impl PeerClient {
@@ -61,15 +60,11 @@ impl PeerClient {
     }
 
     fn with_idle_connections(config: &Config, idle_max: usize) -> PeerClient {
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
-        connector.set_keepalive(Some(TCP_KEEPALIVE));
-        connector.set_connect_timeout(Some(config.dial_timeout));
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_MAX)
             .pool_max_idle_per_host(idle_max)
-            .build(connector);
+            .build(PeerConnector::new(config));
         PeerClient { client }
     }
 

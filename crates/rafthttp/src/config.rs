@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use portunus_tls::ClientTls;
+
 /// This member's identity as sent to its peers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalMember {
@@ -19,8 +21,10 @@ pub struct LocalMember {
 }
 
 /// Limits and timeouts. Units are in the names or the types.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Config {
+    /// Dials `https` addresses; `None`: they cannot be dialled.
+    pub tls: Option<ClientTls>,
     /// The time limit for connecting. etcd uses one second plus the election timeout.
     pub dial_timeout: Duration,
     /// A stream without received data for this long is closed.
@@ -61,6 +65,7 @@ impl Default for Config {
     fn default() -> Config {
         let stream_read_timeout = Duration::from_secs(5);
         Config {
+            tls: None,
             dial_timeout: Duration::from_secs(2),
             stream_read_timeout,
             stream_write_timeout: Duration::from_secs(5),

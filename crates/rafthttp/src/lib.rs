@@ -17,14 +17,15 @@
 //! The member that dials a stream reads it; the member that accepts it writes it. Messages
 //! may be lost, duplicated or reordered, as raft allows; sending never waits.
 //!
-//! Not in this crate: the meaning of messages, membership, TLS (an `https` address is
-//! refused).
+//! Not in this crate: the meaning of messages, membership, and accepting connections, with TLS or
+//! without.
 
 pub mod codec;
 
 mod body;
 mod client;
 mod config;
+mod connector;
 mod headers;
 mod metrics;
 mod peer;

@@ -10,7 +10,7 @@ use crate::sync::lock;
 
 /// An address that is not a peer URL.
 #[derive(Debug, Error)]
-#[error("{url:?} is not a peer address: write it as http://host:port")]
+#[error("{url:?} is not a peer address: write it as http://host:port or https://host:port")]
 pub(crate) struct BadUrl {
     url: String,
 }
@@ -23,8 +23,7 @@ pub(crate) struct BaseUrl {
 }
 
 impl BaseUrl {
-    /// Parses `http://host:port`. `https` is accepted too and fails when dialled, so that a
-    /// member with addresses of both schemes is reached at the `http` one.
+    /// Parses `http://host:port` or `https://host:port`.
     pub fn parse(text: &str) -> Result<BaseUrl, BadUrl> {
         let bad = || BadUrl {
             url: text.chars().take(200).collect(),

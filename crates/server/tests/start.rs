@@ -32,11 +32,15 @@ fn invalid_settings_are_refused() {
     for (flags, expected) in [
         (&["--nmae=m1"][..], "did you mean --name?"),
         (&["--frobnicate"], "there is no flag --frobnicate"),
-        (&["--cert-file=a.pem"], "not supported yet (TLS)"),
-        (&["--client-cert-auth"], "not supported yet (TLS)"),
+        (&["--cert-file=a.pem"], "must both be present"),
+        (&["--client-cert-auth"], "needs --trusted-ca-file"),
+        (
+            &["--cert-file=/nowhere/a.pem", "--key-file=/nowhere/a.key"],
+            "/nowhere/a.pem cannot be read",
+        ),
         (
             &["--listen-client-urls=https://127.0.0.1:0"],
-            "asks for TLS",
+            "TLS key/cert (--cert-file, --key-file) must be provided",
         ),
         (
             &["--initial-cluster=a=http://localhost:2380,b=http://localhost:2480"],

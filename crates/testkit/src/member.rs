@@ -44,6 +44,10 @@ pub struct Member {
     pub peer: SocketAddr,
     /// The address that it advertises to peers: its own or that of a proxy.
     pub advertised_peer: SocketAddr,
+    /// Whether its client URL is `https`.
+    pub client_is_tls: bool,
+    /// Whether its peer URL is `https`.
+    pub peer_is_tls: bool,
     /// The data directory.
     pub dir: PathBuf,
     /// Further flags of the next start.
@@ -72,6 +76,8 @@ impl Member {
             client: free_address()?,
             peer,
             advertised_peer: peer,
+            client_is_tls: false,
+            peer_is_tls: false,
             dir: parent.join(name),
             flags: Vec::new(),
             initial_cluster: String::new(),
@@ -92,13 +98,13 @@ impl Member {
     /// Returns the client URL.
     #[must_use]
     pub fn client_url(&self) -> String {
-        format!("http://{}", self.client)
+        url(self.client_is_tls, self.client)
     }
 
     /// Returns the peer URL that other members use.
     #[must_use]
     pub fn peer_url(&self) -> String {
-        format!("http://{}", self.advertised_peer)
+        url(self.peer_is_tls, self.advertised_peer)
     }
 
     /// Returns its entry in `--initial-cluster`.
@@ -115,7 +121,10 @@ impl Member {
             .arg(format!("--data-dir={}", self.dir.display()))
             .arg(format!("--listen-client-urls={}", self.client_url()))
             .arg(format!("--advertise-client-urls={}", self.client_url()))
-            .arg(format!("--listen-peer-urls=http://{}", self.peer))
+            .arg(format!(
+                "--listen-peer-urls={}",
+                url(self.peer_is_tls, self.peer)
+            ))
             .arg(format!("--initial-advertise-peer-urls={}", self.peer_url()))
             .arg(format!("--initial-cluster={}", self.initial_cluster))
             .arg(self.initial_state.flag())
@@ -171,6 +180,13 @@ impl Member {
     #[must_use]
     pub fn log(&self) -> String {
         self.process.as_ref().map(Process::log).unwrap_or_default()
+    }
+}
+
+fn url(is_tls: bool, address: SocketAddr) -> String {
+    match is_tls {
+        true => format!("https://{address}"),
+        false => format!("http://{address}"),
     }
 }
 

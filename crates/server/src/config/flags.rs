@@ -147,7 +147,6 @@ const fn old(
     }
 }
 
-const TLS: &str = "TLS";
 const DISCOVERY: &str = "discovery";
 const SOCKET_OPTIONS: &str = "socket options";
 const TRACING: &str = "distributed tracing";
@@ -211,7 +210,12 @@ pub const FLAGS: &[Flag] = &[
         "http://localhost:2379",
         "where clients connect",
     ),
-    later("listen-client-http-urls", Text, "", "a separate HTTP port"),
+    works(
+        "listen-client-http-urls",
+        Text,
+        "",
+        "where clients connect with HTTP; --listen-client-urls then serve gRPC only",
+    ),
     later("max-wals", Number, "5", "a limit on old log files"),
     later("memory-mlock", Bool, "false", "locking memory"),
     works(
@@ -361,30 +365,157 @@ pub const FLAGS: &[Flag] = &[
         "how much history to keep: hours or a duration, or revisions (0: all)",
     ),
     // Security
-    later("cert-file", Text, "", TLS),
-    later("key-file", Text, "", TLS),
-    later("client-cert-auth", Bool, "false", TLS),
-    later("trusted-ca-file", Text, "", TLS),
-    later("client-cert-file", Text, "", TLS),
-    later("client-key-file", Text, "", TLS),
-    later("client-crl-file", Text, "", TLS),
-    later("client-cert-allowed-hostname", Text, "", TLS),
-    later("auto-tls", Bool, "false", TLS),
-    later("peer-cert-file", Text, "", TLS),
-    later("peer-key-file", Text, "", TLS),
-    later("peer-client-cert-auth", Bool, "false", TLS),
-    later("peer-trusted-ca-file", Text, "", TLS),
-    later("peer-client-cert-file", Text, "", TLS),
-    later("peer-client-key-file", Text, "", TLS),
-    later("peer-crl-file", Text, "", TLS),
-    later("peer-cert-allowed-cn", Text, "", TLS),
-    later("peer-cert-allowed-hostname", Text, "", TLS),
-    later("peer-auto-tls", Bool, "false", TLS),
-    later("peer-skip-client-san-verification", Bool, "false", TLS),
-    later("self-signed-cert-validity", Number, "1", TLS),
-    later("cipher-suites", Text, "", TLS),
-    later("tls-min-version", Text, "TLS1.2", TLS),
-    later("tls-max-version", Text, "", TLS),
+    works(
+        "cert-file",
+        Text,
+        "",
+        "certificate of the client listeners, PEM",
+    ),
+    works("key-file", Text, "", "private key of --cert-file, PEM"),
+    works(
+        "client-cert-auth",
+        Bool,
+        "false",
+        "require client certificates, and let their common names be users; needs --trusted-ca-file",
+    ),
+    works(
+        "trusted-ca-file",
+        Text,
+        "",
+        "CAs of client certificates, PEM; with it every client must present one",
+    ),
+    works(
+        "client-cert-file",
+        Text,
+        "",
+        "certificate for dials to client listeners; checked at start, no such dial is made",
+    ),
+    works(
+        "client-key-file",
+        Text,
+        "",
+        "private key of --client-cert-file, PEM",
+    ),
+    works(
+        "client-crl-file",
+        Text,
+        "",
+        "revoked client certificates, DER or PEM",
+    ),
+    works(
+        "client-cert-allowed-hostname",
+        Text,
+        "",
+        "host names or IP addresses, one of which a client certificate must have",
+    ),
+    own(
+        "client-cert-allowed-cn",
+        Text,
+        "",
+        "common names, one of which a client certificate must have; etcd has it in its config file only",
+    ),
+    own(
+        "skip-client-san-verification",
+        Bool,
+        "false",
+        "do not compare certificates with addresses at --listen-metrics-urls; etcd has it in its config file only",
+    ),
+    works(
+        "auto-tls",
+        Bool,
+        "false",
+        "create a self-signed certificate for the client listeners",
+    ),
+    works(
+        "peer-cert-file",
+        Text,
+        "",
+        "certificate of the peer listeners, and of dials to peers, PEM",
+    ),
+    works(
+        "peer-key-file",
+        Text,
+        "",
+        "private key of --peer-cert-file, PEM",
+    ),
+    works(
+        "peer-client-cert-auth",
+        Bool,
+        "false",
+        "require certificates of peers; needs --peer-trusted-ca-file",
+    ),
+    works(
+        "peer-trusted-ca-file",
+        Text,
+        "",
+        "CAs of peers' certificates, PEM; with it every peer must present one",
+    ),
+    works(
+        "peer-client-cert-file",
+        Text,
+        "",
+        "certificate for dials to peers, if not --peer-cert-file, PEM",
+    ),
+    works(
+        "peer-client-key-file",
+        Text,
+        "",
+        "private key of --peer-client-cert-file, PEM",
+    ),
+    works(
+        "peer-crl-file",
+        Text,
+        "",
+        "revoked certificates of peers, DER or PEM",
+    ),
+    works(
+        "peer-cert-allowed-cn",
+        Text,
+        "",
+        "common names, one of which a peer's certificate must have",
+    ),
+    works(
+        "peer-cert-allowed-hostname",
+        Text,
+        "",
+        "host names or IP addresses, one of which a peer's certificate must have",
+    ),
+    works(
+        "peer-auto-tls",
+        Bool,
+        "false",
+        "create a self-signed certificate for peers; encrypts, but verifies no peer",
+    ),
+    works(
+        "peer-skip-client-san-verification",
+        Bool,
+        "false",
+        "do not compare the names in peers' certificates with their addresses",
+    ),
+    works(
+        "self-signed-cert-validity",
+        Number,
+        "1",
+        "years that self-signed certificates are valid",
+    ),
+    works(
+        "cipher-suites",
+        Text,
+        "",
+        "allowed TLS cipher suites, by their names in Go (default: all supported)",
+    ),
+    works(
+        "tls-min-version",
+        Text,
+        "TLS1.2",
+        "lowest TLS version: TLS1.2 or TLS1.3",
+    ),
+    works(
+        "tls-max-version",
+        Text,
+        "",
+        "highest TLS version: TLS1.2 or TLS1.3 (default: the highest supported)",
+    ),
     later("cors", Text, "*", "the JSON gateway"),
     later("host-whitelist", Text, "*", "the JSON gateway"),
     works(
@@ -605,10 +736,59 @@ pub const FLAGS: &[Flag] = &[
 /// Groups of the config file that are not supported yet, with the feature they belong to. An empty
 /// group is accepted.
 pub const GROUPS_LATER: &[(&str, &str)] = &[
-    ("client-transport-security", TLS),
-    ("peer-transport-security", TLS),
     ("discovery-config", DISCOVERY),
     ("socket-options", SOCKET_OPTIONS),
+];
+
+/// The flag that a key of a group in the config file stands for. `Err` has the known keys.
+pub fn find_in_group(group: &str, key: &str) -> Option<Result<&'static Flag, Vec<&'static str>>> {
+    let (_, keys) = GROUPS.iter().find(|(name, _)| *name == group)?;
+    let flag = keys.iter().find(|(name, _)| *name == key);
+    let flag = flag.and_then(|(_, flag)| find(flag));
+    Some(flag.ok_or_else(|| keys.iter().map(|(name, _)| *name).collect()))
+}
+
+/// A group of the config file: its keys and their flags.
+type Group = (&'static str, &'static [(&'static str, &'static str)]);
+
+/// The groups of the config file.
+pub const GROUPS: &[Group] = &[
+    (
+        "client-transport-security",
+        &[
+            ("cert-file", "cert-file"),
+            ("key-file", "key-file"),
+            ("client-cert-file", "client-cert-file"),
+            ("client-key-file", "client-key-file"),
+            ("client-cert-auth", "client-cert-auth"),
+            ("trusted-ca-file", "trusted-ca-file"),
+            ("auto-tls", "auto-tls"),
+            ("allowed-cn", "client-cert-allowed-cn"),
+            ("allowed-hostname", "client-cert-allowed-hostname"),
+            (
+                "skip-client-san-verification",
+                "skip-client-san-verification",
+            ),
+        ],
+    ),
+    (
+        "peer-transport-security",
+        &[
+            ("cert-file", "peer-cert-file"),
+            ("key-file", "peer-key-file"),
+            ("client-cert-file", "peer-client-cert-file"),
+            ("client-key-file", "peer-client-key-file"),
+            ("client-cert-auth", "peer-client-cert-auth"),
+            ("trusted-ca-file", "peer-trusted-ca-file"),
+            ("auto-tls", "peer-auto-tls"),
+            ("allowed-cn", "peer-cert-allowed-cn"),
+            ("allowed-hostname", "peer-cert-allowed-hostname"),
+            (
+                "skip-client-san-verification",
+                "peer-skip-client-san-verification",
+            ),
+        ],
+    ),
 ];
 
 /// Finds a flag by name; both spellings of the emulation flag are one.

@@ -8,6 +8,7 @@ mod duration;
 pub mod flags;
 mod numbers;
 mod old_gates;
+pub mod tls;
 mod values;
 
 use std::net::ToSocketAddrs;
@@ -24,6 +25,7 @@ pub use checks::ConfigErrors;
 pub use cluster::ClusterConfig;
 pub use duration::parse_duration;
 use numbers::Numbers;
+pub use tls::TlsConfig;
 pub use values::{UnrecognizedVariable, Values, ValuesError};
 
 use portunus_features::version::effective_version;
@@ -57,12 +59,17 @@ pub struct Config {
     pub listen_client_urls: Vec<ListenUrl>,
     /// The client URLs of this member, as others reach them.
     pub advertise_client_urls: Vec<String>,
+    /// The URLs to listen at for clients that use HTTP; if there are any, the other ones serve gRPC
+    /// only.
+    pub listen_client_http_urls: Vec<ListenUrl>,
     /// More URLs to listen at for metrics and health.
     pub listen_metrics_urls: Vec<ListenUrl>,
     /// The settings about the cluster.
     pub cluster: ClusterConfig,
     /// The settings about users and tokens.
     pub auth: AuthConfig,
+    /// The settings about TLS.
+    pub tls: TlsConfig,
     /// Size at which writes are refused; absent: no limit.
     pub quota_bytes: Option<u64>,
     /// Longest time before the backend commits.
@@ -122,6 +129,8 @@ pub struct ListenUrl {
     pub url: String,
     /// Host and port.
     pub authority: String,
+    /// Whether connections use TLS.
+    pub is_tls: bool,
 }
 
 /// Automatic compaction of old revisions.
@@ -169,7 +178,11 @@ impl Config {
     /// Checks every setting, and reports every one that cannot be used.
     pub fn from_values(values: &Values) -> Result<Config, ConfigErrors> {
         let mut checks = Checks::of(values);
-        match Config::checked(values, &mut checks) {
+        let config = Config::checked(values, &mut checks);
+        if let Some(config) = &config {
+            checks.errors.extend(tls::check_urls(config));
+        }
+        match config {
             Some(config) if checks.errors.is_empty() => Ok(config),
             _ => Err(ConfigErrors(checks.errors)),
         }
@@ -211,10 +224,10 @@ impl Config {
         let auth = AuthConfig::from_values(values, checks);
         let listen_client_urls = checks.ok(listen_urls(values, "listen-client-urls"));
         let advertise_client_urls = checks.ok(urls(values, "advertise-client-urls"));
-        let listen_metrics_urls = match values.get("listen-metrics-urls") {
-            "" => Some(Vec::new()),
-            _ => checks.ok(listen_urls(values, "listen-metrics-urls")),
-        };
+        let listen_client_http_urls =
+            checks.ok(optional_listen_urls(values, "listen-client-http-urls"));
+        let listen_metrics_urls = checks.ok(optional_listen_urls(values, "listen-metrics-urls"));
+        let tls = TlsConfig::from_values(values, checks);
         let auto_compaction = checks.ok(auto_compaction(values));
         let strict_emulation = checks.ok(boolean(values, "strict-emulation"));
         let log = checks.ok(log(values));
@@ -230,9 +243,11 @@ impl Config {
             election_timeout,
             listen_client_urls: listen_client_urls?,
             advertise_client_urls: advertise_client_urls?,
+            listen_client_http_urls: listen_client_http_urls?,
             listen_metrics_urls: listen_metrics_urls?,
             cluster: cluster?,
             auth: auth?,
+            tls: tls?,
             quota_bytes: numbers.quota_bytes,
             backend_batch_interval: numbers.backend_batch_interval,
             backend_batch_limit: numbers.backend_batch_limit,
@@ -351,14 +366,9 @@ fn urls(values: &Values, flag: &'static str) -> Result<Vec<String>, ConfigError>
 /// Checks a URL without a path.
 fn url(flag: &'static str, text: &str) -> Result<String, ConfigError> {
     let text = text.trim();
-    if text.starts_with("https://") || text.starts_with("unixs://") {
-        return Err(ConfigError::TlsUrl {
-            flag,
-            url: text.to_owned(),
-        });
-    }
     let authority = text
         .strip_prefix("http://")
+        .or_else(|| text.strip_prefix("https://"))
         .map(|rest| rest.trim_end_matches('/'));
     let is_good = authority.is_some_and(|authority| {
         !authority.contains('/')
@@ -380,8 +390,22 @@ fn listen_urls(values: &Values, flag: &'static str) -> Result<Vec<ListenUrl>, Co
     urls.iter().map(|url| listen_url(url)).collect()
 }
 
+fn optional_listen_urls(
+    values: &Values,
+    flag: &'static str,
+) -> Result<Vec<ListenUrl>, ConfigError> {
+    match values.get(flag) {
+        "" => Ok(Vec::new()),
+        _ => listen_urls(values, flag),
+    }
+}
+
 fn listen_url(url: &str) -> Result<ListenUrl, ConfigError> {
-    let authority = url.trim_start_matches("http://").to_owned();
+    let is_tls = url.starts_with("https://");
+    let authority = url
+        .trim_start_matches("https://")
+        .trim_start_matches("http://")
+        .to_owned();
     // A host name that does not resolve is refused now rather than at bind time.
     if authority
         .to_socket_addrs()
@@ -394,6 +418,7 @@ fn listen_url(url: &str) -> Result<ListenUrl, ConfigError> {
     Ok(ListenUrl {
         url: url.to_owned(),
         authority,
+        is_tls,
     })
 }
 
@@ -486,6 +511,9 @@ pub enum ConfigError {
     /// A URL that needs TLS, which is not supported yet.
     #[error("--{flag}={url} asks for TLS, which is not supported yet: use http://")]
     TlsUrl { flag: &'static str, url: String },
+    /// Settings about TLS that cannot be used.
+    #[error(transparent)]
+    Tls(#[from] tls::TlsConfigError),
     /// A value that is not a URL.
     #[error("--{flag}={url} is no URL with a port, such as http://127.0.0.1:2379")]
     BadUrl { flag: &'static str, url: String },
@@ -611,7 +639,7 @@ mod tests {
                     "--listen-client-urls=https://127.0.0.1:1",
                     "--advertise-client-urls=http://a:1",
                 ],
-                "TLS",
+                "--cert-file",
             ),
             (
                 &["--initial-cluster=a=http://localhost:2380,b=http://b:1"],
@@ -653,7 +681,11 @@ mod tests {
             (&["--auto-compaction-retention=soon"], "hours"),
             (&["--raft-read-timeout=1ms"], "at least 100ms"),
             (&["--raft-write-timeout=0s"], "at least 100ms"),
-            (&["--listen-metrics-urls=https://127.0.0.1:1"], "TLS"),
+            (
+                &["--listen-metrics-urls=https://127.0.0.1:1"],
+                "--cert-file",
+            ),
+            (&["--listen-client-http-urls=unix://a:1"], "no URL"),
             (&["--listen-metrics-urls=127.0.0.1:1"], "no URL"),
         ] {
             let error = config(words).unwrap_err().to_string();

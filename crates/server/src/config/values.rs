@@ -7,7 +7,7 @@ use portunus_gates::{Assignments, FlagError, Origin};
 use serde_json::Value;
 use thiserror::Error;
 
-use super::flags::{FLAGS, Flag, GROUPS_LATER, Kind, Support, find};
+use super::flags::{FLAGS, Flag, GROUPS, GROUPS_LATER, Kind, Support, find, find_in_group};
 
 /// The flag that has two names.
 const EMULATION_FLAG: &str = "emulated-version";
@@ -178,7 +178,45 @@ impl Values {
                 }),
             };
         }
+        if GROUPS.iter().any(|(group, _)| *group == key) {
+            return self.add_group(key, value);
+        }
         let flag = known(key)?;
+        self.add_value(flag, key, value)
+    }
+
+    /// Adds the keys of a nested group.
+    fn add_group(&mut self, group: &str, value: &Value) -> Result<(), ValuesError> {
+        let bad = || ValuesError::BadConfigValue {
+            key: group.to_owned(),
+            value: value.to_string().chars().take(60).collect(),
+        };
+        let map = match value {
+            Value::Null => return Ok(()),
+            Value::Object(map) => map,
+            _ => return Err(bad()),
+        };
+        for (key, value) in map {
+            let full_key = format!("{group}.{key}");
+            let added = match find_in_group(group, key) {
+                Some(Ok(flag)) => self.add_value(flag, &full_key, value),
+                Some(Err(known)) => Err(ValuesError::UnknownKey {
+                    key: full_key,
+                    known: known.join(", "),
+                }),
+                None => Err(bad()),
+            };
+            self.errors.extend(added.err());
+        }
+        Ok(())
+    }
+
+    fn add_value(
+        &mut self,
+        flag: &'static Flag,
+        key: &str,
+        value: &Value,
+    ) -> Result<(), ValuesError> {
         let text = config_text(flag, value).ok_or_else(|| ValuesError::BadConfigValue {
             key: key.to_owned(),
             value: value.to_string(),
@@ -356,6 +394,9 @@ pub enum ValuesError {
     /// A group of the config file that is not supported yet.
     #[error("{key} in the config file is not supported yet ({part}): leave it out")]
     KeyLater { key: String, part: &'static str },
+    /// A key that a group of the config file does not have.
+    #[error("there is no key {key} in the config file: the group has {known}")]
+    UnknownKey { key: String, known: String },
     /// A flag that was removed.
     #[error("--{flag} is gone: {instead}")]
     Removed {

@@ -7,9 +7,12 @@
 //! it. Writes are checked once more when they are applied. A read is checked again after it if
 //! users or roles have changed meanwhile.
 
+use std::sync::Arc;
+
 use portunus_auth::{AuthState, Caller};
 use portunus_proto::EtcdError;
-use portunus_proto::wire::metadata::{AUTHORIZATION, TOKEN};
+use portunus_proto::wire::metadata::{AUTHORIZATION, GATEWAY_ACCEPT, TOKEN};
+use portunus_tls::ClientCertificate;
 use tonic::metadata::MetadataMap;
 use tonic::{Extensions, Status};
 
@@ -36,6 +39,15 @@ fn token(metadata: &MetadataMap) -> Result<Option<&str>, EtcdError> {
     Ok(Some(text.strip_prefix(BEARER).unwrap_or(text)))
 }
 
+/// The common name of the certificate of a request; `None` without one. The gateway of etcd
+/// forwards requests of others with its own certificate, so that certificate is no identity.
+fn common_name<'a>(metadata: &MetadataMap, extensions: &'a Extensions) -> Option<&'a str> {
+    let certificate = extensions.get::<Arc<ClientCertificate>>()?;
+    let name = certificate.common_name.as_str();
+    let is_forwarded = metadata.contains_key(GATEWAY_ACCEPT);
+    (!name.is_empty() && !is_forwarded).then_some(name)
+}
+
 impl Api {
     /// Identifies the caller and checks the rule of the RPC. For [`Access::Keys`] and
     /// [`Access::Depends`] the service checks the rest with [`Api::permit`].
@@ -60,13 +72,18 @@ impl Api {
     pub(super) async fn identify(
         &self,
         metadata: &MetadataMap,
-        _extensions: &Extensions,
+        extensions: &Extensions,
     ) -> Result<Caller, Status> {
         if !self.member.auth.state().is_enabled() {
             return Ok(Caller::default());
         }
         let token = token(metadata).map_err(|error| self.refuse(error))?;
-        let caller = self.member.identify(token, None).await;
+        let client = &self.member.process.config.tls.client;
+        let common_name = match client.client_cert_auth {
+            true => common_name(metadata, extensions),
+            false => None,
+        };
+        let caller = self.member.identify(token, common_name).await;
         caller.map_err(|error| self.refuse(error))
     }
 

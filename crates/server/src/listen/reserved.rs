@@ -18,21 +18,28 @@ const BACKLOG: u32 = 1024;
 /// A bound address that refuses connections until [`Reserved::listen`].
 pub struct Reserved {
     socket: TcpSocket,
+    is_tls: bool,
 }
 
 /// Binds every address of a flag. Called before anything else, so that a taken port is found at
 /// once.
 pub fn reserve(urls: &[ListenUrl], flag: &'static str) -> Result<Vec<Reserved>, ListenError> {
-    for_each_url(urls, flag, |addresses| {
+    let sockets = for_each_url(urls, flag, |addresses| {
         let mut refused = io::Error::from(io::ErrorKind::AddrNotAvailable);
         for address in addresses {
             match bind(*address) {
-                Ok(socket) => return Ok(Reserved { socket }),
+                Ok(socket) => return Ok(socket),
                 Err(error) => refused = error,
             }
         }
         Err(refused)
-    })
+    })?;
+    let sockets = sockets.into_iter().zip(urls);
+    let reserved = sockets.map(|(socket, url)| Reserved {
+        socket,
+        is_tls: url.is_tls,
+    });
+    Ok(reserved.collect())
 }
 
 fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
@@ -47,6 +54,11 @@ fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
 }
 
 impl Reserved {
+    /// Returns whether connections use TLS.
+    pub fn is_tls(&self) -> bool {
+        self.is_tls
+    }
+
     /// Starts to listen. Needs a runtime.
     pub fn listen(self) -> io::Result<TcpListener> {
         self.socket.listen(BACKLOG)
@@ -63,6 +75,7 @@ mod tests {
         ListenUrl {
             url: format!("http://{authority}"),
             authority,
+            is_tls: false,
         }
     }
 

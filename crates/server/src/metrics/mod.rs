@@ -104,6 +104,8 @@ pub struct Metrics {
     pub snapshots_refused: IntCounter,
     /// Hashes that clients or peers were refused because too many were being computed.
     pub hashes_refused: IntCounter,
+    /// TLS connections that were refused, by listener and reason.
+    pub tls_refused: IntCounterVec,
     /// The metrics of cluster features.
     pub cluster_gates: ClusterGateMetrics,
     pub(crate) gauges: Gauges,
@@ -248,6 +250,12 @@ impl Metrics {
                 r,
                 "portunus_hashes_refused_total",
                 "Hashes that clients or peers were refused because too many were being computed.",
+            )?,
+            tls_refused: counters(
+                r,
+                "portunus_tls_rejected_connections_total",
+                "TLS connections that were refused, by listener and reason.",
+                &["endpoint", "reason"],
             )?,
             gauges: Gauges::register(r)?,
             registry,

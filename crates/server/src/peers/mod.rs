@@ -27,6 +27,7 @@ use portunus_consensus::PeerSink;
 use portunus_consensus::bootstrap::Identity;
 use portunus_proto::raftpb::{Message, MessageType};
 use portunus_rafthttp::{LocalMember, PeerClient, Transport};
+use portunus_tls::ClientTls;
 use thiserror::Error;
 use tokio::runtime::Runtime;
 
@@ -35,7 +36,7 @@ pub use raft::PeerRaft;
 use replication_hold::ReplicationHold;
 
 use crate::config::Config;
-use crate::listen::Reserved;
+use crate::listen::{Reserved, TlsEndpoint};
 use portunus_features::version::version_text;
 use portunus_statemachine::membership::{MemberRecord, Membership, PlannedChange};
 
@@ -67,6 +68,14 @@ pub enum PeersError {
     Listen(#[source] io::Error),
 }
 
+/// Returns a client for requests to peers before there is a transport.
+pub fn early_client(tls: Option<ClientTls>) -> PeerClient {
+    PeerClient::new(&portunus_rafthttp::Config {
+        tls,
+        ..portunus_rafthttp::Config::default()
+    })
+}
+
 /// Creates the runtime for everything that concerns peers.
 pub fn runtime() -> Result<Runtime, PeersError> {
     tokio::runtime::Builder::new_multi_thread()
@@ -78,12 +87,14 @@ pub fn runtime() -> Result<Runtime, PeersError> {
 }
 
 impl Peers {
-    /// Sets up the transport. Nothing is sent or served before [`Peers::attach`].
+    /// Sets up the transport; `tls` dials `https` addresses. Nothing is sent or served before
+    /// [`Peers::attach`].
     pub fn new(
         config: &Config,
         identity: Identity,
         metrics: &prometheus::Registry,
         runtime: Runtime,
+        tls: Option<ClientTls>,
     ) -> Result<Peers, PeersError> {
         let local = LocalMember {
             member_id: identity.member_id.0,
@@ -93,6 +104,7 @@ impl Peers {
             peer_urls: config.cluster.advertise_peer_urls.clone(),
         };
         let transport_config = portunus_rafthttp::Config {
+            tls,
             dial_timeout: Duration::from_secs(1) + config.election_timeout,
             stream_read_timeout: config.cluster.raft_read_timeout,
             stream_write_timeout: config.cluster.raft_write_timeout,
@@ -142,12 +154,13 @@ impl Peers {
     }
 
     /// Starts to exchange messages with peers and to serve their requests: messages of raft, and
-    /// `routes`.
+    /// `routes`. `tls` accepts the connections at `https` addresses.
     pub fn attach(
         &self,
         raft: PeerRaft,
         reserved: Vec<Reserved>,
         routes: &Router,
+        tls: Option<&Arc<TlsEndpoint>>,
     ) -> Result<Vec<SocketAddr>, PeersError> {
         let stop = raft.stop();
         {
@@ -161,10 +174,11 @@ impl Peers {
         let mut addresses = Vec::new();
         let _context = self.runtime.enter();
         for reserved in reserved {
+            let tls = tls.filter(|_| reserved.is_tls()).cloned();
             let listener = reserved.listen().map_err(PeersError::Listen)?;
             addresses.push(listener.local_addr().map_err(PeersError::Listen)?);
             let router = self.transport.router().merge(routes.clone());
-            let served = listener::serve(Arc::clone(&stop), listener, router);
+            let served = listener::serve(Arc::clone(&stop), listener, router, tls);
             self.runtime.spawn(served);
         }
         Ok(addresses)

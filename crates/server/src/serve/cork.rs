@@ -14,7 +14,6 @@ use std::task::{Context, Poll, ready};
 
 use prometheus::IntCounter;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
 /// The most bytes held back; beyond that the socket is written first. Room for sixteen frames
 /// of a long response, each of 16 KiB and its head.
@@ -30,8 +29,8 @@ thread_local! {
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-struct Corked {
-    socket: TcpStream,
+struct Corked<S> {
+    socket: S,
     held: Vec<u8>,
     /// The bytes of `held` that were written to the socket.
     released: usize,
@@ -41,7 +40,7 @@ struct Corked {
     sent_bytes: IntCounter,
 }
 
-impl Corked {
+impl<S: AsyncRead + AsyncWrite + Unpin> Corked<S> {
     fn check(&self) -> io::Result<()> {
         self.broken.map_or(Ok(()), |kind| Err(kind.into()))
     }
@@ -65,15 +64,17 @@ impl Corked {
             self.released += written;
             self.sent_bytes.inc_by(written as u64);
         }
+        // TLS keeps what the socket does not take; TCP has nothing to flush.
+        ready!(Pin::new(&mut self.socket).poll_flush(context))?;
         self.give_back();
         Poll::Ready(Ok(()))
     }
 }
 
 /// The socket as the connection uses it: reads pass through, writes are held back.
-pub struct CorkedSocket(Rc<RefCell<Corked>>);
+pub struct CorkedSocket<S>(Rc<RefCell<Corked<S>>>);
 
-impl AsyncRead for CorkedSocket {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for CorkedSocket<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -91,7 +92,7 @@ impl AsyncRead for CorkedSocket {
     }
 }
 
-impl AsyncWrite for CorkedSocket {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for CorkedSocket<S> {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -145,14 +146,14 @@ impl AsyncWrite for CorkedSocket {
 }
 
 /// Writes the held bytes of a connection's socket.
-pub struct Cork(Rc<RefCell<Corked>>);
+pub struct Cork<S>(Rc<RefCell<Corked<S>>>);
 
 /// Corks a socket, and counts the bytes read and written.
-pub fn cork(
-    socket: TcpStream,
+pub fn cork<S>(
+    socket: S,
     received_bytes: IntCounter,
     sent_bytes: IntCounter,
-) -> (CorkedSocket, Cork) {
+) -> (CorkedSocket<S>, Cork<S>) {
     let corked = Rc::new(RefCell::new(Corked {
         socket,
         held: Vec::new(),
@@ -164,10 +165,10 @@ pub fn cork(
     (CorkedSocket(Rc::clone(&corked)), Cork(corked))
 }
 
-impl Cork {
+impl<S> Cork<S> {
     /// Runs a connection that uses the socket, and writes the held bytes after each poll of it.
     /// Ends when both have ended.
-    pub fn around<C: Future>(self, connection: C) -> Uncorking<C> {
+    pub fn around<C: Future>(self, connection: C) -> Uncorking<C, S> {
         Uncorking {
             cork: self,
             connection: Box::pin(connection),
@@ -177,20 +178,20 @@ impl Cork {
 }
 
 /// A connection and its cork, see [`Cork::around`].
-pub struct Uncorking<C: Future> {
-    cork: Cork,
+pub struct Uncorking<C: Future, S> {
+    cork: Cork<S>,
     connection: Pin<Box<C>>,
     ended: Option<C::Output>,
 }
 
-impl<C: Future> Uncorking<C> {
+impl<C: Future, S> Uncorking<C, S> {
     /// Returns the connection, for example to shut it down.
     pub fn connection(&mut self) -> Pin<&mut C> {
         self.connection.as_mut()
     }
 }
 
-impl<C: Future<Output: Unpin>> Future for Uncorking<C> {
+impl<C: Future<Output: Unpin>, S: AsyncRead + AsyncWrite + Unpin> Future for Uncorking<C, S> {
     type Output = C::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<C::Output> {
@@ -222,7 +223,7 @@ impl<C: Future<Output: Unpin>> Future for Uncorking<C> {
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
 
@@ -233,7 +234,7 @@ mod tests {
         (client.unwrap(), server.unwrap().0)
     }
 
-    fn corked(socket: TcpStream) -> (CorkedSocket, Cork) {
+    fn corked(socket: TcpStream) -> (CorkedSocket<TcpStream>, Cork<TcpStream>) {
         let counter = |name| IntCounter::new(name, "bytes").unwrap();
         cork(socket, counter("received"), counter("sent"))
     }

@@ -19,6 +19,7 @@ use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::service::Service;
 use pin_project_lite::pin_project;
+use portunus_tls::ClientCertificate;
 use tonic::Code;
 use tower_service::Service as _;
 
@@ -33,15 +34,23 @@ pub struct Counted {
     process: Arc<Process>,
     /// Whether the client version of this connection was counted.
     is_judged: Arc<AtomicBool>,
+    /// The verified certificate of the client. Every request has it in its extensions.
+    client: Option<Arc<ClientCertificate>>,
 }
 
 impl Counted {
-    /// Wraps a router to count in the metrics of the process.
-    pub fn new(router: Router, process: Arc<Process>) -> Counted {
+    /// Wraps a router to count in the metrics of the process, for a connection with or without a
+    /// client certificate.
+    pub fn new(
+        router: Router,
+        process: Arc<Process>,
+        client: Option<Arc<ClientCertificate>>,
+    ) -> Counted {
         Counted {
             router,
             process,
             is_judged: Arc::default(),
+            client,
         }
     }
 
@@ -63,7 +72,10 @@ impl Service<Request<Incoming>> for Counted {
     type Error = Infallible;
     type Future = Counting;
 
-    fn call(&self, request: Request<Incoming>) -> Counting {
+    fn call(&self, mut request: Request<Incoming>) -> Counting {
+        if let Some(client) = &self.client {
+            request.extensions_mut().insert(Arc::clone(client));
+        }
         self.judge_version(request.headers());
         let running = self.process.metrics.rpcs.start(request.uri().path());
         // A router is always ready, and cheap to clone.

@@ -10,7 +10,7 @@ mod metrics;
 
 pub use metrics::{MetricsServers, serve_metrics};
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -18,10 +18,12 @@ use std::time::Duration;
 use axum::Router;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use portunus_tls::ClientCertificate;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
 use crate::handles::Process;
-use crate::listen::ListenError;
+use crate::listen::{ListenError, Listening, Security, TlsEndpoint, begins_with_tls};
 use crate::member::Member;
 use crate::{coarse_timeout, grpc, http};
 
@@ -44,14 +46,45 @@ pub fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Serves clients until the member stops.
-pub fn serve(member: &Arc<Member>, listeners: Vec<TcpListener>) -> Result<Servers, ListenError> {
+/// The services of a listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Traffic {
+    /// gRPC and HTTP.
+    All,
+    /// gRPC only, where HTTP has listeners of its own.
+    Grpc,
+    /// HTTP only.
+    Http,
+}
+
+/// A listener for clients.
+#[derive(Debug)]
+pub struct ClientListener {
+    /// The address.
+    pub listening: Listening,
+    /// The services there.
+    pub traffic: Traffic,
+}
+
+/// An accepted connection that waits for its core.
+struct Connection {
+    stream: TcpStream,
+    security: Security,
+    traffic: Traffic,
+}
+
+/// Serves clients until the member stops. `tls` exists if a listener uses TLS.
+pub fn serve(
+    member: &Arc<Member>,
+    listeners: Vec<ClientListener>,
+    tls: Option<Arc<TlsEndpoint>>,
+) -> Result<Servers, ListenError> {
     let mut threads = Vec::new();
     let mut queues = Vec::new();
     for core in 0..self::threads() {
         let (sender, receiver) = mpsc::channel(CONNECTIONS_QUEUED_MAX);
         queues.push(sender);
-        let member = Arc::clone(member);
+        let (member, tls) = (Arc::clone(member), tls.clone());
         let runtime = tokio::runtime::Builder::new_current_thread()
             .thread_name("serve-blocking")
             .enable_all()
@@ -61,12 +94,13 @@ pub fn serve(member: &Arc<Member>, listeners: Vec<TcpListener>) -> Result<Server
             let answers = member.proposals.waiters.attach_thread(core);
             runtime.spawn(answers);
             runtime.spawn(coarse_timeout::tick());
-            runtime.block_on(serve_connections(member, receiver));
+            runtime.block_on(serve_connections(member, tls, receiver));
         })?);
     }
     let mut addresses = Vec::new();
     for listener in listeners {
-        addresses.push(listener.local_addr().map_err(ListenError::Thread)?);
+        let address = listener.listening.listener.local_addr();
+        addresses.push(address.map_err(ListenError::Thread)?);
         let queues = queues.clone();
         // Blocked in accept until the process ends; never joined.
         spawn("accept", move || accept(&listener, &queues))?;
@@ -91,10 +125,11 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<(
         .map_err(ListenError::Thread)
 }
 
-fn accept(listener: &TcpListener, queues: &[mpsc::Sender<TcpStream>]) {
+fn accept(client_listener: &ClientListener, queues: &[mpsc::Sender<Connection>]) {
+    let Listening { listener, security } = &client_listener.listening;
     for queue in queues.iter().cycle() {
-        let connection = match listener.accept() {
-            Ok((connection, _)) => connection,
+        let stream = match listener.accept() {
+            Ok((stream, _)) => stream,
             Err(error) => {
                 // Most likely out of file descriptors: give other connections time to close.
                 tracing::warn!(%error, "a connection could not be accepted");
@@ -102,16 +137,49 @@ fn accept(listener: &TcpListener, queues: &[mpsc::Sender<TcpStream>]) {
                 continue;
             }
         };
+        let connection = Connection {
+            stream,
+            security: *security,
+            traffic: client_listener.traffic,
+        };
         if queue.blocking_send(connection).is_err() {
             return;
         }
     }
 }
 
-async fn serve_connections(member: Arc<Member>, mut connections: mpsc::Receiver<TcpStream>) {
-    let router = grpc::router(&member)
-        .merge(http::router(&member))
-        .fallback(http::unknown);
+/// The services of each kind of listener.
+struct Routers {
+    all: Router,
+    grpc: Router,
+    http: Router,
+}
+
+impl Routers {
+    fn new(member: &Arc<Member>) -> Routers {
+        let (grpc, http) = (grpc::router(member), http::router(member));
+        Routers {
+            all: grpc.clone().merge(http.clone()).fallback(http::unknown),
+            grpc: grpc.fallback(http::unknown),
+            http: http.fallback(http::unknown),
+        }
+    }
+
+    fn of(&self, traffic: Traffic) -> &Router {
+        match traffic {
+            Traffic::All => &self.all,
+            Traffic::Grpc => &self.grpc,
+            Traffic::Http => &self.http,
+        }
+    }
+}
+
+async fn serve_connections(
+    member: Arc<Member>,
+    tls: Option<Arc<TlsEndpoint>>,
+    mut connections: mpsc::Receiver<Connection>,
+) {
+    let routers = Routers::new(&member);
     let tasks = tokio::task::LocalSet::new();
     tasks
         .run_until(async {
@@ -120,7 +188,9 @@ async fn serve_connections(member: Arc<Member>, mut connections: mpsc::Receiver<
                     connection = connections.recv() => match connection {
                         Some(connection) => {
                             let process = Arc::clone(&member.process);
-                            tokio::task::spawn_local(serve_one(process, router.clone(), connection));
+                            let router = routers.of(connection.traffic).clone();
+                            let served = serve_one(process, router, connection, tls.clone());
+                            tokio::task::spawn_local(served);
                         }
                         None => return,
                     },
@@ -139,18 +209,54 @@ async fn serve_connections(member: Arc<Member>, mut connections: mpsc::Receiver<
     }
 }
 
-async fn serve_one(process: Arc<Process>, router: Router, connection: TcpStream) {
-    let prepared = connection
+async fn serve_one(
+    process: Arc<Process>,
+    router: Router,
+    connection: Connection,
+    tls: Option<Arc<TlsEndpoint>>,
+) {
+    let stream = connection.stream;
+    let prepared = stream
         .set_nonblocking(true)
-        .and_then(|()| connection.set_nodelay(true))
-        .and_then(|()| tokio::net::TcpStream::from_std(connection));
-    let connection = match prepared {
-        Ok(connection) => connection,
+        .and_then(|()| stream.set_nodelay(true))
+        .and_then(|()| tokio::net::TcpStream::from_std(stream));
+    let stream = match prepared {
+        Ok(stream) => stream,
         Err(error) => {
             tracing::debug!(%error, "a connection ended before it was served");
             return;
         }
     };
+    let is_tls = match connection.security {
+        Security::Plain => false,
+        Security::Tls => true,
+        Security::Both => match begins_with_tls(&stream).await {
+            Some(is_tls) => is_tls,
+            None => return,
+        },
+    };
+    match (is_tls, tls) {
+        (false, _) => serve_stream(process, router, stream, None).await,
+        (true, Some(tls)) => {
+            let accepted = tokio::select! {
+                accepted = tls.accept(stream) => accepted,
+                () = process.stop.stopped() => None,
+            };
+            if let Some(accepted) = accepted {
+                serve_stream(process, router, accepted.stream, accepted.client).await;
+            }
+        }
+        // The configuration has no `https` URL without a certificate.
+        (true, None) => {}
+    }
+}
+
+async fn serve_stream(
+    process: Arc<Process>,
+    router: Router,
+    stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+    client: Option<Arc<ClientCertificate>>,
+) {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new());
     builder
@@ -161,10 +267,10 @@ async fn serve_one(process: Arc<Process>, router: Router, connection: TcpStream)
         .initial_connection_window_size(4 << 20)
         .keep_alive_interval(process.config.keepalive_interval)
         .keep_alive_timeout(process.config.keepalive_timeout);
-    let service = counted::Counted::new(router, Arc::clone(&process));
+    let service = counted::Counted::new(router, Arc::clone(&process), client);
     let rpcs = &process.metrics.rpcs;
     let (received, sent) = (rpcs.received_bytes.clone(), rpcs.sent_bytes.clone());
-    let (socket, cork) = cork::cork(connection, received, sent);
+    let (socket, cork) = cork::cork(stream, received, sent);
     let mut served = cork.around(builder.serve_connection(TokioIo::new(socket), service));
     let ended = tokio::select! {
         ended = &mut served => ended,

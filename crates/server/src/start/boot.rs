@@ -56,12 +56,13 @@ pub fn snapshots_in_log(config: &Config) -> Result<Option<Vec<walpb::Snapshot>>,
     }
 }
 
-/// Restarts from the log, or creates a new one where there is none.
+/// Restarts from the log, or creates a new one where there is none; `client` asks peers.
 pub fn boot(
     config: &Config,
     store: &Store,
     conf_state: Option<ConfState>,
     runtime: &Runtime,
+    client: &PeerClient,
 ) -> Result<Booted, BootError> {
     let position = BackendPosition {
         applied_index: store.applied().map_or(0, |applied| applied.index),
@@ -87,13 +88,12 @@ pub fn boot(
                     dir: config.data_dir.display().to_string(),
                 });
             }
-            let client = PeerClient::new(&portunus_rafthttp::Config::default());
             if config.cluster.is_existing {
-                let found = runtime.block_on(join::find(config, &client))?;
+                let found = runtime.block_on(join::find(config, client))?;
                 remotes = found.members;
                 bootstrap::join(&config.wal_dir, WalOptions::default(), found.identity)?
             } else {
-                found_cluster(config, &client, runtime)?
+                found_cluster(config, client, runtime)?
             }
         }
         Err(error) => return Err(error.into()),

@@ -23,6 +23,7 @@ pub(super) fn check_cluster_version(
     membership: &Membership,
     boot: &Boot,
     runtime: &Runtime,
+    client: &PeerClient,
 ) -> Result<(), ClusterVersionAbove> {
     let emulation = config.version.emulation();
     let Err(refusal) = downgrade::check_version(membership, emulation) else {
@@ -34,8 +35,7 @@ pub(super) fn check_cluster_version(
     let own_id = boot.identity.member_id.0;
     let peers = membership.iter().filter(|record| record.id != own_id);
     let peers = peers.map(|record| record.peer_urls.clone().unwrap_or_default());
-    let client = PeerClient::new(&portunus_rafthttp::Config::default());
-    let known = downgrade::is_known_to_peers(&client, peers.collect(), emulation);
+    let known = downgrade::is_known_to_peers(client, peers.collect(), emulation);
     match runtime.block_on(known) {
         true => Ok(()),
         false => Err(refusal),
@@ -49,6 +49,7 @@ pub(super) fn check_skew(
     membership: &Membership,
     boot: &Boot,
     runtime: &Runtime,
+    client: &PeerClient,
 ) -> Result<(), SkewTooLarge> {
     let emulation = config.version.emulation();
     let own_id = boot.identity.member_id.0;
@@ -63,8 +64,7 @@ pub(super) fn check_skew(
     }
     let peers = others.iter();
     let peers = peers.map(|record| record.peer_urls.clone().unwrap_or_default());
-    let client = PeerClient::new(&portunus_rafthttp::Config::default());
-    let told = runtime.block_on(skew::newest_of_peers(&client, peers.collect()));
+    let told = runtime.block_on(skew::newest_of_peers(client, peers.collect()));
     skew::check(known.max(told), emulation)
 }
 

@@ -52,6 +52,18 @@ pub enum StartError {
     /// A listen address cannot be used.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// Certificates or keys cannot be used.
+    #[error("{flags} cannot be used")]
+    Tls {
+        flags: &'static str,
+        source: Box<portunus_tls::LoadError>,
+    },
+    /// A self-signed certificate cannot be created.
+    #[error("--{flag}: no self-signed certificate could be created")]
+    SelfSigned {
+        flag: &'static str,
+        source: Box<portunus_tls::SelfSignedError>,
+    },
     /// The data directory cannot be used.
     #[error(transparent)]
     DataDir(#[from] DataDirError),

@@ -21,6 +21,7 @@ mod running;
 mod skew;
 mod start_line;
 mod threads;
+mod tls;
 mod tokens;
 
 use std::sync::Arc;
@@ -44,15 +45,17 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let listeners = Listeners::bind(&config)?;
     let process = process::open(config, gates, started)?;
     let (process, prepared) = prepare::prepare_or_clean_up(process, &own)?;
+    let tls = prepared.tls;
     let (peers, data) = (prepared.peers, (prepared.store, prepared.state));
     let raft = raft::start(&process, prepared.boot, &peers)?;
     let (member, machine) = assemble::assemble(process, &own, data, tokens, peers, &raft);
     let member = Arc::new(member);
     let threads = threads::start(&member, machine, raft.committed)?;
-    publish::connect_peers(&member, listeners.peers, &prepared.remotes)?;
-    let metrics_servers = publish::serve_metrics(&member, listeners.metrics)?;
+    let remotes = &prepared.remotes;
+    publish::connect_peers(&member, listeners.peers, remotes, tls.peers.as_ref())?;
+    let metrics_servers = publish::serve_metrics(&member, listeners.metrics, tls.metrics)?;
     publish::publish(&member)?;
-    let servers = serve::serve(&member, listeners.clients)?;
+    let servers = serve::serve(&member, listeners.clients, tls.clients)?;
     Ok(Running {
         member,
         servers,

@@ -9,6 +9,7 @@ use portunus_statemachine::State;
 use portunus_statemachine::membership::MemberRecord;
 
 use super::boot::{Booted, boot, snapshots_in_log};
+use super::tls::Tls;
 use super::{StartError, checks, gates};
 use crate::config::ApplySettings;
 use crate::handles::Process;
@@ -25,6 +26,7 @@ pub(super) struct Prepared {
     /// Members reported by peers, not read from the log.
     pub(super) remotes: Vec<MemberRecord>,
     pub(super) peers: Arc<Peers>,
+    pub(super) tls: Tls,
 }
 
 /// Prepares a member; on failure removes what this start created, for which a later start has no
@@ -46,16 +48,21 @@ pub(super) fn prepare_or_clean_up(
 
 fn prepare(process: &Process, own: &OwnFeatures) -> Result<Prepared, StartError> {
     let (config, server_gates) = (&process.config, &process.gates);
+    // First: certificates that cannot be used leave the data as it is.
+    let tls = Tls::load(process)?;
     recover_directory(process)?;
     let runtime = peers::runtime()?;
+    let client = peers::early_client(tls.peer_dials.clone());
     let (store, state) = load_store(process)?;
     let membership = &state.membership;
     gates::check_cluster_flags(config, own, server_gates, membership)?;
-    let Booted { boot, remotes } = boot(config, &store, state.conf_state.clone(), &runtime)?;
-    checks::check_cluster_version(config, membership, &boot, &runtime)?;
-    checks::check_skew(config, membership, &boot, &runtime)?;
+    let Booted { boot, remotes } =
+        boot(config, &store, state.conf_state.clone(), &runtime, &client)?;
+    checks::check_cluster_version(config, membership, &boot, &runtime, &client)?;
+    checks::check_skew(config, membership, &boot, &runtime, &client)?;
     let identity = boot.identity;
-    let peers = Peers::new(config, identity, process.metrics.registry(), runtime)?;
+    let (metrics, dials) = (process.metrics.registry(), tls.peer_dials.clone());
+    let peers = Peers::new(config, identity, metrics, runtime, dials)?;
     let known: Vec<&MemberRecord> = membership.iter().chain(&remotes).collect();
     checks::check_settings(config, &peers, identity, &known)?;
     checks::check_corruption(server_gates, &peers, membership, identity, &store)?;
@@ -65,6 +72,7 @@ fn prepare(process: &Process, own: &OwnFeatures) -> Result<Prepared, StartError>
         boot,
         remotes,
         peers: Arc::new(peers),
+        tls,
     })
 }
 

@@ -1,13 +1,13 @@
 //! The last steps before clients are served: peers, metrics, the member's attributes.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use portunus_statemachine::membership::MemberRecord;
 
 use super::StartError;
 use crate::http;
-use crate::listen::Reserved;
+use crate::listen::{Listening, Reserved, TlsEndpoint};
 use crate::member::{Member, attributes, founding, settings};
 use crate::peers::PeerRaft;
 use crate::serve::{self, MetricsServers};
@@ -17,6 +17,7 @@ pub(super) fn connect_peers(
     member: &Arc<Member>,
     reserved: Vec<Reserved>,
     remotes: &[MemberRecord],
+    tls: Option<&Arc<TlsEndpoint>>,
 ) -> Result<(), StartError> {
     let raft = PeerRaft::new(
         Arc::clone(&member.process),
@@ -26,7 +27,7 @@ pub(super) fn connect_peers(
         Arc::clone(member.peers.replication_hold()),
     );
     let routes = http::peers::router(member);
-    let addresses = member.peers.attach(raft, reserved, &routes)?;
+    let addresses = member.peers.attach(raft, reserved, &routes, tls)?;
     member.peers.add_remotes(remotes);
     tracing::info!(addresses = joined(&addresses), "listening for peers");
     Ok(())
@@ -35,9 +36,10 @@ pub(super) fn connect_peers(
 /// Serves metrics and probes at their own addresses.
 pub(super) fn serve_metrics(
     member: &Arc<Member>,
-    listeners: Vec<TcpListener>,
+    listeners: Vec<Listening>,
+    tls: Option<Arc<TlsEndpoint>>,
 ) -> Result<MetricsServers, StartError> {
-    let servers = serve::serve_metrics(member, listeners)?;
+    let servers = serve::serve_metrics(member, listeners, tls)?;
     if !servers.addresses.is_empty() {
         tracing::info!(addresses = joined(&servers.addresses), "serving metrics");
     }

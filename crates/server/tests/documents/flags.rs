@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
 
-use portunus_server::config::flags::{FLAGS, Flag, GROUPS_LATER, Kind, Support, find};
+use portunus_server::config::flags::{FLAGS, Flag, GROUPS, GROUPS_LATER, Kind, Support, find};
 use portunus_server::config::{Config, Values};
 use portunus_testkit::go::{Tool, find_for_test};
 
@@ -124,6 +124,15 @@ fn document() -> String {
         }
         text.push('\n');
     }
+    text.push_str("## Groups of the config file\n\n");
+    text.push_str("Each key of a group stands for a flag; a list is the text with commas.\n\n");
+    text.push_str("| Group | Key | Flag |\n| --- | --- | --- |\n");
+    for (group, keys) in GROUPS {
+        for (key, flag) in *keys {
+            writeln!(text, "| `{group}` | `{key}` | `{flag}` |").unwrap();
+        }
+    }
+    text.push('\n');
     text.push_str("## Groups of the config file that are not supported yet\n\n");
     text.push_str("An empty group is accepted, any other is refused.\n\n");
     text.push_str("| Key | |\n| --- | --- |\n");
@@ -139,6 +148,15 @@ fn document() -> String {
 #[test]
 fn document_of_flags_is_current() {
     assert_current("flags.md", &document());
+}
+
+#[test]
+fn keys_of_groups_are_flags() {
+    for (group, keys) in GROUPS {
+        for (key, flag) in *keys {
+            assert!(find(flag).is_some(), "{group}.{key}: no flag {flag}");
+        }
+    }
 }
 
 #[test]

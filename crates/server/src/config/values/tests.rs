@@ -130,7 +130,7 @@ fn flags_parse_in_every_form() {
 #[test]
 fn unsupported_flag_is_refused_unless_it_has_its_default() {
     let refused = |words: &[&str]| arguments(words).unwrap_err().to_string();
-    assert!(refused(&["--cert-file=a.pem"]).contains("not supported yet (TLS)"));
+    assert!(refused(&["--discovery-srv=a"]).contains("not supported yet (discovery)"));
     assert!(arguments(&["--auth-token=simple", "--pre-vote=true"]).is_ok());
     assert!(refused(&["--nmae=x"]).contains("did you mean --name?"));
     assert!(refused(&["--zzz"]).contains("--help"));
@@ -154,8 +154,9 @@ fn flag_overrides_the_environment() {
     assert_eq!(values.get("name"), "flag");
     assert_eq!(values.get("election-timeout"), "2000");
     assert!(!values.is_set("data-dir"));
-    values.add_environment([("ETCD_CERT_FILE", "x.pem")]);
-    assert!(values.errors[0].to_string().contains("TLS"));
+    values.add_environment([("ETCD_CERT_FILE", "x.pem"), ("ETCD_DISCOVERY_SRV", "a")]);
+    assert_eq!(values.get("cert-file"), "x.pem");
+    assert!(values.errors[0].to_string().contains("discovery"));
 }
 
 /// Proves: X14
@@ -193,15 +194,19 @@ fn config_file_is_parsed_and_its_errors_name_the_key() {
     let values = Values::from_config_file(
         "name: m1\nelection-timeout: 500\nbackend-batch-interval: 5000000\n\
          feature-gates:\n  A: true\n  B: false\nstrict-emulation: true\n\
-         client-transport-security:\n  cert-file: ''\n",
+         client-transport-security:\n  cert-file: a.pem\n  client-cert-auth: true\n\
+         socket-options: {}\n",
     );
     assert_eq!(values.errors, []);
     assert_eq!(values.get("name"), "m1");
     assert_eq!(values.get("backend-batch-interval"), "5000000ns");
     assert_eq!(values.get("feature-gates"), "A=true,B=false");
+    assert_eq!(values.get("cert-file"), "a.pem");
+    assert_eq!(values.get("client-cert-auth"), "true");
     let file = |text: &str| first_error(Values::from_config_file(text));
     let refused = |text: &str| file(text).unwrap_err().to_string();
-    assert!(refused("client-transport-security:\n  cert-file: a.pem").contains("TLS"));
+    assert!(refused("socket-options:\n  reuse-port: true").contains("socket options"));
+    assert!(refused("client-transport-security: a.pem").contains("cannot be used"));
     assert!(refused("nmae: x").contains("did you mean"));
     assert!(refused("- a").contains("map"));
     assert!(refused("name: {a: b}").contains("cannot be used"));
