@@ -27,6 +27,7 @@ pub mod grpc;
 pub mod handles;
 pub mod http;
 pub mod listen;
+mod log_throttle;
 pub mod logging;
 pub mod member;
 pub mod metrics;

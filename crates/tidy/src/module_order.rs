@@ -16,6 +16,7 @@ const SOURCE: &str = "crates/server/src/";
 pub const ORDER: &[&str] = &[
     "error_chain",
     "coarse_timeout",
+    "log_throttle",
     "config",
     "logging",
     "command",

@@ -40,6 +40,7 @@ pub use long_answer::{AnswerBody, send_in_pieces};
 pub use oversized::translate_response as translate_oversized;
 pub use piece::Piece;
 use required::Required;
+pub use watch_codec::WATCH_PATH;
 use watch_codec::WatchService;
 
 /// The router of all services of this version; any other service is `UNIMPLEMENTED`.

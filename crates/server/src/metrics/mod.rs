@@ -6,6 +6,7 @@ mod cluster_gates;
 mod compaction;
 mod disk;
 mod gauges;
+mod limits;
 mod operations;
 mod rpc;
 mod slow_requests;
@@ -15,6 +16,7 @@ pub use client_skew::ClientSkew;
 pub use cluster_gates::ClusterGateMetrics;
 pub use compaction::CompactionMetrics;
 pub use disk::{DiskMetrics, MeasuredLog};
+pub use limits::LimitMetrics;
 pub use operations::{Operation, OperationMetrics};
 pub use rpc::{RpcMetrics, Running};
 
@@ -104,6 +106,8 @@ pub struct Metrics {
     pub snapshots_refused: IntCounter,
     /// Hashes that clients or peers were refused because too many were being computed.
     pub hashes_refused: IntCounter,
+    /// Refusals because of a limit.
+    pub limits: LimitMetrics,
     /// The metrics of cluster features.
     pub cluster_gates: ClusterGateMetrics,
     pub(crate) gauges: Gauges,
@@ -249,6 +253,7 @@ impl Metrics {
                 "portunus_hashes_refused_total",
                 "Hashes that clients or peers were refused because too many were being computed.",
             )?,
+            limits: LimitMetrics::register(r)?,
             gauges: Gauges::register(r)?,
             registry,
         })

@@ -10,11 +10,14 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use prometheus::IntCounter;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+
+use crate::handles::connections::Connection;
 
 /// The most bytes held back; beyond that the socket is written first. Room for sixteen frames
 /// of a long response, each of 16 KiB and its head.
@@ -37,6 +40,7 @@ struct Corked {
     released: usize,
     /// The error of writing held bytes. The connection's next read or write returns it.
     broken: Option<io::ErrorKind>,
+    connection: Arc<Connection>,
     received_bytes: IntCounter,
     sent_bytes: IntCounter,
 }
@@ -85,6 +89,7 @@ impl AsyncRead for CorkedSocket {
         let read = Pin::new(&mut corked.socket).poll_read(context, buffer);
         let bytes = buffer.filled().len() - before;
         if bytes > 0 {
+            corked.connection.received(bytes);
             corked.received_bytes.inc_by(bytes as u64);
         }
         read
@@ -150,6 +155,7 @@ pub struct Cork(Rc<RefCell<Corked>>);
 /// Corks a socket, and counts the bytes read and written.
 pub fn cork(
     socket: TcpStream,
+    connection: Arc<Connection>,
     received_bytes: IntCounter,
     sent_bytes: IntCounter,
 ) -> (CorkedSocket, Cork) {
@@ -158,6 +164,7 @@ pub fn cork(
         held: Vec::new(),
         released: 0,
         broken: None,
+        connection,
         received_bytes,
         sent_bytes,
     }));
@@ -235,7 +242,13 @@ mod tests {
 
     fn corked(socket: TcpStream) -> (CorkedSocket, Cork) {
         let counter = |name| IntCounter::new(name, "bytes").unwrap();
-        cork(socket, counter("received"), counter("sent"))
+        let connection = Connection::new(portunus_mvcc::watch::ConnectionId(1));
+        cork(
+            socket,
+            Arc::new(connection),
+            counter("received"),
+            counter("sent"),
+        )
     }
 
     #[tokio::test]

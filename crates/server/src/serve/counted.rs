@@ -24,6 +24,7 @@ use tower_service::Service as _;
 
 use crate::grpc;
 use crate::handles::Process;
+use crate::handles::connections::{Connection, OpenRequest};
 use crate::metrics::Running;
 
 /// A router whose gRPC requests are counted.
@@ -31,16 +32,18 @@ use crate::metrics::Running;
 pub struct Counted {
     router: Router,
     process: Arc<Process>,
+    connection: Arc<Connection>,
     /// Whether the client version of this connection was counted.
     is_judged: Arc<AtomicBool>,
 }
 
 impl Counted {
-    /// Wraps a router to count in the metrics of the process.
-    pub fn new(router: Router, process: Arc<Process>) -> Counted {
+    /// Wraps a router to count in the metrics of the process and for the connection.
+    pub fn new(router: Router, process: Arc<Process>, connection: Arc<Connection>) -> Counted {
         Counted {
             router,
             process,
+            connection,
             is_judged: Arc::default(),
         }
     }
@@ -63,12 +66,20 @@ impl Service<Request<Incoming>> for Counted {
     type Error = Infallible;
     type Future = Counting;
 
-    fn call(&self, request: Request<Incoming>) -> Counting {
+    fn call(&self, mut request: Request<Incoming>) -> Counting {
         self.judge_version(request.headers());
         let running = self.process.metrics.rpcs.start(request.uri().path());
+        // Only this service needs it, and an extension costs an allocation.
+        if request.uri().path() == grpc::WATCH_PATH {
+            request.extensions_mut().insert(self.connection.id);
+        }
         // A router is always ready, and cheap to clone.
         let answer = self.router.clone().call(request.map(Body::new));
-        Counting { answer, running }
+        Counting {
+            answer,
+            running,
+            open: Some(self.connection.start_request()),
+        }
     }
 }
 
@@ -78,6 +89,7 @@ pin_project! {
         #[pin]
         answer: RouteFuture<Infallible>,
         running: Option<Running>,
+        open: Option<OpenRequest>,
     }
 }
 
@@ -96,7 +108,12 @@ impl Future for Counting {
             }
         }
         let response = grpc::send_in_pieces(response);
-        Poll::Ready(Ok(response.map(|inner| CountedBody { inner, running })))
+        let open = this.open.take();
+        Poll::Ready(Ok(response.map(|inner| CountedBody {
+            inner,
+            running,
+            _open: open,
+        })))
     }
 }
 
@@ -109,6 +126,7 @@ fn code(headers: &HeaderMap) -> Option<Code> {
 pub struct CountedBody {
     inner: grpc::AnswerBody,
     running: Option<Running>,
+    _open: Option<OpenRequest>,
 }
 
 impl http_body::Body for CountedBody {

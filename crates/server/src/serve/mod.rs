@@ -4,13 +4,15 @@
 //! are assigned round-robin. Each address has one listener, which hands accepted sockets to the
 //! cores, so a second process on the same port fails instead of silently sharing clients.
 
+mod admission;
 mod cork;
 mod counted;
+mod expiry;
 mod metrics;
 
 pub use metrics::{MetricsServers, serve_metrics};
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -21,9 +23,12 @@ use hyper_util::server::conn::auto;
 use tokio::sync::mpsc;
 
 use crate::handles::Process;
+use crate::handles::connections::Connection;
 use crate::listen::ListenError;
 use crate::member::Member;
 use crate::{coarse_timeout, grpc, http};
+use admission::{Admission, Admitted};
+use expiry::Expired;
 
 /// Accepted connections that wait for a core.
 const CONNECTIONS_QUEUED_MAX: usize = 1024;
@@ -31,6 +36,9 @@ const CONNECTIONS_QUEUED_MAX: usize = 1024;
 /// Requests in progress when the member stops get this long to finish, and the rest as long to
 /// be refused.
 const DRAIN_TIME: Duration = Duration::from_millis(500);
+
+/// The time for an idle client to take the notice that its connection is closed.
+const GOODBYE_TIME: Duration = Duration::from_secs(10);
 
 /// The listeners and their threads.
 pub struct Servers {
@@ -64,12 +72,13 @@ pub fn serve(member: &Arc<Member>, listeners: Vec<TcpListener>) -> Result<Server
             runtime.block_on(serve_connections(member, receiver));
         })?);
     }
+    let admission = Arc::new(Admission::new(Arc::clone(&member.process)));
     let mut addresses = Vec::new();
     for listener in listeners {
         addresses.push(listener.local_addr().map_err(ListenError::Thread)?);
-        let queues = queues.clone();
+        let (queues, admission) = (queues.clone(), Arc::clone(&admission));
         // Blocked in accept until the process ends; never joined.
-        spawn("accept", move || accept(&listener, &queues))?;
+        spawn("accept", move || accept(&listener, &admission, &queues))?;
     }
     Ok(Servers { addresses, threads })
 }
@@ -91,10 +100,10 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<(
         .map_err(ListenError::Thread)
 }
 
-fn accept(listener: &TcpListener, queues: &[mpsc::Sender<TcpStream>]) {
+fn accept(listener: &TcpListener, admission: &Admission, queues: &[mpsc::Sender<Admitted>]) {
     for queue in queues.iter().cycle() {
         let connection = match listener.accept() {
-            Ok((connection, _)) => connection,
+            Ok((connection, address)) => admission.admit(connection, address),
             Err(error) => {
                 // Most likely out of file descriptors: give other connections time to close.
                 tracing::warn!(%error, "a connection could not be accepted");
@@ -102,13 +111,15 @@ fn accept(listener: &TcpListener, queues: &[mpsc::Sender<TcpStream>]) {
                 continue;
             }
         };
-        if queue.blocking_send(connection).is_err() {
+        if let Some(connection) = connection
+            && queue.blocking_send(connection).is_err()
+        {
             return;
         }
     }
 }
 
-async fn serve_connections(member: Arc<Member>, mut connections: mpsc::Receiver<TcpStream>) {
+async fn serve_connections(member: Arc<Member>, mut connections: mpsc::Receiver<Admitted>) {
     let router = grpc::router(&member)
         .merge(http::router(&member))
         .fallback(http::unknown);
@@ -139,20 +150,26 @@ async fn serve_connections(member: Arc<Member>, mut connections: mpsc::Receiver<
     }
 }
 
-async fn serve_one(process: Arc<Process>, router: Router, connection: TcpStream) {
-    let prepared = connection
+async fn serve_one(process: Arc<Process>, router: Router, admitted: Admitted) {
+    // The slot is held until the connection ends.
+    let Admitted { stream, slot } = admitted;
+    let prepared = stream
         .set_nonblocking(true)
-        .and_then(|()| connection.set_nodelay(true))
-        .and_then(|()| tokio::net::TcpStream::from_std(connection));
-    let connection = match prepared {
-        Ok(connection) => connection,
+        .and_then(|()| stream.set_nodelay(true))
+        .and_then(|()| tokio::net::TcpStream::from_std(stream));
+    let stream = match prepared {
+        Ok(stream) => stream,
         Err(error) => {
             tracing::debug!(%error, "a connection ended before it was served");
             return;
         }
     };
+    let limits = &process.config.limits;
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(Some(limits.first_byte_timeout).filter(|time| !time.is_zero()));
     builder
         .http2()
         .timer(TokioTimer::new())
@@ -161,10 +178,11 @@ async fn serve_one(process: Arc<Process>, router: Router, connection: TcpStream)
         .initial_connection_window_size(4 << 20)
         .keep_alive_interval(process.config.keepalive_interval)
         .keep_alive_timeout(process.config.keepalive_timeout);
-    let service = counted::Counted::new(router, Arc::clone(&process));
+    let connection = Arc::new(Connection::new(slot.id));
+    let service = counted::Counted::new(router, Arc::clone(&process), Arc::clone(&connection));
     let rpcs = &process.metrics.rpcs;
     let (received, sent) = (rpcs.received_bytes.clone(), rpcs.sent_bytes.clone());
-    let (socket, cork) = cork::cork(connection, received, sent);
+    let (socket, cork) = cork::cork(stream, Arc::clone(&connection), received, sent);
     let mut served = cork.around(builder.serve_connection(TokioIo::new(socket), service));
     let ended = tokio::select! {
         ended = &mut served => ended,
@@ -172,8 +190,32 @@ async fn serve_one(process: Arc<Process>, router: Router, connection: TcpStream)
             served.connection().graceful_shutdown();
             served.await
         }
+        expired = expiry::expired(limits, &connection) => match expired {
+            Expired::BeforeFirstByte => {
+                process.metrics.limits.closed_before_first_byte.inc();
+                return;
+            }
+            Expired::Idle => {
+                process.metrics.limits.closed_idle.inc();
+                served.connection().graceful_shutdown();
+                // A client that answers nothing is not waited for.
+                match tokio::time::timeout(GOODBYE_TIME, served).await {
+                    Ok(ended) => ended,
+                    Err(_) => return,
+                }
+            }
+        },
     };
     if let Err(error) = ended {
+        if is_header_timeout(&*error) {
+            process.metrics.limits.closed_before_first_byte.inc();
+        }
         tracing::debug!(error, "a connection ended with an error");
     }
+}
+
+/// Returns whether a connection ended because the head of an HTTP/1.1 request did not arrive.
+fn is_header_timeout(error: &(dyn std::error::Error + 'static)) -> bool {
+    let error = error.downcast_ref::<hyper::Error>();
+    error.is_some_and(hyper::Error::is_timeout)
 }
