@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The time between two lines.
-const INTERVAL: Duration = Duration::from_secs(10);
+pub(crate) const INTERVAL: Duration = Duration::from_secs(10);
 
 /// Decides which events of one kind are logged: at most one in [`INTERVAL`].
 #[derive(Debug, Default)]

@@ -32,6 +32,7 @@ pub const ORDER: &[&str] = &[
     "http",
     "serve",
     "start",
+    "limits",
 ];
 
 /// Checks one file; files of other crates and the roots of the server pass.

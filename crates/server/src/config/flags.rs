@@ -254,8 +254,8 @@ pub const FLAGS: &[Flag] = &[
     works(
         "max-concurrent-streams",
         Number,
-        "4294967295",
-        "streams a client may open at a time",
+        "16384",
+        "streams a client may open at a time on one connection (etcd: 4294967295)",
     ),
     later(
         "grpc-keepalive-min-time",
@@ -298,6 +298,30 @@ pub const FLAGS: &[Flag] = &[
         Number,
         "200000",
         "watches on all streams of one connection (0: no limit)",
+    ),
+    own(
+        "max-concurrent-snapshots",
+        Number,
+        "16",
+        "snapshots sent to clients at once (0: no limit)",
+    ),
+    own(
+        "max-range-bytes-in-flight",
+        Number,
+        "1073741824",
+        "bytes of range responses of 256 KiB and more that wait for their clients (0: no limit)",
+    ),
+    own(
+        "max-pending-response-bytes",
+        Number,
+        "67108864",
+        "bytes of responses that a connection may leave unread and still send requests (0: no limit)",
+    ),
+    own(
+        "max-header-bytes",
+        Number,
+        "65536",
+        "bytes of the headers of a request (0: no limit)",
     ),
     own(
         "client-first-byte-timeout",

@@ -14,6 +14,7 @@ use portunus_proto::etcdserverpb::{
     InternalRaftRequest, PutRequest, PutResponse, RangeRequest, RangeResponse, RangeStreamResponse,
     TxnRequest, TxnResponse,
 };
+use prost::Message;
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 
@@ -53,7 +54,8 @@ impl Kv for Api {
         self.member.process.metrics.ranges.inc();
         self.member.store.complete(&mut response.header);
         watch.succeeded();
-        long_answer::respond(response)
+        let budget = &self.member.store.range_budget;
+        long_answer::respond(response, budget).map_err(|refused| self.not_sent(refused))
     }
 
     type RangeStreamStream = RangePieces;
@@ -142,7 +144,12 @@ impl Kv for Api {
             let mut response = read.map_err(|error| self.read_failed(error))?;
             self.member.store.complete(&mut response.header);
             watch.succeeded();
-            return Ok(Response::new(response));
+            let message_bytes = response.encoded_len();
+            let mut response = Response::new(response);
+            let budget = &self.member.store.range_budget;
+            let held = long_answer::hold(&mut response, message_bytes, budget);
+            held.map_err(|refused| self.not_sent(refused))?;
+            return Ok(response);
         }
         self.member
             .proposals
@@ -218,6 +225,18 @@ impl Api {
             operation,
             started: Instant::now(),
             is_success: false,
+        }
+    }
+
+    /// The status of an answer that is not sent.
+    fn not_sent(&self, refused: long_answer::Refused) -> Status {
+        match refused {
+            long_answer::Refused::Oversized(status) => status,
+            long_answer::Refused::TooManyBytes => {
+                self.member.process.metrics.limits.refused_range_bytes.inc();
+                // Not etcd's code for this text, which is `Unknown`: this limit is not etcd's.
+                Status::resource_exhausted(EtcdError::TooManyRequests.text())
+            }
         }
     }
 

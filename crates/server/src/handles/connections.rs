@@ -9,6 +9,7 @@ use portunus_mvcc::watch::ConnectionId;
 use prometheus::IntGauge;
 
 use super::address_block::AddressBlock;
+use super::range_budget::RangeBytes;
 
 /// The open connections. Touched only when one is accepted or closed.
 #[derive(Debug)]
@@ -118,6 +119,7 @@ pub struct Connection {
     received_bytes: AtomicUsize,
     requests_started: AtomicUsize,
     requests_ended: AtomicUsize,
+    pending_response_bytes: AtomicUsize,
 }
 
 fn add(number: &AtomicUsize, count: usize) {
@@ -133,6 +135,7 @@ impl Connection {
             received_bytes: AtomicUsize::new(0),
             requests_started: AtomicUsize::new(0),
             requests_ended: AtomicUsize::new(0),
+            pending_response_bytes: AtomicUsize::new(0),
         }
     }
 
@@ -157,15 +160,48 @@ impl Connection {
         self.requests_started.load(Ordering::Relaxed)
     }
 
+    /// Returns the bytes of responses that wait to be sent.
+    pub fn pending_response_bytes(&self) -> usize {
+        self.pending_response_bytes.load(Ordering::Relaxed)
+    }
+
     /// Returns whether a request or a stream is open.
     pub fn has_open_requests(&self) -> bool {
         self.requests_started() != self.requests_ended.load(Ordering::Relaxed)
     }
 }
 
+/// Bytes of a response that wait to be sent.
+#[derive(Debug)]
+pub struct PendingBytes {
+    connection: Arc<Connection>,
+    bytes: usize,
+    /// The response that they are part of, if it is large.
+    _range: Option<Arc<RangeBytes>>,
+}
+
+impl Drop for PendingBytes {
+    fn drop(&mut self) {
+        let pending = &self.connection.pending_response_bytes;
+        add(pending, self.bytes.wrapping_neg());
+    }
+}
+
 /// A request under way.
 #[derive(Debug)]
 pub struct OpenRequest(Arc<Connection>);
+
+impl OpenRequest {
+    /// Counts bytes of its response until the returned value is dropped.
+    pub fn pending(&self, bytes: usize, range: Option<Arc<RangeBytes>>) -> PendingBytes {
+        add(&self.0.pending_response_bytes, bytes);
+        PendingBytes {
+            connection: Arc::clone(&self.0),
+            bytes,
+            _range: range,
+        }
+    }
+}
 
 impl Drop for OpenRequest {
     fn drop(&mut self) {
@@ -203,7 +239,11 @@ mod tests {
         assert!(!connection.has_open_requests());
         let requests = [connection.start_request(), connection.start_request()];
         assert!(connection.has_open_requests());
+        let pending = [requests[0].pending(3, None), requests[1].pending(4, None)];
         drop(requests);
+        assert_eq!(connection.pending_response_bytes(), 7);
+        drop(pending);
+        assert_eq!(connection.pending_response_bytes(), 0);
         assert!(!connection.has_open_requests());
         assert_eq!(connection.requests_started(), 2);
     }

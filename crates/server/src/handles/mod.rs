@@ -24,6 +24,8 @@ pub mod leadership;
 pub mod leases;
 pub mod open_store;
 pub mod process;
+pub mod range_budget;
+pub mod rate_limit;
 pub mod snapshot_slots;
 pub mod stop;
 pub mod store;

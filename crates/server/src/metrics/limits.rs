@@ -16,6 +16,14 @@ pub struct LimitMetrics {
     pub closed_before_first_byte: IntCounter,
     /// Connections closed because they were idle.
     pub closed_idle: IntCounter,
+    /// Bytes of large range responses that wait to be sent.
+    pub range_bytes_in_flight: IntGauge,
+    /// Ranges refused because too many large responses wait.
+    pub refused_range_bytes: IntCounter,
+    /// Requests refused because their client does not read responses.
+    pub refused_pending_response_bytes: IntCounter,
+    /// Requests refused because of long headers.
+    pub refused_header_bytes: IntCounter,
 }
 
 impl LimitMetrics {
@@ -32,7 +40,22 @@ impl LimitMetrics {
             "Connections of clients that the server closed, by the flag of the limit.",
             &["limit"],
         )?;
+        let requests_refused = counters(
+            r,
+            "portunus_client_requests_refused_total",
+            "Requests of clients that were refused, by the flag of the limit.",
+            &["limit"],
+        )?;
         Ok(LimitMetrics {
+            range_bytes_in_flight: gauge(
+                r,
+                "portunus_range_bytes_in_flight",
+                "Bytes of large range responses that wait to be sent.",
+            )?,
+            refused_range_bytes: requests_refused.with_label_values(&["max-range-bytes-in-flight"]),
+            refused_pending_response_bytes: requests_refused
+                .with_label_values(&["max-pending-response-bytes"]),
+            refused_header_bytes: requests_refused.with_label_values(&["max-header-bytes"]),
             connections: gauge(
                 r,
                 "portunus_client_connections",

@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use crate::handles::stop::StopSwitch;
 
 /// A connection is closed if no request header arrives for this long.
-const HEADER_WAIT_MAX: Duration = Duration::from_secs(60);
+pub(crate) const HEADER_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// Serves peers until the member stops. HTTP/1.1 only, as in etcd.
 pub async fn serve(stop: Arc<StopSwitch>, listener: TcpListener, router: Router) {

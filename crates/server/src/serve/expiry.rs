@@ -81,6 +81,10 @@ mod tests {
             connections_per_address_max: 1,
             watches_per_stream_max: 1,
             watches_per_connection_max: 1,
+            snapshots_max: 1,
+            range_bytes_max: 1,
+            pending_response_bytes_max: 1,
+            header_bytes_max: 1,
             first_byte_timeout: FIRST_BYTE,
             idle_timeout: IDLE,
         }

@@ -7,9 +7,11 @@
 mod admission;
 mod cork;
 mod counted;
+mod deadline;
 mod expiry;
 mod metrics;
 
+pub(crate) use admission::RESERVED_FILES;
 pub use metrics::{MetricsServers, serve_metrics};
 
 use std::net::{SocketAddr, TcpListener};
@@ -31,7 +33,7 @@ use admission::{Admission, Admitted};
 use expiry::Expired;
 
 /// Accepted connections that wait for a core.
-const CONNECTIONS_QUEUED_MAX: usize = 1024;
+pub(crate) const CONNECTIONS_QUEUED_MAX: usize = 1024;
 
 /// Requests in progress when the member stops get this long to finish, and the rest as long to
 /// be refused.
@@ -169,11 +171,15 @@ async fn serve_one(process: Arc<Process>, router: Router, admitted: Admitted) {
     builder
         .http1()
         .timer(TokioTimer::new())
+        .max_buf_size(header_buffer_bytes(limits.header_bytes_max))
         .header_read_timeout(Some(limits.first_byte_timeout).filter(|time| !time.is_zero()));
     builder
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(process.config.max_concurrent_streams)
+        .max_header_list_size(
+            u32::try_from(header_buffer_bytes(limits.header_bytes_max)).unwrap_or(u32::MAX),
+        )
         .initial_stream_window_size(1 << 20)
         .initial_connection_window_size(4 << 20)
         .keep_alive_interval(process.config.keepalive_interval)
@@ -212,6 +218,13 @@ async fn serve_one(process: Arc<Process>, router: Router, admitted: Admitted) {
         }
         tracing::debug!(error, "a connection ended with an error");
     }
+}
+
+/// Returns the length of headers that the HTTP library takes. It is twice the limit, so that a
+/// refusal at the limit is one of the server, with a status and a metric.
+fn header_buffer_bytes(header_bytes_max: usize) -> usize {
+    const BYTES_MIN: usize = 64 * 1024;
+    header_bytes_max.saturating_mul(2).max(BYTES_MIN)
 }
 
 /// Returns whether a connection ended because the head of an HTTP/1.1 request did not arrive.

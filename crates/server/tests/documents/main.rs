@@ -7,6 +7,7 @@ mod api;
 #[path = "../common/mod.rs"]
 mod common;
 mod flags;
+mod limits;
 mod operations;
 
 use std::path::PathBuf;
