@@ -141,7 +141,7 @@ fn connections() -> Vec<Limit> {
             "open streams of a connection",
             "max-concurrent-streams",
             "clients wait; a stream of a client that does not is reset with `REFUSED_STREAM`",
-            "",
+            "portunus_client_streams_exhausted_total",
         ),
         flag(
             "time until a new connection has sent the preface of HTTP/2 or the head of a request",

@@ -13,7 +13,10 @@ use std::time::{Duration, Instant};
 use common::held_thread::HeldThread;
 use common::requests::{everything, get, put};
 use common::watching::{WatchStream, watch};
-use common::{Clients, Server, WAIT_MAX, data_dir, eventually, free_address, http_at, soon};
+use common::{
+    Clients, Process, Server, WAIT_MAX, data_dir, eventually, free_address, http_at, soon,
+};
+use nix::sys::resource::{Resource, getrlimit};
 use portunus_proto::etcdserverpb::SnapshotRequest;
 use prost::Message;
 use raw::{
@@ -447,8 +450,32 @@ async fn streams_above_the_limit_of_a_connection_are_refused() {
     }
     let mut stream = say(subject.server.address, &calls);
     assert_eq!(next_reset(&mut stream), (9, REFUSED_STREAM));
+    assert_eq!(
+        subject.metric("portunus_client_streams_exhausted_total"),
+        1.0
+    );
     subject
         .metric_becomes("etcd_debugging_mvcc_watch_stream_total", 4.0)
         .await;
     subject.still_serves().await;
+}
+
+/// Connections are limited by file descriptors as well, so the member takes all it may have.
+#[tokio::test(flavor = "multi_thread")]
+async fn low_limit_of_open_files_is_raised() {
+    let (_guard, dir) = data_dir();
+    let server = common::portunus();
+    let mut command = std::process::Command::new("sh");
+    command
+        .args(["-c", r#"ulimit -S -n 200 && exec "$0" "$@""#])
+        .arg(server.get_program())
+        .args(common::member_flags(&dir));
+    let server = Process::spawn(&mut command).ready();
+    let metrics = server.get("/metrics").body;
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    let files = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("process_max_fds "))
+        .and_then(|files| files.parse::<f64>().ok());
+    assert_eq!(files, Some(hard as f64));
 }

@@ -165,9 +165,15 @@ impl Connection {
         self.pending_response_bytes.load(Ordering::Relaxed)
     }
 
+    /// Returns the number of open requests and streams.
+    pub fn open_requests(&self) -> usize {
+        let ended = self.requests_ended.load(Ordering::Relaxed);
+        self.requests_started().wrapping_sub(ended)
+    }
+
     /// Returns whether a request or a stream is open.
     pub fn has_open_requests(&self) -> bool {
-        self.requests_started() != self.requests_ended.load(Ordering::Relaxed)
+        self.open_requests() != 0
     }
 }
 
@@ -238,7 +244,7 @@ mod tests {
         let connection = Arc::new(Connection::new(ConnectionId(1)));
         assert!(!connection.has_open_requests());
         let requests = [connection.start_request(), connection.start_request()];
-        assert!(connection.has_open_requests());
+        assert_eq!(connection.open_requests(), 2);
         let pending = [requests[0].pending(3, None), requests[1].pending(4, None)];
         drop(requests);
         assert_eq!(connection.pending_response_bytes(), 7);

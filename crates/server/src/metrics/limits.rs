@@ -2,7 +2,7 @@
 
 use prometheus::{IntCounter, IntGauge, Registry};
 
-use super::{MetricsError, counters, gauge};
+use super::{MetricsError, counter, counters, gauge};
 
 /// The metrics of the limits of clients.
 pub struct LimitMetrics {
@@ -14,6 +14,8 @@ pub struct LimitMetrics {
     pub connections_refused_per_address: IntCounter,
     /// Connections closed because the client sent nothing that could become a request.
     pub closed_before_first_byte: IntCounter,
+    /// Requests that took the last stream of their connection.
+    pub streams_exhausted: IntCounter,
     /// Connections closed because they were idle.
     pub closed_idle: IntCounter,
     /// Bytes of large range responses that wait to be sent.
@@ -47,6 +49,11 @@ impl LimitMetrics {
             &["limit"],
         )?;
         Ok(LimitMetrics {
+            streams_exhausted: counter(
+                r,
+                "portunus_client_streams_exhausted_total",
+                "Requests that took the last stream that their connection may have.",
+            )?,
             range_bytes_in_flight: gauge(
                 r,
                 "portunus_range_bytes_in_flight",

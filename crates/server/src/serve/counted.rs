@@ -68,6 +68,10 @@ impl Counted {
             );
             return Err(Status::resource_exhausted(text));
         }
+        // The library refuses further ones, without telling.
+        if self.connection.open_requests() == self.process.config.max_concurrent_streams as usize {
+            metrics.streams_exhausted.inc();
+        }
         if self.connection.pending_response_bytes() > limits.pending_response_bytes_max {
             metrics.refused_pending_response_bytes.inc();
             let text = EtcdError::TooManyRequests.text();
