@@ -238,7 +238,7 @@ fn reads() -> Vec<Limit> {
             "bytes of large range responses that wait for their clients, over all clients",
             "max-range-bytes-in-flight",
             format!(
-                "{EXHAUSTED} `etcdserver: too many requests` for a response of {} or more, unless it is the only one",
+                "{EXHAUSTED} `etcdserver: too many requests` for a response of {} or more, unless it is the only one; an open range stream counts as `--max-request-bytes`",
                 bytes(LARGE_BYTES)
             ),
             REQUESTS_REFUSED,

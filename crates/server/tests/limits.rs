@@ -385,13 +385,22 @@ async fn large_ranges_that_nobody_reads_leave_room_for_small_ones() {
         assert_eq!(code, Code::ResourceExhausted);
         assert_eq!(text, "etcdserver: too many requests");
     }
+    let stream = soon("a refusal", subject.good.kv.range_stream(everything())).await;
+    assert_eq!(common::refusal(stream.map(drop)).0, Code::ResourceExhausted);
     let refused = refused_requests("max-range-bytes-in-flight");
-    assert_eq!(subject.metric(&refused), 3.0);
+    assert_eq!(subject.metric(&refused), 4.0);
     subject.still_serves().await;
     drop(never_read);
     subject.metric_becomes(in_flight, 0.0).await;
     let large = soon("a range", subject.good.kv.range(everything())).await;
     assert_eq!(large.unwrap().into_inner().kvs.len(), 4);
+    let stream = soon("a stream", subject.good.kv.range_stream(everything())).await;
+    let mut stream = stream.unwrap().into_inner();
+    let mut keys = 0;
+    while let Some(piece) = soon("a piece", stream.message()).await.unwrap() {
+        keys += piece.range_response.unwrap().kvs.len();
+    }
+    assert_eq!(keys, 4);
     subject.metric_becomes(in_flight, 0.0).await;
 }
 

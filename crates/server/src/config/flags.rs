@@ -309,7 +309,7 @@ pub const FLAGS: &[Flag] = &[
         "max-range-bytes-in-flight",
         Number,
         "1073741824",
-        "bytes of range responses of 256 KiB and more that wait for their clients (0: no limit)",
+        "bytes of range responses of 256 KiB and more, and of range streams, that wait for their clients (0: no limit)",
     ),
     own(
         "max-pending-response-bytes",

@@ -69,12 +69,16 @@ impl Kv for Api {
         let request = request.into_inner();
         validate::range_stream(&request).map_err(|error| self.refuse(error))?;
         let piece_bytes = self.member.process.config.max_request_bytes;
+        // One piece waits for the client at a time.
+        let held = self.member.store.range_budget.take(piece_bytes);
+        let held = held.ok_or_else(|| self.not_sent(long_answer::Refused::TooManyBytes))?;
         let reader = self.reader_for(request.serializable, &required).await?;
         let mut pieces = reader
             .range_stream(&request, piece_bytes)
             .map_err(|error| self.refuse(error))?;
         let api = self.clone();
         let next = move || -> Option<Result<RangeStreamResponse, Status>> {
+            let _held_with_the_stream = &held;
             Some(match pieces.next()? {
                 Ok(mut piece) => {
                     if piece.header.is_some() {
