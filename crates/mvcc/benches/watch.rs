@@ -39,6 +39,7 @@ fn setup(streams: usize, watches_per_stream: usize, key: RangeOf) -> (Hub, Vec<R
         let options = StreamOptions {
             now: Duration::ZERO,
             progress_interval: Duration::from_secs(600),
+            connection: None,
         };
         let (id, mut receiver) = hub.open_stream(options, Arc::new(Silent));
         for watch in 0..watches_per_stream {

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use portunus_mvcc::watch::{
-    Hub, Limits, NO_WATCH_ID, RequestError, SyncBudget, WatchInfo, WatchState,
+    ConnectionId, Hub, Limits, NO_WATCH_ID, RequestError, SyncBudget, WatchInfo, WatchState,
 };
 use portunus_proto::etcdserverpb::WatchCreateRequest;
 use portunus_proto::etcdserverpb::watch_create_request::FilterType;
@@ -563,6 +563,54 @@ fn server_cancels_watches_with_a_reason_after_queued_events() {
         (responses[2].watch_id, event_texts(&responses[2])),
         (open, vec!["put o/1@4".to_owned()])
     );
+}
+
+#[test]
+fn watches_are_limited_per_stream_and_per_connection() {
+    let mut hub = small(Limits {
+        watches_max: 3,
+        connection_watches_max: 4,
+        ..Limits::default()
+    });
+    let connection = Some(ConnectionId(1));
+    let mut first = Client::open_on(&mut hub, connection);
+    let mut second = Client::open_on(&mut hub, connection);
+    let mut other = Client::open_on(&mut hub, Some(ConnectionId(2)));
+    let create = |hub: &mut Hub, client: &mut Client| {
+        let created = hub.create(client.stream, on_key("a")).unwrap();
+        let answer = client.next().unwrap();
+        assert_eq!(answer.canceled, created.is_none());
+        if created.is_none() {
+            assert_eq!(answer.cancel_reason, "etcdserver: too many requests");
+        }
+        created
+    };
+    let refused = |hub: &Hub| {
+        (
+            hub.stats().refused_per_stream,
+            hub.stats().refused_per_connection,
+        )
+    };
+    for _ in 0..3 {
+        assert!(create(&mut hub, &mut first).is_some());
+    }
+    assert_eq!(create(&mut hub, &mut first), None);
+    assert_eq!(refused(&hub), (1, 0));
+    assert!(create(&mut hub, &mut second).is_some());
+    assert_eq!(create(&mut hub, &mut second), None);
+    assert_eq!(refused(&hub), (1, 1));
+    // Another connection is not affected, and what ends makes room.
+    assert!(create(&mut hub, &mut other).is_some());
+    assert!(hub.cancel(first.stream, 0).unwrap());
+    assert!(create(&mut hub, &mut second).is_some());
+    assert_eq!(create(&mut hub, &mut second), None);
+    hub.close_stream(first.stream);
+    hub.cancel_where("ended by the server", |watch| watch.stream == second.stream);
+    second.drain();
+    for _ in 0..3 {
+        assert!(create(&mut hub, &mut second).is_some());
+    }
+    assert_eq!(refused(&hub), (1, 2));
 }
 
 #[test]

@@ -24,6 +24,7 @@ const LIMITS: Limits = Limits {
     bytes_max: 700,
     answers_max: 3,
     watches_max: 1000,
+    connection_watches_max: 1000,
     fragment_bytes: 330,
     catch_up_bytes_max: 300,
 };

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
+use tokio::sync::futures::OwnedNotified;
 
 /// The time between two ticks, by which a wait may exceed its limit.
 const TICK: Duration = Duration::from_millis(250);
@@ -30,6 +31,12 @@ pub fn tick() -> impl Future<Output = ()> {
             ticks.notify_waiters();
         }
     }
+}
+
+/// Returns the next tick of the calling thread, if the thread has ticks.
+pub fn next_tick() -> Option<OwnedNotified> {
+    let ticks = TICKS.with_borrow(Option::clone)?;
+    Some(ticks.notified_owned())
 }
 
 /// Waits for `wait`, but at most one tick longer than `limit`. Returns `None` at the limit.

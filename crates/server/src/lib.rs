@@ -16,6 +16,7 @@
 //!  scrape              gauges that are read from the handles
 //!  grpc, http, serve   services for clients and peers, and their listeners
 //!  start               the steps from a configuration to a running member
+//!  limits              the table of all limits, for `docs/limits.md`
 //! ```
 
 pub mod apply;
@@ -26,7 +27,9 @@ mod error_chain;
 pub mod grpc;
 pub mod handles;
 pub mod http;
+pub mod limits;
 pub mod listen;
+mod log_throttle;
 pub mod logging;
 pub mod member;
 pub mod metrics;

@@ -8,6 +8,7 @@ use portunus_server::command::{Invocation, Portunus};
 use portunus_server::config::Config;
 use portunus_server::handles::stop::StopReason;
 use portunus_server::logging;
+use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 // Freed history goes back to the system, which glibc's allocator does not do.
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
 
 fn serve(config: Config) -> ExitCode {
     logging::init(&config.log);
+    raise_open_files();
     let runtime = match tokio::runtime::Builder::new_current_thread()
         .thread_name("start")
         .enable_all()
@@ -103,6 +105,14 @@ fn serve(config: Config) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Raises the limit of file descriptors to the one that the system allows, as the runtime of Go
+/// does for etcd. Where that fails, there are fewer connections.
+fn raise_open_files() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = setrlimit(Resource::Nofile, limit);
 }
 
 /// The signals that ask the process to end.

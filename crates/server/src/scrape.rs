@@ -53,6 +53,13 @@ fn set_gauges(gauges: &Gauges, member: &Member) {
     gauges
         .slow_watchers
         .set(int((hub.slow + hub.catching_up) as u64));
+    for (limit, refused) in [
+        ("max-watches-per-stream", hub.refused_per_stream),
+        ("max-watches-per-connection", hub.refused_per_connection),
+    ] {
+        let gauge = gauges.watches_refused.with_label_values(&[limit]);
+        gauge.set(int(refused));
+    }
     gauges.wal_syncs.set(int(raft.wal_syncs));
     gauges
         .id

@@ -16,6 +16,7 @@ const SOURCE: &str = "crates/server/src/";
 pub const ORDER: &[&str] = &[
     "error_chain",
     "coarse_timeout",
+    "log_throttle",
     "config",
     "logging",
     "command",
@@ -31,6 +32,7 @@ pub const ORDER: &[&str] = &[
     "http",
     "serve",
     "start",
+    "limits",
 ];
 
 /// Checks one file; files of other crates and the roots of the server pass.

@@ -28,7 +28,13 @@ pub struct StreamOptions {
     /// Time between automatic progress notices. The server adds jitter, so that
     /// streams opened together are not due together.
     pub progress_interval: Duration,
+    /// The connection of the stream, if its streams share a limit of watches.
+    pub connection: Option<ConnectionId>,
 }
+
+/// The id of one client connection. The server chooses it and never reuses it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ConnectionId(pub u64);
 
 /// Counts for metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -43,10 +49,15 @@ pub struct HubStats {
     pub slow: usize,
     /// Watches that start at a future revision.
     pub future: usize,
+    /// Watches refused because their stream had too many.
+    pub refused_per_stream: u64,
+    /// Watches refused because their connection had too many.
+    pub refused_per_connection: u64,
 }
 
 pub(super) struct Stream {
     pub(super) sender: Arc<ResponseSender>,
+    pub(super) connection: Option<ConnectionId>,
     pub(super) watches: BTreeMap<i64, WatcherKey>,
     pub(super) next_watch_id: i64,
     /// Watches catching up or slow.
@@ -85,6 +96,10 @@ pub struct Hub {
     pub(super) revision: i64,
     pub(super) limits: Limits,
     pub(super) streams: HashMap<StreamId, Stream>,
+    /// Watches by connection, without connections that have none.
+    pub(super) connection_watches: HashMap<ConnectionId, usize>,
+    pub(super) refused_per_stream: u64,
+    pub(super) refused_per_connection: u64,
     pub(super) watchers: Slab<Watcher>,
     pub(super) groups: Slab<WatcherGroup>,
     pub(super) index: RangeIndex<GroupKey>,
@@ -113,6 +128,9 @@ impl Hub {
             revision,
             limits,
             streams: HashMap::new(),
+            connection_watches: HashMap::new(),
+            refused_per_stream: 0,
+            refused_per_connection: 0,
             watchers: Slab::new(),
             groups: Slab::new(),
             index: RangeIndex::new(),
@@ -143,6 +161,8 @@ impl Hub {
             catching_up: self.catching_up.len(),
             slow: self.slow,
             future: self.future.len(),
+            refused_per_stream: self.refused_per_stream,
+            refused_per_connection: self.refused_per_connection,
         }
     }
 
@@ -159,6 +179,7 @@ impl Hub {
         self.ticks.insert((next_tick, id));
         let stream = Stream {
             sender: Arc::clone(&sender),
+            connection: options.connection,
             watches: BTreeMap::new(),
             next_watch_id: 0,
             lagging: 0,
@@ -326,6 +347,9 @@ impl Hub {
         };
         if let Some(stream) = self.streams.get_mut(&watcher.stream) {
             stream.watches.remove(&watcher.watch_id);
+            if let Some(connection) = stream.connection {
+                uncount(&mut self.connection_watches, connection);
+            }
         }
         let Some(group) = self.groups.get_mut(watcher.group) else {
             return;
@@ -334,6 +358,16 @@ impl Hub {
         if group.watchers == 0 {
             let group = self.groups.remove(watcher.group);
             self.index.remove(&group.range, watcher.group);
+        }
+    }
+}
+
+/// Counts one watch less for a connection.
+fn uncount(watches: &mut HashMap<ConnectionId, usize>, connection: ConnectionId) {
+    if let Some(count) = watches.get_mut(&connection) {
+        *count -= 1;
+        if *count == 0 {
+            watches.remove(&connection);
         }
     }
 }

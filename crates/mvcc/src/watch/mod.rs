@@ -35,7 +35,7 @@ mod sync;
 mod watcher;
 
 pub use event::{Event, EventKind, History, HistoryError, RevisionEvents};
-pub use hub::{Hub, HubStats, StreamId, StreamOptions};
+pub use hub::{ConnectionId, Hub, HubStats, StreamId, StreamOptions};
 pub use publish::PublishError;
 pub use range::{KeyRange, RangeEnd};
 pub use requests::RequestError;

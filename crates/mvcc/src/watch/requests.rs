@@ -150,6 +150,13 @@ impl Hub {
         // The caller checked that the stream exists.
         let stream = self.streams.get_mut(&id).ok_or(EMPTY_RANGE_REASON)?;
         if stream.watches.len() >= self.limits.watches_max {
+            self.refused_per_stream += 1;
+            return Err(EtcdError::TooManyRequests.text());
+        }
+        let connection = stream.connection;
+        let in_connection = connection.and_then(|id| self.connection_watches.get(&id));
+        if in_connection.is_some_and(|count| *count >= self.limits.connection_watches_max) {
+            self.refused_per_connection += 1;
             return Err(EtcdError::TooManyRequests.text());
         }
         let watch_id = if request.watch_id == 0 {
@@ -208,6 +215,9 @@ impl Hub {
             stream.next_watch_id += 1;
         }
         stream.watches.insert(watch_id, key);
+        if let Some(connection) = connection {
+            *self.connection_watches.entry(connection).or_default() += 1;
+        }
         stream.future += 1;
         self.future.insert((i64::MAX, key));
         Ok((key, watch_id, next))

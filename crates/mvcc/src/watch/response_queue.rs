@@ -30,6 +30,8 @@ pub struct Limits {
     pub answers_max: usize,
     /// Watches on one stream.
     pub watches_max: usize,
+    /// Watches on all streams of one connection.
+    pub connection_watches_max: usize,
     /// A response at least this large is split for watches that request
     /// fragments. The server sets it to its request limit plus 512 KiB.
     pub fragment_bytes: usize,
@@ -44,6 +46,7 @@ impl Default for Limits {
             bytes_max: 16 * 1024 * 1024,
             answers_max: 64,
             watches_max: 1 << 20,
+            connection_watches_max: 1 << 20,
             fragment_bytes: 2 * 1024 * 1024,
             catch_up_bytes_max: 1024 * 1024,
         }

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use portunus_mvcc::watch::{
-    Event, History, HistoryError, Hub, Limits, ResponseReceiver, RevisionEvents, StreamId,
-    StreamOptions, SyncBudget, Wake,
+    ConnectionId, Event, History, HistoryError, Hub, Limits, ResponseReceiver, RevisionEvents,
+    StreamId, StreamOptions, SyncBudget, Wake,
 };
 use portunus_proto::etcdserverpb::{ResponseHeader, WatchCreateRequest, WatchResponse};
 use portunus_proto::mvccpb::event::EventType;
@@ -213,10 +213,16 @@ pub const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Client {
     pub fn open(hub: &mut Hub) -> Self {
+        Self::open_on(hub, None)
+    }
+
+    /// Opens a stream of a connection.
+    pub fn open_on(hub: &mut Hub, connection: Option<ConnectionId>) -> Self {
         let wake = Arc::new(CountingWake::default());
         let options = StreamOptions {
             now: Duration::ZERO,
             progress_interval: PROGRESS_INTERVAL,
+            connection,
         };
         let (stream, receiver) = hub.open_stream(options, Arc::clone(&wake) as Arc<dyn Wake>);
         Self {

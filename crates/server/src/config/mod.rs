@@ -6,6 +6,7 @@ mod checks;
 mod cluster;
 mod duration;
 pub mod flags;
+mod limits;
 mod numbers;
 mod old_gates;
 pub mod tls;
@@ -24,6 +25,7 @@ use checks::Checks;
 pub use checks::ConfigErrors;
 pub use cluster::ClusterConfig;
 pub use duration::parse_duration;
+pub use limits::ClientLimits;
 use numbers::Numbers;
 pub use tls::TlsConfig;
 pub use values::{UnrecognizedVariable, Values, ValuesError};
@@ -86,6 +88,8 @@ pub struct Config {
     pub keepalive_interval: Duration,
     /// How long to wait for the answer to a ping.
     pub keepalive_timeout: Duration,
+    /// Limits of what clients may use.
+    pub limits: ClientLimits,
     /// Automatic compaction of old revisions.
     pub auto_compaction: AutoCompaction,
     /// Bytes of values kept in memory; 0: all.
@@ -222,6 +226,7 @@ impl Config {
         let [(_, feature_gates), (_, cluster_feature_gates)] = gates;
         let numbers = Numbers::of(values, checks);
         let auth = AuthConfig::from_values(values, checks);
+        let limits = ClientLimits::of(values, checks);
         let listen_client_urls = checks.ok(listen_urls(values, "listen-client-urls"));
         let advertise_client_urls = checks.ok(urls(values, "advertise-client-urls"));
         let listen_client_http_urls =
@@ -256,6 +261,7 @@ impl Config {
             max_concurrent_streams: numbers.max_concurrent_streams,
             keepalive_interval: numbers.keepalive_interval,
             keepalive_timeout: numbers.keepalive_timeout,
+            limits: limits?,
             auto_compaction: auto_compaction?,
             resident_value_bytes_max: numbers.resident_value_bytes_max,
             compaction_batch_limit: numbers.compaction_batch_limit,

@@ -16,6 +16,7 @@ use portunus_proto::etcdserverpb::{
     TxnRequest, TxnResponse,
 };
 use portunus_proto::{EtcdError, LeaseId};
+use prost::Message;
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 
@@ -63,7 +64,8 @@ impl Kv for Api {
         self.member.process.metrics.ranges.inc();
         self.member.store.complete(&mut response.header);
         watch.succeeded();
-        long_answer::respond(response)
+        let budget = &self.member.store.range_budget;
+        long_answer::respond(response, budget).map_err(|refused| self.not_sent(refused))
     }
 
     type RangeStreamStream = RangePieces;
@@ -77,6 +79,9 @@ impl Kv for Api {
         let (metadata, extensions, request) = request.into_parts();
         validate::range_stream(&request).map_err(|error| self.refuse(error))?;
         let piece_bytes = self.member.process.config.max_request_bytes;
+        // One piece waits for the client at a time.
+        let held = self.member.store.range_budget.take(piece_bytes);
+        let held = held.ok_or_else(|| self.not_sent(long_answer::Refused::TooManyBytes))?;
         self.read_barrier(request.serializable).await?;
         let permit = self.authorize(Rpc::RangeStream, &metadata, &extensions);
         let permit = permit.await?;
@@ -90,6 +95,7 @@ impl Kv for Api {
             .map_err(|error| self.refuse(error))?;
         let api = self.clone();
         let next = move || -> Option<Result<RangeStreamResponse, Status>> {
+            let _held_with_the_stream = &held;
             Some(match pieces.next()? {
                 Ok(mut piece) => {
                     if let Err(status) = api.confirm(&permit, &check) {
@@ -178,7 +184,12 @@ impl Kv for Api {
             self.confirm(&permit, check)?;
             self.member.store.complete(&mut response.header);
             watch.succeeded();
-            return Ok(Response::new(response));
+            let message_bytes = response.encoded_len();
+            let mut response = Response::new(response);
+            let budget = &self.member.store.range_budget;
+            let held = long_answer::hold(&mut response, message_bytes, budget);
+            held.map_err(|refused| self.not_sent(refused))?;
+            return Ok(response);
         }
         self.member
             .proposals
@@ -258,6 +269,18 @@ impl Api {
             operation,
             started: Instant::now(),
             is_success: false,
+        }
+    }
+
+    /// The status of an answer that is not sent.
+    fn not_sent(&self, refused: long_answer::Refused) -> Status {
+        match refused {
+            long_answer::Refused::Oversized(status) => status,
+            long_answer::Refused::TooManyBytes => {
+                self.member.process.metrics.limits.refused_range_bytes.inc();
+                // Not etcd's code for this text, which is `Unknown`: this limit is not etcd's.
+                Status::resource_exhausted(EtcdError::TooManyRequests.text())
+            }
         }
     }
 

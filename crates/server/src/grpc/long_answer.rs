@@ -33,11 +33,12 @@ use tonic::Status;
 
 use super::oversized;
 use super::piece::{Piece, Woven};
+use crate::handles::range_budget::{LARGE_BYTES, RangeBudget, RangeBytes};
 
 /// The length at which a piece is sent.
 const PIECE_BYTES: usize = 64 * 1024;
 /// Shorter responses are faster whole.
-const LONG_BYTES: usize = 4 * PIECE_BYTES;
+const LONG_BYTES: usize = LARGE_BYTES;
 /// With fewer keys a response is sent whole, however long it is.
 const LONG_KEYS: usize = 64;
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -51,30 +52,64 @@ struct LongAnswer {
 
 /// Returns the response of the handler for an answer: the answer itself, or if it is long an
 /// empty one that carries it to [`send_in_pieces`]. An answer above the size limit of responses is refused.
-pub(super) fn respond(answer: RangeResponse) -> Result<tonic::Response<RangeResponse>, Status> {
-    respond_within(answer, RESPONSE_BYTES_MAX)
+pub(super) fn respond(
+    answer: RangeResponse,
+    budget: &Arc<RangeBudget>,
+) -> Result<tonic::Response<RangeResponse>, Refused> {
+    respond_within(answer, RESPONSE_BYTES_MAX, budget)
+}
+
+/// Why an answer is not sent.
+#[derive(Debug)]
+pub(super) enum Refused {
+    /// It is longer than a response may be.
+    Oversized(Status),
+    /// Too many large answers wait for their clients.
+    TooManyBytes,
+}
+
+/// Takes the bytes of an answer from the budget if it is large.
+pub(super) fn hold<T>(
+    response: &mut tonic::Response<T>,
+    message_bytes: usize,
+    budget: &Arc<RangeBudget>,
+) -> Result<(), Refused> {
+    if message_bytes >= LARGE_BYTES {
+        let bytes = budget.take(message_bytes).ok_or(Refused::TooManyBytes)?;
+        response.extensions_mut().insert(Arc::new(bytes));
+    }
+    Ok(())
+}
+
+/// Takes the bytes that `hold` added to a response, to be dropped with its last frame.
+pub fn take_range_bytes(response: &mut Response<Body>) -> Option<Arc<RangeBytes>> {
+    response.extensions_mut().remove()
 }
 
 fn respond_within(
     answer: RangeResponse,
     bytes_max: usize,
-) -> Result<tonic::Response<RangeResponse>, Status> {
+    budget: &Arc<RangeBudget>,
+) -> Result<tonic::Response<RangeResponse>, Refused> {
     let message_bytes = answer.encoded_len();
     if message_bytes > bytes_max {
-        return Err(oversized::response(message_bytes, bytes_max));
+        let refusal = oversized::response(message_bytes, bytes_max);
+        return Err(Refused::Oversized(refusal));
     }
     let is_long = answer.kvs.len() >= LONG_KEYS && message_bytes >= LONG_BYTES;
-    match u32::try_from(message_bytes) {
+    let mut response = match u32::try_from(message_bytes) {
         Ok(message_bytes) if is_long => {
             let mut response = tonic::Response::new(RangeResponse::default());
             response.extensions_mut().insert(LongAnswer {
                 answer: Arc::new(answer),
                 message_bytes,
             });
-            Ok(response)
+            response
         }
-        _ => Ok(tonic::Response::new(answer)),
-    }
+        _ => tonic::Response::new(answer),
+    };
+    hold(&mut response, message_bytes, budget)?;
+    Ok(response)
 }
 
 /// Replaces the body of a response that carries a long answer of `respond`. The outermost
@@ -106,7 +141,7 @@ impl http_body::Body for AnswerBody {
         Poll::Ready(match self.get_mut() {
             Self::Whole(body) => {
                 let frame = ready!(Pin::new(body).poll_frame(context));
-                frame.map(|frame| Ok(frame?.map_data(Piece::Whole)))
+                frame.map(|frame| Ok(frame?.map_data(Piece::whole)))
             }
             Self::Long(pieces) => pieces.next().map_err(axum::Error::new).transpose(),
         })
@@ -187,7 +222,7 @@ impl Pieces {
             rest.encode(piece.own())?;
             self.next = Next::Trailers;
         }
-        Ok(Some(Frame::data(Piece::Woven(piece))))
+        Ok(Some(Frame::data(Piece::woven(piece))))
     }
 }
 
@@ -198,6 +233,11 @@ mod tests {
     use portunus_proto::mvccpb::KeyValue;
 
     use super::*;
+
+    fn budget() -> Arc<RangeBudget> {
+        let gauge = prometheus::IntGauge::new("bytes", "bytes").unwrap();
+        Arc::new(RangeBudget::new(usize::MAX, gauge))
+    }
 
     fn answer(keys: usize, value_bytes: usize) -> RangeResponse {
         let kvs = (0..keys).map(|number| KeyValue {
@@ -221,7 +261,7 @@ mod tests {
     }
 
     fn sent(answer: &RangeResponse) -> Option<(Vec<usize>, Vec<u8>, HeaderMap)> {
-        let response = respond(answer.clone()).unwrap();
+        let response = respond(answer.clone(), &budget()).unwrap();
         let long = response.extensions().get::<LongAnswer>()?.clone();
         let mut pieces = Pieces::of(long);
         let (mut lengths, mut bytes) = (Vec::new(), Vec::new());
@@ -261,8 +301,11 @@ mod tests {
         for (keys, value_bytes) in [(3, 10), (5000, 100)] {
             let answer = answer(keys, value_bytes);
             let bytes = answer.encoded_len();
-            assert!(respond_within(answer.clone(), bytes).is_ok());
-            let refused = respond_within(answer, bytes - 1).unwrap_err();
+            assert!(respond_within(answer.clone(), bytes, &budget()).is_ok());
+            let refused = respond_within(answer, bytes - 1, &budget()).unwrap_err();
+            let Refused::Oversized(refused) = refused else {
+                panic!("{refused:?}");
+            };
             assert_eq!(refused.code(), tonic::Code::ResourceExhausted);
             let text = format!(
                 "grpc: trying to send message larger than max ({bytes} vs. {})",
@@ -277,7 +320,10 @@ mod tests {
         for (keys, value_bytes) in [(0, 0), (1, 1 << 20), (LONG_KEYS - 1, 10_000), (500, 100)] {
             let answer = answer(keys, value_bytes);
             assert!(sent(&answer).is_none());
-            assert_eq!(respond(answer.clone()).unwrap().into_inner(), answer);
+            assert_eq!(
+                respond(answer.clone(), &budget()).unwrap().into_inner(),
+                answer
+            );
         }
     }
 }

@@ -38,10 +38,12 @@ use tonic_health::server::HealthService;
 use crate::error_chain::chain;
 use crate::member::Member;
 use crate::metrics::Kind;
-pub use long_answer::{AnswerBody, send_in_pieces};
+pub use long_answer::{AnswerBody, send_in_pieces, take_range_bytes};
 pub use oversized::translate_response as translate_oversized;
 pub use piece::Piece;
 use required::Required;
+pub(crate) use snapshot::STALL_MAX as SNAPSHOT_STALL_MAX;
+pub use watch_codec::WATCH_PATH;
 use watch_codec::WatchService;
 
 /// The router of all services of this version; any other service is `UNIMPLEMENTED`.

@@ -14,6 +14,8 @@ use portunus_proto::mvccpb::KeyValue;
 use prost::encoding::{self, WireType};
 use prost::{EncodeError, Message};
 
+use crate::handles::connections::PendingBytes;
+
 /// Shorter values are copied: a reference would cost more.
 const POINTED_BYTES: usize = 512;
 /// Capacity for the own bytes of a piece, enough for usual keys.
@@ -26,39 +28,73 @@ const LEASE_FIELD: u32 = 6;
 
 /// One frame of a response body.
 #[derive(Debug)]
-pub enum Piece {
+pub struct Piece {
+    content: Content,
+    /// Dropped when the piece was sent or discarded.
+    _pending: Option<PendingBytes>,
+}
+
+#[derive(Debug)]
+enum Content {
     /// Contiguous bytes.
     Whole(Bytes),
     /// A part of a long range response.
     Woven(Woven),
 }
 
+impl Piece {
+    /// Returns a frame of contiguous bytes.
+    pub fn whole(bytes: Bytes) -> Piece {
+        Piece {
+            content: Content::Whole(bytes),
+            _pending: None,
+        }
+    }
+
+    /// Returns a frame of a long range response.
+    pub(super) fn woven(woven: Woven) -> Piece {
+        Piece {
+            content: Content::Woven(woven),
+            _pending: None,
+        }
+    }
+
+    /// Counts the bytes of the frame as pending for as long as it exists.
+    #[must_use]
+    pub fn pending(self, pending: PendingBytes) -> Piece {
+        Piece {
+            _pending: Some(pending),
+            ..self
+        }
+    }
+}
+
 impl Buf for Piece {
     fn remaining(&self) -> usize {
-        match self {
-            Self::Whole(bytes) => bytes.remaining(),
-            Self::Woven(woven) => woven.remaining(),
+        match &self.content {
+            Content::Whole(bytes) => bytes.remaining(),
+            Content::Woven(woven) => woven.remaining(),
         }
     }
 
     fn chunk(&self) -> &[u8] {
-        match self {
-            Self::Whole(bytes) => bytes.chunk(),
-            Self::Woven(woven) => woven.chunk(),
+        match &self.content {
+            Content::Whole(bytes) => bytes.chunk(),
+            Content::Woven(woven) => woven.chunk(),
         }
     }
 
     fn chunks_vectored<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
-        match self {
-            Self::Whole(bytes) => bytes.chunks_vectored(slices),
-            Self::Woven(woven) => woven.chunks_vectored(slices),
+        match &self.content {
+            Content::Whole(bytes) => bytes.chunks_vectored(slices),
+            Content::Woven(woven) => woven.chunks_vectored(slices),
         }
     }
 
     fn advance(&mut self, count: usize) {
-        match self {
-            Self::Whole(bytes) => bytes.advance(count),
-            Self::Woven(woven) => woven.advance(count),
+        match &mut self.content {
+            Content::Whole(bytes) => bytes.advance(count),
+            Content::Woven(woven) => woven.advance(count),
         }
     }
 }

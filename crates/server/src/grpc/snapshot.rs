@@ -20,7 +20,6 @@ use tokio_stream::Stream;
 use tonic::Status;
 
 use super::Api;
-use crate::handles::snapshot_slots::SNAPSHOTS_MAX;
 use portunus_datadir::export::{Export, ExportError, Pieces};
 
 /// The blob size of etcd.
@@ -28,16 +27,18 @@ const BLOB_BYTES: usize = 32 * 1024;
 /// Blobs that wait for a slow client.
 const BLOBS_QUEUED_MAX: usize = 2;
 /// A snapshot whose client takes no blob for this long is aborted.
-const STALL_MAX: Duration = Duration::from_secs(60);
+pub(crate) const STALL_MAX: Duration = Duration::from_secs(60);
 
 impl Api {
     /// Streams the blobs of a snapshot. A separate thread reads and writes, and blocks while
     /// the client does not take blobs.
     pub(super) fn snapshot_blobs(&self) -> Result<Blobs, Status> {
-        let Some(slot) = self.member.store.snapshot_slots.take() else {
+        let slots = &self.member.store.snapshot_slots;
+        let Some(slot) = slots.take() else {
             self.member.process.metrics.snapshots_refused.inc();
             let text = format!(
-                "etcdserver: too many snapshots are being sent, at most {SNAPSHOTS_MAX} at once; try again later"
+                "etcdserver: too many snapshots are being sent, at most {} at once; try again later",
+                slots.snapshots_max
             );
             return Err(Status::resource_exhausted(text));
         };

@@ -47,6 +47,7 @@ impl Api {
         let options = StreamOptions {
             now: member.watches.now(),
             progress_interval: member.process.config.watch_progress_interval,
+            connection: extensions.get().copied(),
         };
         let wake: Arc<dyn Wake> = Arc::<StreamWaker>::clone(&waker);
         let (id, receiver) = member.watches.lock().open_stream(options, wake);

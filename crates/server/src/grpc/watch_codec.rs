@@ -23,6 +23,9 @@ use tonic::{Request, Response, Status};
 use super::Api;
 use super::watch::Responses;
 
+/// The path of watch streams.
+pub const WATCH_PATH: &str = "/etcdserverpb.Watch/Watch";
+
 /// A response with its header, not yet encoded.
 pub struct Outgoing {
     /// The header, with this member's ids and term.
@@ -59,7 +62,7 @@ where
     fn call(&mut self, request: http::Request<B>) -> Answer {
         let api = self.api.clone();
         Box::pin(async move {
-            if request.uri().path() != "/etcdserverpb.Watch/Watch" {
+            if request.uri().path() != WATCH_PATH {
                 return Ok(Status::unimplemented("no such method").into_http());
             }
             let receive = wire::grpc_receive_bytes_max(api.member.process.config.max_request_bytes);

@@ -7,22 +7,26 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Snapshots that may be sent at once; more are refused.
-pub const SNAPSHOTS_MAX: usize = 16;
-
 /// The snapshots that are being sent.
 #[derive(Debug)]
-pub struct SnapshotSlots(Arc<Semaphore>);
-
-impl Default for SnapshotSlots {
-    fn default() -> SnapshotSlots {
-        SnapshotSlots(Arc::new(Semaphore::new(SNAPSHOTS_MAX)))
-    }
+pub struct SnapshotSlots {
+    /// Snapshots that may be sent at once; more are refused.
+    pub snapshots_max: usize,
+    free: Arc<Semaphore>,
 }
 
 impl SnapshotSlots {
+    /// Creates free slots.
+    pub fn new(snapshots_max: usize) -> SnapshotSlots {
+        let snapshots_max = snapshots_max.min(Semaphore::MAX_PERMITS);
+        SnapshotSlots {
+            snapshots_max,
+            free: Arc::new(Semaphore::new(snapshots_max)),
+        }
+    }
+
     /// Takes a slot until the permit is dropped; `None` if all are taken.
     pub fn take(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.0).try_acquire_owned().ok()
+        Arc::clone(&self.free).try_acquire_owned().ok()
     }
 }

@@ -13,6 +13,7 @@ use super::applied::Applied;
 use super::compactions::CompactionProgress;
 use super::hashing::HashSlots;
 use super::process::Process;
+use super::range_budget::RangeBudget;
 use super::snapshot_slots::SnapshotSlots;
 use super::watches::StoreHistory;
 use crate::coarse_timeout::coarse_timeout;
@@ -30,6 +31,8 @@ pub struct StoreAccess {
     pub compactions: CompactionProgress,
     /// Limits the snapshots that clients request.
     pub snapshot_slots: SnapshotSlots,
+    /// Limits the large ranges that wait for their clients.
+    pub range_budget: Arc<RangeBudget>,
     /// Limits the hashes that clients request.
     pub client_hashes: HashSlots,
     /// Limits the hashes that peers request.
@@ -46,6 +49,9 @@ impl StoreAccess {
         applied: EntryId,
     ) -> StoreAccess {
         let hashes_refused = process.metrics.hashes_refused.clone();
+        let limits = process.config.limits;
+        let range_gauge = process.metrics.limits.range_bytes_in_flight.clone();
+        let range_budget = RangeBudget::new(limits.range_bytes_max, range_gauge);
         StoreAccess {
             process,
             identity,
@@ -53,7 +59,8 @@ impl StoreAccess {
             reader: ArcSwap::from_pointee(reader),
             applied: Applied::new(applied.index, applied.term),
             compactions: CompactionProgress::default(),
-            snapshot_slots: SnapshotSlots::default(),
+            snapshot_slots: SnapshotSlots::new(limits.snapshots_max),
+            range_budget: Arc::new(range_budget),
             client_hashes: HashSlots::new(hashes_refused.clone()),
             peer_hashes: HashSlots::new(hashes_refused),
         }

@@ -23,7 +23,7 @@ use crate::peers::ask::{CLUSTER_ID, CLUSTER_ID_MISMATCH, PeerHash, PeerHashHeade
 use portunus_statemachine::membership::MemberRecord;
 
 /// The longest request body.
-const BODY_BYTES_MAX: usize = 64 * 1024;
+pub(crate) const BODY_BYTES_MAX: usize = 64 * 1024;
 /// The longest wait of a lease request for the entries committed before it.
 const LEASE_WAIT_MAX: Duration = Duration::from_secs(1);
 

@@ -23,6 +23,7 @@ pub(crate) struct Gauges {
     pub(crate) watchers: IntGauge,
     pub(crate) watch_streams: IntGauge,
     pub(crate) slow_watchers: IntGauge,
+    pub(crate) watches_refused: IntGaugeVec,
     pub(crate) wal_syncs: IntGauge,
     pub(crate) id: IntGaugeVec,
     pub(crate) version: IntGaugeVec,
@@ -78,6 +79,12 @@ impl Gauges {
                 "etcd_network_known_peers",
                 "1 per member of the cluster, this one included.",
                 &["Local", "Remote"],
+            )?,
+            watches_refused: gauges(
+                r,
+                "portunus_watches_refused_total",
+                "Watches that were refused, by the flag of the limit.",
+                &["limit"],
             )?,
             open_files: gauge(r, "os_fd_used", "Open file descriptors.")?,
             open_files_max: gauge(

@@ -6,6 +6,7 @@ mod cluster_gates;
 mod compaction;
 mod disk;
 mod gauges;
+mod limits;
 mod operations;
 mod rpc;
 mod slow_requests;
@@ -15,6 +16,7 @@ pub use client_skew::ClientSkew;
 pub use cluster_gates::ClusterGateMetrics;
 pub use compaction::CompactionMetrics;
 pub use disk::{DiskMetrics, MeasuredLog};
+pub use limits::LimitMetrics;
 pub use operations::{Operation, OperationMetrics};
 pub use rpc::{RpcMetrics, Running};
 
@@ -106,6 +108,8 @@ pub struct Metrics {
     pub hashes_refused: IntCounter,
     /// TLS connections that were refused, by listener and reason.
     pub tls_refused: IntCounterVec,
+    /// Refusals because of a limit.
+    pub limits: LimitMetrics,
     /// The metrics of cluster features.
     pub cluster_gates: ClusterGateMetrics,
     pub(crate) gauges: Gauges,
@@ -257,6 +261,7 @@ impl Metrics {
                 "TLS connections that were refused, by listener and reason.",
                 &["endpoint", "reason"],
             )?,
+            limits: LimitMetrics::register(r)?,
             gauges: Gauges::register(r)?,
             registry,
         })

@@ -168,6 +168,11 @@ pub struct Running {
 }
 
 impl Running {
+    /// Returns when the request started.
+    pub fn started(&self) -> Instant {
+        self.started
+    }
+
     /// Records that the request ended with this code.
     pub fn end(&mut self, code: Code) {
         if std::mem::replace(&mut self.is_over, true) {

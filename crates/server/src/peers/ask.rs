@@ -18,7 +18,7 @@ use crate::config::ApplySettings;
 use portunus_statemachine::membership::MemberRecord;
 
 /// The longest response that is read.
-const ANSWER_BYTES_MAX: usize = 4 << 20;
+pub(crate) const ANSWER_BYTES_MAX: usize = 4 << 20;
 /// Serves the settings that a member's apply depends on; etcd has no such path.
 pub const SETTINGS_PATH: &str = "/portunus/settings";
 const PROTOBUF: (&str, &str) = ("content-type", "application/protobuf");

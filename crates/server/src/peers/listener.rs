@@ -13,7 +13,7 @@ use crate::handles::stop::StopSwitch;
 use crate::listen::TlsEndpoint;
 
 /// A connection is closed if no request header arrives for this long.
-const HEADER_WAIT_MAX: Duration = Duration::from_secs(60);
+pub(crate) const HEADER_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// Serves peers until the member stops, with TLS if `tls` exists. HTTP/1.1 only, as in etcd.
 pub async fn serve(

@@ -32,6 +32,7 @@ use thiserror::Error;
 use tokio::runtime::Runtime;
 
 pub use heartbeats::Heartbeats;
+pub(crate) use listener::HEADER_WAIT_MAX;
 pub use raft::PeerRaft;
 use replication_hold::ReplicationHold;
 

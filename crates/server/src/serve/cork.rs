@@ -10,10 +10,13 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use prometheus::IntCounter;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::handles::connections::Connection;
 
 /// The most bytes held back; beyond that the socket is written first. Room for sixteen frames
 /// of a long response, each of 16 KiB and its head.
@@ -36,6 +39,7 @@ struct Corked<S> {
     released: usize,
     /// The error of writing held bytes. The connection's next read or write returns it.
     broken: Option<io::ErrorKind>,
+    connection: Arc<Connection>,
     received_bytes: IntCounter,
     sent_bytes: IntCounter,
 }
@@ -86,6 +90,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for CorkedSocket<S> {
         let read = Pin::new(&mut corked.socket).poll_read(context, buffer);
         let bytes = buffer.filled().len() - before;
         if bytes > 0 {
+            corked.connection.received(bytes);
             corked.received_bytes.inc_by(bytes as u64);
         }
         read
@@ -151,6 +156,7 @@ pub struct Cork<S>(Rc<RefCell<Corked<S>>>);
 /// Corks a socket, and counts the bytes read and written.
 pub fn cork<S>(
     socket: S,
+    connection: Arc<Connection>,
     received_bytes: IntCounter,
     sent_bytes: IntCounter,
 ) -> (CorkedSocket<S>, Cork<S>) {
@@ -159,6 +165,7 @@ pub fn cork<S>(
         held: Vec::new(),
         released: 0,
         broken: None,
+        connection,
         received_bytes,
         sent_bytes,
     }));
@@ -236,7 +243,13 @@ mod tests {
 
     fn corked(socket: TcpStream) -> (CorkedSocket<TcpStream>, Cork<TcpStream>) {
         let counter = |name| IntCounter::new(name, "bytes").unwrap();
-        cork(socket, counter("received"), counter("sent"))
+        let connection = Connection::new(portunus_mvcc::watch::ConnectionId(1));
+        cork(
+            socket,
+            Arc::new(connection),
+            counter("received"),
+            counter("sent"),
+        )
     }
 
     #[tokio::test]

@@ -4,13 +4,17 @@
 //! are assigned round-robin. Each address has one listener, which hands accepted sockets to the
 //! cores, so a second process on the same port fails instead of silently sharing clients.
 
+mod admission;
 mod cork;
 mod counted;
+mod deadline;
+mod expiry;
 mod metrics;
 
+pub(crate) use admission::RESERVED_FILES;
 pub use metrics::{MetricsServers, serve_metrics};
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -23,16 +27,22 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
 use crate::handles::Process;
+use crate::handles::connections::{Connection, ConnectionSlot};
 use crate::listen::{ListenError, Listening, Security, TlsEndpoint, begins_with_tls};
 use crate::member::Member;
 use crate::{coarse_timeout, grpc, http};
+use admission::{Admission, Admitted};
+use expiry::Expired;
 
 /// Accepted connections that wait for a core.
-const CONNECTIONS_QUEUED_MAX: usize = 1024;
+pub(crate) const CONNECTIONS_QUEUED_MAX: usize = 1024;
 
 /// Requests in progress when the member stops get this long to finish, and the rest as long to
 /// be refused.
 const DRAIN_TIME: Duration = Duration::from_millis(500);
+
+/// The time for an idle client to take the notice that its connection is closed.
+const GOODBYE_TIME: Duration = Duration::from_secs(10);
 
 /// The listeners and their threads.
 pub struct Servers {
@@ -67,8 +77,8 @@ pub struct ClientListener {
 }
 
 /// An accepted connection that waits for its core.
-struct Connection {
-    stream: TcpStream,
+struct Accepted {
+    admitted: Admitted,
     security: Security,
     traffic: Traffic,
 }
@@ -97,13 +107,14 @@ pub fn serve(
             runtime.block_on(serve_connections(member, tls, receiver));
         })?);
     }
+    let admission = Arc::new(Admission::new(Arc::clone(&member.process)));
     let mut addresses = Vec::new();
     for listener in listeners {
         let address = listener.listening.listener.local_addr();
         addresses.push(address.map_err(ListenError::Thread)?);
-        let queues = queues.clone();
+        let (queues, admission) = (queues.clone(), Arc::clone(&admission));
         // Blocked in accept until the process ends; never joined.
-        spawn("accept", move || accept(&listener, &queues))?;
+        spawn("accept", move || accept(&listener, &admission, &queues))?;
     }
     Ok(Servers { addresses, threads })
 }
@@ -125,11 +136,15 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<(
         .map_err(ListenError::Thread)
 }
 
-fn accept(client_listener: &ClientListener, queues: &[mpsc::Sender<Connection>]) {
+fn accept(
+    client_listener: &ClientListener,
+    admission: &Admission,
+    queues: &[mpsc::Sender<Accepted>],
+) {
     let Listening { listener, security } = &client_listener.listening;
     for queue in queues.iter().cycle() {
-        let stream = match listener.accept() {
-            Ok((stream, _)) => stream,
+        let admitted = match listener.accept() {
+            Ok((connection, address)) => admission.admit(connection, address),
             Err(error) => {
                 // Most likely out of file descriptors: give other connections time to close.
                 tracing::warn!(%error, "a connection could not be accepted");
@@ -137,12 +152,14 @@ fn accept(client_listener: &ClientListener, queues: &[mpsc::Sender<Connection>])
                 continue;
             }
         };
-        let connection = Connection {
-            stream,
+        let accepted = admitted.map(|admitted| Accepted {
+            admitted,
             security: *security,
             traffic: client_listener.traffic,
-        };
-        if queue.blocking_send(connection).is_err() {
+        });
+        if let Some(accepted) = accepted
+            && queue.blocking_send(accepted).is_err()
+        {
             return;
         }
     }
@@ -177,7 +194,7 @@ impl Routers {
 async fn serve_connections(
     member: Arc<Member>,
     tls: Option<Arc<TlsEndpoint>>,
-    mut connections: mpsc::Receiver<Connection>,
+    mut connections: mpsc::Receiver<Accepted>,
 ) {
     let routers = Routers::new(&member);
     let tasks = tokio::task::LocalSet::new();
@@ -212,10 +229,11 @@ async fn serve_connections(
 async fn serve_one(
     process: Arc<Process>,
     router: Router,
-    connection: Connection,
+    accepted: Accepted,
     tls: Option<Arc<TlsEndpoint>>,
 ) {
-    let stream = connection.stream;
+    // The slot is held until the connection ends.
+    let Admitted { stream, slot } = accepted.admitted;
     let prepared = stream
         .set_nonblocking(true)
         .and_then(|()| stream.set_nodelay(true))
@@ -227,7 +245,7 @@ async fn serve_one(
             return;
         }
     };
-    let is_tls = match connection.security {
+    let is_tls = match accepted.security {
         Security::Plain => false,
         Security::Tls => true,
         Security::Both => match begins_with_tls(&stream).await {
@@ -236,14 +254,14 @@ async fn serve_one(
         },
     };
     match (is_tls, tls) {
-        (false, _) => serve_stream(process, router, stream, None).await,
+        (false, _) => serve_stream(process, router, stream, None, slot).await,
         (true, Some(tls)) => {
             let accepted = tokio::select! {
                 accepted = tls.accept(stream) => accepted,
                 () = process.stop.stopped() => None,
             };
             if let Some(accepted) = accepted {
-                serve_stream(process, router, accepted.stream, accepted.client).await;
+                serve_stream(process, router, accepted.stream, accepted.client, slot).await;
             }
         }
         // The configuration has no `https` URL without a certificate.
@@ -256,21 +274,32 @@ async fn serve_stream(
     router: Router,
     stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
     client: Option<Arc<ClientCertificate>>,
+    slot: ConnectionSlot,
 ) {
+    let limits = &process.config.limits;
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .max_buf_size(header_buffer_bytes(limits.header_bytes_max))
+        .header_read_timeout(Some(limits.first_byte_timeout).filter(|time| !time.is_zero()));
     builder
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(process.config.max_concurrent_streams)
+        .max_header_list_size(
+            u32::try_from(header_buffer_bytes(limits.header_bytes_max)).unwrap_or(u32::MAX),
+        )
         .initial_stream_window_size(1 << 20)
         .initial_connection_window_size(4 << 20)
         .keep_alive_interval(process.config.keepalive_interval)
         .keep_alive_timeout(process.config.keepalive_timeout);
-    let service = counted::Counted::new(router, Arc::clone(&process), client);
+    let connection = Arc::new(Connection::new(slot.id));
+    let tracked = Arc::clone(&connection);
+    let service = counted::Counted::new(router, Arc::clone(&process), tracked, client);
     let rpcs = &process.metrics.rpcs;
     let (received, sent) = (rpcs.received_bytes.clone(), rpcs.sent_bytes.clone());
-    let (socket, cork) = cork::cork(stream, received, sent);
+    let (socket, cork) = cork::cork(stream, Arc::clone(&connection), received, sent);
     let mut served = cork.around(builder.serve_connection(TokioIo::new(socket), service));
     let ended = tokio::select! {
         ended = &mut served => ended,
@@ -278,8 +307,39 @@ async fn serve_stream(
             served.connection().graceful_shutdown();
             served.await
         }
+        expired = expiry::expired(limits, &connection) => match expired {
+            Expired::BeforeFirstByte => {
+                process.metrics.limits.closed_before_first_byte.inc();
+                return;
+            }
+            Expired::Idle => {
+                process.metrics.limits.closed_idle.inc();
+                served.connection().graceful_shutdown();
+                // A client that answers nothing is not waited for.
+                match tokio::time::timeout(GOODBYE_TIME, served).await {
+                    Ok(ended) => ended,
+                    Err(_) => return,
+                }
+            }
+        },
     };
     if let Err(error) = ended {
+        if is_header_timeout(&*error) {
+            process.metrics.limits.closed_before_first_byte.inc();
+        }
         tracing::debug!(error, "a connection ended with an error");
     }
+}
+
+/// Returns the length of headers that the HTTP library takes. It is twice the limit, so that a
+/// refusal at the limit is one of the server, with a status and a metric.
+fn header_buffer_bytes(header_bytes_max: usize) -> usize {
+    const BYTES_MIN: usize = 64 * 1024;
+    header_bytes_max.saturating_mul(2).max(BYTES_MIN)
+}
+
+/// Returns whether a connection ended because the head of an HTTP/1.1 request did not arrive.
+fn is_header_timeout(error: &(dyn std::error::Error + 'static)) -> bool {
+    let error = error.downcast_ref::<hyper::Error>();
+    error.is_some_and(hyper::Error::is_timeout)
 }

@@ -105,6 +105,8 @@ fn settings(config: &Config, member_id: u64) -> Settings {
 fn watch_limits(config: &Config) -> Limits {
     Limits {
         fragment_bytes: portunus_proto::wire::grpc_receive_bytes_max(config.max_request_bytes),
+        watches_max: config.limits.watches_per_stream_max,
+        connection_watches_max: config.limits.watches_per_connection_max,
         ..Limits::default()
     }
 }

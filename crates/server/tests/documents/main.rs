@@ -8,6 +8,7 @@ mod auth;
 #[path = "../common/mod.rs"]
 mod common;
 mod flags;
+mod limits;
 mod operations;
 
 use std::path::PathBuf;

@@ -86,12 +86,17 @@ pub fn call_headers(path: &str) -> Vec<u8> {
         ("content-type", "application/grpc"),
         ("te", "trailers"),
     ] {
-        // A literal that is not indexed.
-        block.push(0);
-        for text in [name, value] {
-            block.push(u8::try_from(text.len()).unwrap());
-            block.extend(text.as_bytes());
-        }
+        block.extend(header(name, value));
+    }
+    block
+}
+
+/// Encodes one header, as a literal that is not indexed.
+pub fn header(name: &str, value: &str) -> Vec<u8> {
+    let mut block = vec![0];
+    for text in [name, value] {
+        block.push(u8::try_from(text.len()).unwrap());
+        block.extend(text.as_bytes());
     }
     block
 }

@@ -522,6 +522,7 @@ impl Running {
         let options = StreamOptions {
             now: Duration::from_millis(now),
             progress_interval: Duration::from_millis(10 * TICK),
+            connection: None,
         };
         let flag = Arc::new(Flag::default());
         let hub = &mut self.replica.hub;

@@ -1,0 +1,67 @@
+//! Limits of what clients may use, with the meaning of zero: no limit.
+
+use std::time::Duration;
+
+use super::checks::Checks;
+use super::{Values, duration, number};
+
+/// The limits of clients. `docs/limits.md` lists them with the other limits of the product.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClientLimits {
+    /// Open connections.
+    pub connections_max: usize,
+    /// Open connections from one address.
+    pub connections_per_address_max: usize,
+    /// Watches on one stream.
+    pub watches_per_stream_max: usize,
+    /// Watches on all streams of one connection.
+    pub watches_per_connection_max: usize,
+    /// Snapshots sent at once.
+    pub snapshots_max: usize,
+    /// Bytes of large range responses that wait to be sent, over all clients.
+    pub range_bytes_max: usize,
+    /// Bytes of responses that wait to be sent on one connection before its requests are refused.
+    pub pending_response_bytes_max: usize,
+    /// Bytes of the headers of a request, each with the 32 bytes that HTTP/2 adds.
+    pub header_bytes_max: usize,
+    /// A connection that has not begun to speak HTTP after this time is closed; zero: never.
+    pub first_byte_timeout: Duration,
+    /// A connection without a request for this long is closed; zero: never.
+    pub idle_timeout: Duration,
+}
+
+impl ClientLimits {
+    pub(super) fn of(values: &Values, checks: &mut Checks) -> Option<ClientLimits> {
+        let mut count = |flag| checks.ok(number(values, flag)).map(or_unlimited);
+        let connections_max = count("max-client-connections");
+        let connections_per_address_max = count("max-client-connections-per-address");
+        let watches_per_stream_max = count("max-watches-per-stream");
+        let watches_per_connection_max = count("max-watches-per-connection");
+        let snapshots_max = count("max-concurrent-snapshots");
+        let range_bytes_max = count("max-range-bytes-in-flight");
+        let pending_response_bytes_max = count("max-pending-response-bytes");
+        let header_bytes_max = count("max-header-bytes");
+        let mut time = |flag| checks.ok(duration(values, flag));
+        let first_byte_timeout = time("client-first-byte-timeout");
+        let idle_timeout = time("client-idle-timeout");
+        Some(ClientLimits {
+            connections_max: connections_max?,
+            connections_per_address_max: connections_per_address_max?,
+            watches_per_stream_max: watches_per_stream_max?,
+            watches_per_connection_max: watches_per_connection_max?,
+            snapshots_max: snapshots_max?,
+            range_bytes_max: range_bytes_max?,
+            pending_response_bytes_max: pending_response_bytes_max?,
+            header_bytes_max: header_bytes_max?,
+            first_byte_timeout: first_byte_timeout?,
+            idle_timeout: idle_timeout?,
+        })
+    }
+}
+
+fn or_unlimited(count: usize) -> usize {
+    match count {
+        0 => usize::MAX,
+        count => count,
+    }
+}

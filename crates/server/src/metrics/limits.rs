@@ -1,0 +1,80 @@
+//! Refusals because of a limit, by limit. Every series exists from the start.
+
+use prometheus::{IntCounter, IntGauge, Registry};
+
+use super::{MetricsError, counter, counters, gauge};
+
+/// The metrics of the limits of clients.
+pub struct LimitMetrics {
+    /// Open connections of clients.
+    pub connections: IntGauge,
+    /// Connections refused because there were too many.
+    pub connections_refused_total: IntCounter,
+    /// Connections refused because there were too many from one address.
+    pub connections_refused_per_address: IntCounter,
+    /// Connections closed because the client sent nothing that could become a request.
+    pub closed_before_first_byte: IntCounter,
+    /// Requests that took the last stream of their connection.
+    pub streams_exhausted: IntCounter,
+    /// Connections closed because they were idle.
+    pub closed_idle: IntCounter,
+    /// Bytes of large range responses that wait to be sent.
+    pub range_bytes_in_flight: IntGauge,
+    /// Ranges refused because too many large responses wait.
+    pub refused_range_bytes: IntCounter,
+    /// Requests refused because their client does not read responses.
+    pub refused_pending_response_bytes: IntCounter,
+    /// Requests refused because of long headers.
+    pub refused_header_bytes: IntCounter,
+}
+
+impl LimitMetrics {
+    pub(super) fn register(r: &Registry) -> Result<LimitMetrics, MetricsError> {
+        let connections_refused = counters(
+            r,
+            "portunus_client_connections_refused_total",
+            "Connections of clients that were refused, by the flag of the limit.",
+            &["limit"],
+        )?;
+        let connections_closed = counters(
+            r,
+            "portunus_client_connections_closed_total",
+            "Connections of clients that the server closed, by the flag of the limit.",
+            &["limit"],
+        )?;
+        let requests_refused = counters(
+            r,
+            "portunus_client_requests_refused_total",
+            "Requests of clients that were refused, by the flag of the limit.",
+            &["limit"],
+        )?;
+        Ok(LimitMetrics {
+            streams_exhausted: counter(
+                r,
+                "portunus_client_streams_exhausted_total",
+                "Requests that took the last stream that their connection may have.",
+            )?,
+            range_bytes_in_flight: gauge(
+                r,
+                "portunus_range_bytes_in_flight",
+                "Bytes of large range responses that wait to be sent.",
+            )?,
+            refused_range_bytes: requests_refused.with_label_values(&["max-range-bytes-in-flight"]),
+            refused_pending_response_bytes: requests_refused
+                .with_label_values(&["max-pending-response-bytes"]),
+            refused_header_bytes: requests_refused.with_label_values(&["max-header-bytes"]),
+            connections: gauge(
+                r,
+                "portunus_client_connections",
+                "Open connections of clients.",
+            )?,
+            connections_refused_total: connections_refused
+                .with_label_values(&["max-client-connections"]),
+            connections_refused_per_address: connections_refused
+                .with_label_values(&["max-client-connections-per-address"]),
+            closed_before_first_byte: connections_closed
+                .with_label_values(&["client-first-byte-timeout"]),
+            closed_idle: connections_closed.with_label_values(&["client-idle-timeout"]),
+        })
+    }
+}
