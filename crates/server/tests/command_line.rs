@@ -43,7 +43,7 @@ fn help_names_flags_and_gates_and_the_version_is_etcds_first() {
         assert!(of_cluster.lines().any(|line| line.trim() == gate), "{help}");
     }
     assert!(
-        !help.contains("--cert-file"),
+        !help.contains("--discovery-srv"),
         "what does not work is not offered: {help}"
     );
     let version = stdout(&["--version"]);

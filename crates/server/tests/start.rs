@@ -201,7 +201,8 @@ async fn environment_sets_what_flags_do_not() {
     command
         .args(member_flags(&dir))
         .env("ETCD_CERT_FILE", "a.pem");
-    assert!(refused(Process::spawn(&mut command)).contains("not supported yet (TLS)"));
+    let line = refused(Process::spawn(&mut command));
+    assert!(line.contains("--key-file must both be present"), "{line}");
 }
 
 #[tokio::test]

@@ -344,6 +344,8 @@ pub(super) fn check_urls(config: &Config) -> Vec<ConfigError> {
     let shared = config
         .listen_client_http_urls
         .iter()
+        // The system chooses different ports for `:0`.
+        .filter(|http| !http.authority.ends_with(":0"))
         .find(|http| grpc.iter().any(|grpc| grpc.authority == http.authority));
     if let Some(url) = shared {
         errors.push(TlsConfigError::SharedHttpUrl {

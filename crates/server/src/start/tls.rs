@@ -173,8 +173,18 @@ fn peer_dials(
         cipher_suites: config.tls.cipher_suites.clone(),
         alpn: ALPN_NONE,
     };
-    let tls = ClientTls::new(options).map_err(|error| unusable(PEER_FLAGS, error))?;
-    Ok(Some(tls))
+    match ClientTls::new(options) {
+        Ok(tls) => Ok(Some(tls)),
+        // A member without peers needs none.
+        Err(error @ LoadError::NoSystemRoots) => {
+            tracing::warn!(
+                %error,
+                "peers with https addresses cannot be dialled: set --peer-trusted-ca-file"
+            );
+            Ok(None)
+        }
+        Err(error) => Err(unusable(PEER_FLAGS, error)),
+    }
 }
 
 /// Checks that a certificate for dials to client listeners can be used. No such dial is made.
