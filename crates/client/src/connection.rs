@@ -20,6 +20,7 @@ use crate::balancer::{Balancer, Target};
 use crate::endpoint::check_endpoint;
 use crate::error::{ClientError, ConnectError, RequireError};
 use crate::preface;
+use crate::session::{Credentials, Session};
 
 /// The shortest keepalive interval, as in Go's gRPC library: a server disconnects clients that
 /// ping more often than every five seconds.
@@ -28,6 +29,9 @@ const KEEPALIVE_INTERVAL_MIN: Duration = Duration::from_secs(10);
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(25);
 /// Longest pause between two retries.
 const RETRY_PAUSE_MAX: Duration = Duration::from_millis(500);
+/// Repetitions of a call whose token was refused or whose auth revision was old, as in etcd's Go
+/// client; the deadline of the call ends them earlier.
+const TOKEN_RENEWALS_MAX: u32 = 100;
 /// Default of the largest request, as in etcd's Go client.
 const REQUEST_BYTES_MAX_DEFAULT: usize = 2 * 1024 * 1024;
 /// The API version this client was written for; a label in the server's metrics.
@@ -52,6 +56,9 @@ pub struct Options {
     pub request_bytes_max: usize,
     /// Largest response accepted.
     pub response_bytes_max: usize,
+    /// The identity of the client; `None` for an anonymous one, or one that its certificate
+    /// identifies.
+    pub credentials: Option<Credentials>,
     /// The program, as `name/vX.Y.Z`; servers count clients of very different versions.
     pub user_agent: String,
 }
@@ -66,6 +73,7 @@ impl Default for Options {
             keepalive_timeout: Duration::from_secs(6),
             request_bytes_max: REQUEST_BYTES_MAX_DEFAULT,
             response_bytes_max: wire::RESPONSE_BYTES_MAX,
+            credentials: None,
             user_agent: USER_AGENT_DEFAULT.to_owned(),
         }
     }
@@ -93,14 +101,15 @@ pub struct Client {
 struct Shared {
     options: Options,
     balancer: Arc<Balancer>,
+    session: Session,
 }
 
 impl Client {
-    /// Checks the options. The first call opens the connections, so that its deadline covers
-    /// them.
+    /// Checks the options. The first call opens the connections and requests the token, so that
+    /// its deadline covers both.
     ///
     /// # Errors
-    /// If an endpoint is unusable or there is none.
+    /// If an endpoint or a token is unusable or there is no endpoint.
     pub fn connect(options: Options) -> Result<Self, ConnectError> {
         if options.endpoints.is_empty() {
             return Err(ConnectError::NoEndpoints);
@@ -111,8 +120,13 @@ impl Client {
             .map(|text| target(text, &options))
             .collect::<Result<_, _>>()?;
         let balancer = Balancer::new(targets, options.dial_timeout);
+        let session = Session::new(options.credentials.clone())?;
         Ok(Self {
-            shared: Arc::new(Shared { options, balancer }),
+            shared: Arc::new(Shared {
+                options,
+                balancer,
+                session,
+            }),
             required: Arc::default(),
         })
     }
@@ -153,6 +167,10 @@ impl Client {
         &self.shared.options
     }
 
+    pub(crate) fn session(&self) -> &Session {
+        &self.shared.session
+    }
+
     /// Runs one call with the command's deadline.
     pub(crate) async fn call<T, F, Fut>(
         &self,
@@ -169,23 +187,65 @@ impl Client {
             .command_timeout
             .map(|timeout| Instant::now() + timeout);
         let mut last_error = None;
-        let attempts = self.attempts(retry, call, &mut last_error);
+        let attempts = self.attempts_with_token(retry, call, &mut last_error);
         let outcome = match deadline {
             None => Ok(attempts.await),
             Some(deadline) => timeout_at(deadline, attempts).await,
         };
-        outcome.unwrap_or_else(|_| {
-            let unreachable = || self.shared.balancer.last_failure().map(Into::into);
-            Err(ClientError::DeadlineExceeded {
-                last_attempt: last_error.or_else(unreachable),
-            })
-        })
+        outcome.unwrap_or_else(|_| Err(self.deadline_exceeded(last_error)))
     }
 
-    async fn attempts<T, F, Fut>(
+    /// Returns the error of an expired deadline with the cause that is known best.
+    pub(crate) fn deadline_exceeded(
+        &self,
+        last_error: Option<Box<dyn Error + Send + Sync>>,
+    ) -> ClientError {
+        let unreachable = || self.shared.balancer.last_failure().map(Into::into);
+        ClientError::DeadlineExceeded {
+            last_attempt: last_error.or_else(unreachable),
+        }
+    }
+
+    /// Runs a call with a token; repeats it with a new one when the server refuses the token. A
+    /// refused call changed nothing, so the retry policy does not matter.
+    async fn attempts_with_token<T, F, Fut>(
         &self,
         retry: RetryPolicy,
         call: F,
+        last_error: &mut Option<Box<dyn Error + Send + Sync>>,
+    ) -> Result<T, ClientError>
+    where
+        F: Fn(Channel) -> Fut,
+        Fut: Future<Output = Result<tonic::Response<T>, Status>>,
+    {
+        self.ensure_token(last_error).await?;
+        let mut renewals = 0;
+        loop {
+            let token = self.session().generation();
+            let error = match self.attempts(retry, &call, last_error).await {
+                Ok(response) => return Ok(response),
+                Err(error) => error,
+            };
+            let renewals_max = match error.etcd() {
+                // A request can be refused with the same error because a name in it is empty.
+                Some(EtcdError::UserEmpty) => 1,
+                _ => TOKEN_RENEWALS_MAX,
+            };
+            if renewals == renewals_max || !self.session().may_recover_from(&error) {
+                return Err(error);
+            }
+            renewals += 1;
+            *last_error = Some(Box::new(error));
+            self.renew_token(token, last_error).await?;
+            sleep(RETRY_PAUSE_MIN).await;
+        }
+    }
+
+    /// Runs a call until it succeeds or must not be repeated.
+    pub(crate) async fn attempts<T, F, Fut>(
+        &self,
+        retry: RetryPolicy,
+        call: &F,
         last_error: &mut Option<Box<dyn Error + Send + Sync>>,
     ) -> Result<T, ClientError>
     where
@@ -249,6 +309,15 @@ impl Client {
 
     /// Returns a request with the headers of every call.
     pub(crate) fn request<T>(&self, message: T) -> Request<T> {
+        let mut request = self.request_without_token(message);
+        if let Some(token) = self.session().token() {
+            request.metadata_mut().insert(metadata::TOKEN, token);
+        }
+        request
+    }
+
+    /// Returns a request with the headers of a call that is sent before there is a token.
+    pub(crate) fn request_without_token<T>(&self, message: T) -> Request<T> {
         let mut request = Request::new(message);
         request.metadata_mut().insert(
             metadata::CLIENT_API_VERSION,

@@ -6,14 +6,16 @@
 //! requests and responses are the generated messages.
 //!
 //! ```text
-//!  method ──▶ deadline ──▶ balancer: next ready endpoint ──▶ generated client ──▶ Status ──▶ ClientError
-//!                 ▲                                                                 │
-//!                 └──────── reads, and writes that were not sent, on Unavailable ───┘
+//!  method ──▶ deadline ──▶ token ──▶ balancer: next ready endpoint ──▶ generated client ──▶ Status ──▶ ClientError
+//!                           ▲ ▲                                                               │
+//!                           │ └────── reads, and writes that were not sent, on Unavailable ───┤
+//!                           └──────── any call, when the server refuses its token ────────────┘
 //! ```
 //!
-//! It never caches, and never retries a write that may have reached a server. TLS and
-//! authentication are not supported yet and are refused.
+//! It never caches, and never retries a write that may have reached a server. TLS is not supported
+//! yet and is refused.
 
+mod auth;
 mod balancer;
 mod cluster;
 mod connection;
@@ -25,6 +27,7 @@ mod kv;
 mod lease;
 mod maintenance;
 mod preface;
+mod session;
 mod watch;
 
 pub use connection::{Client, Options};
@@ -32,4 +35,5 @@ pub use endpoint::{EndpointError, check_endpoint};
 pub use error::{ClientError, ConnectError, RequireError};
 pub use feature_gates::GateWatcher;
 pub use keep_alive::KeepAlive;
+pub use session::Credentials;
 pub use watch::{ProgressRequester, Watcher};

@@ -147,6 +147,7 @@ impl Globals {
             response_bytes_max: environment
                 .bytes(args.max_recv_bytes.as_deref(), "max-recv-bytes")?
                 .unwrap_or(defaults.response_bytes_max),
+            credentials: None,
             user_agent: format!("portctl/v{ETCD_VERSION}.0"),
         };
         let globals = Self {
