@@ -1,8 +1,8 @@
 //! Flags every command has, and the environment variables that stand in for them.
 //!
 //! A flag takes precedence over `PORTCTL_<FLAG>`, that over `ETCDCTL_<FLAG>`, and that over the
-//! default. Settings of etcdctl that are missing here (TLS, authentication, discovery) are refused
-//! as flag and as variable, because a connection that silently lacks them is worse than none.
+//! default. Settings of etcdctl that are missing here (TLS, discovery) are refused as flag and as
+//! variable, because a connection that silently lacks them is worse than none.
 
 use std::env;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use portunus_client::{Client, Options};
 use portunus_features::version::ETCD_VERSION;
 
 use crate::go::{boolean, duration};
+use crate::identity::Identity;
 use crate::outcome::{ExitWith, Failure, write_err};
 use crate::print::{Format, Printer};
 use crate::required;
@@ -51,6 +52,15 @@ pub struct GlobalArgs {
     /// Largest response in bytes; 0 is 2 GiB [default: 0]
     #[arg(long, global = true, value_name = "BYTES")]
     max_recv_bytes: Option<String>,
+    /// USER[:PASSWORD] for authentication; a missing password is asked for
+    #[arg(long, global = true, value_name = "USER[:PASSWORD]")]
+    user: Option<String>,
+    /// Password for authentication; --user then has none
+    #[arg(long, global = true, value_name = "PASSWORD")]
+    password: Option<String>,
+    /// JWT for authentication instead of --user
+    #[arg(long, global = true, value_name = "TOKEN")]
+    auth_jwt_token: Option<String>,
     /// Values of `--require-feature`, which is no global flag of clap's.
     #[arg(skip)]
     pub require_feature: Vec<String>,
@@ -65,12 +75,6 @@ pub struct GlobalArgs {
     key: Option<String>,
     #[arg(long, global = true, hide = true)]
     cacert: Option<String>,
-    #[arg(long, global = true, hide = true)]
-    user: Option<String>,
-    #[arg(long, global = true, hide = true)]
-    password: Option<String>,
-    #[arg(long, global = true, hide = true)]
-    auth_jwt_token: Option<String>,
     #[arg(short = 'd', long, global = true, hide = true)]
     discovery_srv: Option<String>,
     #[arg(long, global = true, hide = true)]
@@ -82,8 +86,10 @@ pub struct GlobalArgs {
 /// The settings in force.
 #[derive(Debug, Clone)]
 pub struct Globals {
-    /// The endpoints and options of the client.
+    /// The endpoints and options of the client, without its credentials; see [`Self::options`].
     pub client: Options,
+    /// The identity of the user.
+    identity: Identity,
     /// The printer of answers.
     pub printer: Printer,
     /// Longest wait for an answer.
@@ -128,6 +134,15 @@ impl Globals {
             "require-feature",
             required::parse_names,
         )?;
+        let text = |flag: &Option<String>, name: &str| {
+            let setting = environment.setting(flag.as_deref(), name);
+            setting.map(|setting| setting.text).unwrap_or_default()
+        };
+        let identity = Identity::new(
+            text(&args.user, "user"),
+            text(&args.password, "password"),
+            text(&args.auth_jwt_token, "auth-jwt-token"),
+        );
         let defaults = Options::default();
         let client = Options {
             endpoints,
@@ -152,6 +167,7 @@ impl Globals {
         };
         let globals = Self {
             client,
+            identity,
             printer: Printer {
                 format,
                 hex: args.hex || environment.boolean("hex")?,
@@ -167,26 +183,44 @@ impl Globals {
         Ok(globals)
     }
 
+    /// The options of the client with its credentials; asks for the password if it is needed.
+    pub fn options(&self) -> Result<Options, Failure> {
+        Ok(Options {
+            credentials: self.identity.credentials()?,
+            ..self.client.clone()
+        })
+    }
+
     /// A client of the whole cluster.
-    pub fn connect(&self) -> Result<Client, Failure> {
-        Ok(Client::connect(self.client.clone())?)
+    pub async fn connect(&self) -> Result<Client, Failure> {
+        open(self.options()?).await
     }
 
     /// A client for a data command: its calls need the features of `--require-feature`.
     pub async fn connect_for_data(&self) -> Result<Client, Failure> {
-        required::connect(self, self.client.clone()).await
+        required::connect(self, self.options()?).await
     }
 
     /// A client of one endpoint only.
-    pub fn connect_to(&self, endpoint: &str) -> Result<Client, Failure> {
-        self.connect_to_any(vec![endpoint.to_owned()])
+    pub async fn connect_to(&self, endpoint: &str) -> Result<Client, Failure> {
+        self.connect_to_any(vec![endpoint.to_owned()]).await
     }
 
     /// A client of these endpoints.
-    pub fn connect_to_any(&self, endpoints: Vec<String>) -> Result<Client, Failure> {
+    pub async fn connect_to_any(&self, endpoints: Vec<String>) -> Result<Client, Failure> {
         let options = Options {
             endpoints,
-            ..self.client.clone()
+            ..self.options()?
+        };
+        open(options).await
+    }
+
+    /// A client of one endpoint whose first call connects and logs in, for commands that ask
+    /// several endpoints at once.
+    pub fn client_of(&self, endpoint: &str) -> Result<Client, Failure> {
+        let options = Options {
+            endpoints: vec![endpoint.to_owned()],
+            ..self.options()?
         };
         Ok(Client::connect(options)?)
     }
@@ -196,7 +230,8 @@ impl Globals {
         format!(
             "PORTCTL_ENDPOINTS={:?}\nPORTCTL_WRITE_OUT={:?}\nPORTCTL_HEX={}\nPORTCTL_DIAL_TIMEOUT={}\n\
              PORTCTL_COMMAND_TIMEOUT={}\nPORTCTL_KEEPALIVE_TIME={}\nPORTCTL_KEEPALIVE_TIMEOUT={}\n\
-             PORTCTL_MAX_REQUEST_BYTES={}\nPORTCTL_MAX_RECV_BYTES={}\nPORTCTL_REQUIRE_FEATURE={:?}\n",
+             PORTCTL_MAX_REQUEST_BYTES={}\nPORTCTL_MAX_RECV_BYTES={}\nPORTCTL_USER={:?}\n\
+             PORTCTL_REQUIRE_FEATURE={:?}\n",
             self.client.endpoints,
             self.printer.format,
             self.printer.hex,
@@ -206,8 +241,19 @@ impl Globals {
             text(self.client.keepalive_timeout),
             self.client.request_bytes_max,
             self.client.response_bytes_max,
+            self.identity.user_name(),
             self.required,
         )
+    }
+}
+
+/// A client that has logged in. etcdctl logs in before every command, too, and ends with this exit
+/// code if the server refuses it.
+pub async fn open(options: Options) -> Result<Client, Failure> {
+    let client = Client::connect(options)?;
+    match client.log_in().await {
+        Ok(()) => Ok(client),
+        Err(error) => Err(Failure::from(error).exiting_with(ExitWith::BadConnection)),
     }
 }
 
@@ -216,7 +262,6 @@ const COMMAND_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 /// Refuses settings of etcdctl that portctl does not have, unless they ask for what it does anyway.
 fn refuse_unsupported(environment: &Environment<'_>, args: &GlobalArgs) -> Result<(), Failure> {
     const TLS: &str = "portctl has no TLS";
-    const AUTHENTICATION: &str = "portctl has no authentication";
     const DISCOVERY: &str = "portctl has no DNS discovery; list the --endpoints";
     let refuse = |source: &str, what: &str| {
         let message = format!("{source} is not supported yet: {what}");
@@ -226,9 +271,6 @@ fn refuse_unsupported(environment: &Environment<'_>, args: &GlobalArgs) -> Resul
         (&args.cert, "cert", TLS),
         (&args.key, "key", TLS),
         (&args.cacert, "cacert", TLS),
-        (&args.user, "user", AUTHENTICATION),
-        (&args.password, "password", AUTHENTICATION),
-        (&args.auth_jwt_token, "auth-jwt-token", AUTHENTICATION),
         (&args.discovery_srv, "discovery-srv", DISCOVERY),
         (&args.discovery_srv_name, "discovery-srv-name", DISCOVERY),
     ] {
@@ -322,7 +364,6 @@ mod tests {
     #[test]
     fn unsupported_setting_in_the_environment_is_refused() {
         for (variable, what) in [
-            ("ETCDCTL_USER", "no authentication"),
             ("PORTCTL_CACERT", "no TLS"),
             ("ETCDCTL_DISCOVERY_SRV", "no DNS discovery"),
         ] {

@@ -60,10 +60,10 @@ pub async fn collect(globals: &Globals, serializable: bool) -> Result<ClusterRep
     let request = MemberListRequest {
         linearizable: !serializable,
     };
-    let members = globals.connect()?.member_list(request).await?.members;
+    let members = globals.connect().await?.member_list(request).await?.members;
     let mut requests = JoinSet::new();
     for endpoint in distinct_endpoints(&globals.client.endpoints, &members) {
-        let client = globals.connect_to(&endpoint);
+        let client = globals.client_of(&endpoint);
         requests.spawn(async move {
             let replies = match client {
                 Ok(client) => request_replies(&client, serializable)
