@@ -12,6 +12,7 @@
 //! | [`standalone`], [`member`], [`cluster`] | one server; one member of a cluster; several members |
 //! | [`proxy`] | the network between members, with links that can fail |
 //! | [`client`], [`http`] | asking a server |
+//! | [`certificates`] | a CA and the certificates that it issues and revokes |
 //! | [`ports`], [`wait`], [`random`] | free ports; conditions with a deadline; repeatable choices |
 //!
 //! Only tests, the benchmark and the torture command depend on this crate; nothing that ships
@@ -21,6 +22,7 @@
 // A failing test panics.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+pub mod certificates;
 pub mod client;
 pub mod cluster;
 pub mod go;
