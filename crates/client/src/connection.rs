@@ -17,10 +17,11 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 
 use crate::balancer::{Balancer, Target};
-use crate::endpoint::check_endpoint;
+use crate::endpoint::{EndpointParts, parse_endpoint};
 use crate::error::{ClientError, ConnectError, RequireError};
 use crate::preface;
 use crate::session::{Credentials, Session};
+use crate::tls::{self, Tls};
 
 /// The shortest keepalive interval, as in Go's gRPC library: a server disconnects clients that
 /// ping more often than every five seconds.
@@ -42,7 +43,8 @@ const USER_AGENT_DEFAULT: &str = "portunus-client/v3.8.0";
 /// The options of a client. `Default` has etcdctl's defaults.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// `host:port` or `http://host:port`. The client connects to all and uses them in turn.
+    /// `host:port`, `http://host:port` or `https://host:port`. The client connects to all and uses
+    /// them in turn.
     pub endpoints: Vec<String>,
     /// Time limit for connecting to one endpoint.
     pub dial_timeout: Duration,
@@ -56,6 +58,9 @@ pub struct Options {
     pub request_bytes_max: usize,
     /// Largest response accepted.
     pub response_bytes_max: usize,
+    /// TLS for `https` endpoints and for those without a scheme. `None`: `https` endpoints are
+    /// verified with the CAs of the system, and the others have no TLS.
+    pub tls: Option<Tls>,
     /// The identity of the client; `None` for an anonymous one, or one that its certificate
     /// identifies.
     pub credentials: Option<Credentials>,
@@ -73,6 +78,7 @@ impl Default for Options {
             keepalive_timeout: Duration::from_secs(6),
             request_bytes_max: REQUEST_BYTES_MAX_DEFAULT,
             response_bytes_max: wire::RESPONSE_BYTES_MAX,
+            tls: None,
             credentials: None,
             user_agent: USER_AGENT_DEFAULT.to_owned(),
         }
@@ -109,15 +115,19 @@ impl Client {
     /// its deadline covers both.
     ///
     /// # Errors
-    /// If an endpoint or a token is unusable or there is no endpoint.
+    /// If an endpoint, a token or the CAs of the system are unusable or there is no endpoint.
     pub fn connect(options: Options) -> Result<Self, ConnectError> {
         if options.endpoints.is_empty() {
             return Err(ConnectError::NoEndpoints);
         }
-        let targets = options
-            .endpoints
-            .iter()
-            .map(|text| target(text, &options))
+        let parse = |text: &String| parse_endpoint(text);
+        let parts = options.endpoints.iter().map(parse);
+        let parts = parts.collect::<Result<Vec<_>, _>>()?;
+        let settings = tls::for_endpoints(&parts, options.tls.as_ref())?;
+        let names = options.endpoints.iter();
+        let targets = names
+            .zip(parts.iter().zip(settings))
+            .map(|(name, (parts, tls))| target(name, parts, tls, &options))
             .collect::<Result<_, _>>()?;
         let balancer = Balancer::new(targets, options.dial_timeout);
         let session = Session::new(options.credentials.clone())?;
@@ -341,13 +351,24 @@ impl Client {
     }
 }
 
-fn target(text: &str, options: &Options) -> Result<Target, ConnectError> {
-    let uri = check_endpoint(text)?;
-    let endpoint = Endpoint::from_shared(uri).map_err(|_| {
+fn target(
+    name: &str,
+    parts: &EndpointParts,
+    tls: Option<Tls>,
+    options: &Options,
+) -> Result<Target, ConnectError> {
+    let malformed = || {
         ConnectError::Endpoint(crate::EndpointError::Malformed {
-            endpoint: text.to_owned(),
+            endpoint: name.to_owned(),
         })
-    })?;
+    };
+    // The connector does TLS; only the scheme of requests tells about it.
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let origin = format!("{scheme}://{}", parts.address);
+    let origin = origin.parse().map_err(|_| malformed())?;
+    let uri = format!("http://{}", parts.address);
+    let endpoint = Endpoint::from_shared(uri).map_err(|_| malformed())?;
+    let endpoint = endpoint.origin(origin);
     let endpoint =
         endpoint
             .user_agent(&options.user_agent)
@@ -358,8 +379,10 @@ fn target(text: &str, options: &Options) -> Result<Target, ConnectError> {
         .http2_keep_alive_interval(options.keepalive_time.max(KEEPALIVE_INTERVAL_MIN))
         .keep_alive_timeout(options.keepalive_timeout);
     Ok(Target {
-        name: text.to_owned(),
+        name: name.to_owned(),
+        host: parts.host().to_owned(),
         endpoint,
+        tls,
     })
 }
 

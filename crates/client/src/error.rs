@@ -6,6 +6,7 @@ use portunus_proto::EtcdError;
 use tonic::{Code, Status};
 
 use crate::endpoint::EndpointError;
+use crate::tls::LoadError;
 
 /// Why a client could not be created.
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +18,9 @@ pub enum ConnectError {
     /// An endpoint cannot be used.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
+    /// The trusted CAs of the system cannot be loaded, and an endpoint needs them.
+    #[error("the trusted CAs of this system cannot be loaded")]
+    Tls(#[from] LoadError),
     /// The token cannot be sent.
     #[error("the token cannot be sent: use visible ASCII characters")]
     Token,

@@ -12,8 +12,7 @@
 //!                           └──────── any call, when the server refuses its token ────────────┘
 //! ```
 //!
-//! It never caches, and never retries a write that may have reached a server. TLS is not supported
-//! yet and is refused.
+//! It never caches, and never retries a write that may have reached a server.
 
 mod auth;
 mod balancer;
@@ -28,12 +27,14 @@ mod lease;
 mod maintenance;
 mod preface;
 mod session;
+mod tls;
 mod watch;
 
 pub use connection::{Client, Options};
-pub use endpoint::{EndpointError, check_endpoint};
+pub use endpoint::{EndpointError, EndpointParts, Scheme, parse_endpoint};
 pub use error::{ClientError, ConnectError, RequireError};
 pub use feature_gates::GateWatcher;
 pub use keep_alive::KeepAlive;
 pub use session::Credentials;
+pub use tls::{KeyPairFiles, LoadError, Tls, TlsOptions};
 pub use watch::{ProgressRequester, Watcher};

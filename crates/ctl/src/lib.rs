@@ -31,6 +31,7 @@ mod prompt;
 mod required;
 mod restore;
 mod settings;
+mod transport;
 mod txn;
 
 pub use cli::run;
