@@ -10,7 +10,7 @@
 //!
 //! The first call dials all endpoints at once, as in etcd's Go client. An endpoint is ready once
 //! its server has sent bytes: HTTP/2 servers begin with their settings. So a server that accepts
-//! connections and never answers is never ready, and delays no call while another endpoint is
+//! connections and never answers, or that refuses the client's certificate, is never ready, and delays no call while another endpoint is
 //! ready. Tasks run on the caller's runtime, one per endpoint being dialled, for the dial timeout
 //! at most.
 
@@ -22,6 +22,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tonic::transport::{Channel, Endpoint};
 
 use crate::preface::{Preface, PrefaceConnector};
+use crate::tls::Tls;
 
 /// Pause before an endpoint that failed once is dialled again; doubled with each failure.
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(25);
@@ -43,8 +44,12 @@ pub(crate) struct Balancer {
 pub(crate) struct Target {
     /// The endpoint as given, for messages.
     pub(crate) name: String,
+    /// The host, which the certificate of the server must name.
+    pub(crate) host: String,
     /// Address and transport settings.
     pub(crate) endpoint: Endpoint,
+    /// The TLS settings; `None` for a connection without TLS.
+    pub(crate) tls: Option<Tls>,
 }
 
 /// A ready connection. `generation` distinguishes it from its successors at the same endpoint.
@@ -160,7 +165,8 @@ impl Balancer {
     async fn dial(self: Arc<Self>, number: usize) {
         let target = &self.targets[number];
         let preface = Preface::default();
-        let connector = PrefaceConnector::new(preface.clone());
+        let tls = target.tls.as_ref().map(|tls| tls.connector().clone());
+        let connector = PrefaceConnector::new(preface.clone(), tls, &target.host);
         let connected = timeout(self.dial_timeout, async {
             let channel = target.endpoint.connect_with_connector(connector).await?;
             preface.received().await;
@@ -185,7 +191,7 @@ impl Balancer {
             failed => {
                 connection.fail();
                 let why = match failed {
-                    Ok(Ok(_)) => "the server closed the connection".to_owned(),
+                    Ok(Ok(_)) => preface.end().to_owned(),
                     Ok(Err(error)) => innermost_cause(&error),
                     Err(_) => format!("no answer within {:?}", self.dial_timeout),
                 };

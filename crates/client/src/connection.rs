@@ -17,9 +17,11 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 
 use crate::balancer::{Balancer, Target};
-use crate::endpoint::check_endpoint;
+use crate::endpoint::{EndpointParts, parse_endpoint};
 use crate::error::{ClientError, ConnectError, RequireError};
 use crate::preface;
+use crate::session::{Credentials, Session};
+use crate::tls::{self, Tls};
 
 /// The shortest keepalive interval, as in Go's gRPC library: a server disconnects clients that
 /// ping more often than every five seconds.
@@ -28,6 +30,9 @@ const KEEPALIVE_INTERVAL_MIN: Duration = Duration::from_secs(10);
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(25);
 /// Longest pause between two retries.
 const RETRY_PAUSE_MAX: Duration = Duration::from_millis(500);
+/// Repetitions of a call whose token was refused or whose auth revision was old, as in etcd's Go
+/// client; the deadline of the call ends them earlier.
+const TOKEN_RENEWALS_MAX: u32 = 100;
 /// Default of the largest request, as in etcd's Go client.
 const REQUEST_BYTES_MAX_DEFAULT: usize = 2 * 1024 * 1024;
 /// The API version this client was written for; a label in the server's metrics.
@@ -38,7 +43,8 @@ const USER_AGENT_DEFAULT: &str = "portunus-client/v3.8.0";
 /// The options of a client. `Default` has etcdctl's defaults.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// `host:port` or `http://host:port`. The client connects to all and uses them in turn.
+    /// `host:port`, `http://host:port` or `https://host:port`. The client connects to all and uses
+    /// them in turn.
     pub endpoints: Vec<String>,
     /// Time limit for connecting to one endpoint.
     pub dial_timeout: Duration,
@@ -52,6 +58,12 @@ pub struct Options {
     pub request_bytes_max: usize,
     /// Largest response accepted.
     pub response_bytes_max: usize,
+    /// TLS for `https` endpoints and for those without a scheme. `None`: `https` endpoints are
+    /// verified with the CAs of the system, and the others have no TLS.
+    pub tls: Option<Tls>,
+    /// The identity of the client; `None` for an anonymous one, or one that its certificate
+    /// identifies.
+    pub credentials: Option<Credentials>,
     /// The program, as `name/vX.Y.Z`; servers count clients of very different versions.
     pub user_agent: String,
 }
@@ -66,6 +78,8 @@ impl Default for Options {
             keepalive_timeout: Duration::from_secs(6),
             request_bytes_max: REQUEST_BYTES_MAX_DEFAULT,
             response_bytes_max: wire::RESPONSE_BYTES_MAX,
+            tls: None,
+            credentials: None,
             user_agent: USER_AGENT_DEFAULT.to_owned(),
         }
     }
@@ -93,26 +107,36 @@ pub struct Client {
 struct Shared {
     options: Options,
     balancer: Arc<Balancer>,
+    session: Session,
 }
 
 impl Client {
-    /// Checks the options. The first call opens the connections, so that its deadline covers
-    /// them.
+    /// Checks the options. The first call opens the connections and requests the token, so that
+    /// its deadline covers both.
     ///
     /// # Errors
-    /// If an endpoint is unusable or there is none.
+    /// If an endpoint, a token or the CAs of the system are unusable or there is no endpoint.
     pub fn connect(options: Options) -> Result<Self, ConnectError> {
         if options.endpoints.is_empty() {
             return Err(ConnectError::NoEndpoints);
         }
-        let targets = options
-            .endpoints
-            .iter()
-            .map(|text| target(text, &options))
+        let parse = |text: &String| parse_endpoint(text);
+        let parts = options.endpoints.iter().map(parse);
+        let parts = parts.collect::<Result<Vec<_>, _>>()?;
+        let settings = tls::for_endpoints(&parts, options.tls.as_ref())?;
+        let names = options.endpoints.iter();
+        let targets = names
+            .zip(parts.iter().zip(settings))
+            .map(|(name, (parts, tls))| target(name, parts, tls, &options))
             .collect::<Result<_, _>>()?;
         let balancer = Balancer::new(targets, options.dial_timeout);
+        let session = Session::new(options.credentials.clone())?;
         Ok(Self {
-            shared: Arc::new(Shared { options, balancer }),
+            shared: Arc::new(Shared {
+                options,
+                balancer,
+                session,
+            }),
             required: Arc::default(),
         })
     }
@@ -153,6 +177,10 @@ impl Client {
         &self.shared.options
     }
 
+    pub(crate) fn session(&self) -> &Session {
+        &self.shared.session
+    }
+
     /// Runs one call with the command's deadline.
     pub(crate) async fn call<T, F, Fut>(
         &self,
@@ -169,23 +197,65 @@ impl Client {
             .command_timeout
             .map(|timeout| Instant::now() + timeout);
         let mut last_error = None;
-        let attempts = self.attempts(retry, call, &mut last_error);
+        let attempts = self.attempts_with_token(retry, call, &mut last_error);
         let outcome = match deadline {
             None => Ok(attempts.await),
             Some(deadline) => timeout_at(deadline, attempts).await,
         };
-        outcome.unwrap_or_else(|_| {
-            let unreachable = || self.shared.balancer.last_failure().map(Into::into);
-            Err(ClientError::DeadlineExceeded {
-                last_attempt: last_error.or_else(unreachable),
-            })
-        })
+        outcome.unwrap_or_else(|_| Err(self.deadline_exceeded(last_error)))
     }
 
-    async fn attempts<T, F, Fut>(
+    /// Returns the error of an expired deadline with the cause that is known best.
+    pub(crate) fn deadline_exceeded(
+        &self,
+        last_error: Option<Box<dyn Error + Send + Sync>>,
+    ) -> ClientError {
+        let unreachable = || self.shared.balancer.last_failure().map(Into::into);
+        ClientError::DeadlineExceeded {
+            last_attempt: last_error.or_else(unreachable),
+        }
+    }
+
+    /// Runs a call with a token; repeats it with a new one when the server refuses the token. A
+    /// refused call changed nothing, so the retry policy does not matter.
+    async fn attempts_with_token<T, F, Fut>(
         &self,
         retry: RetryPolicy,
         call: F,
+        last_error: &mut Option<Box<dyn Error + Send + Sync>>,
+    ) -> Result<T, ClientError>
+    where
+        F: Fn(Channel) -> Fut,
+        Fut: Future<Output = Result<tonic::Response<T>, Status>>,
+    {
+        self.ensure_token(last_error).await?;
+        let mut renewals = 0;
+        loop {
+            let token = self.session().generation();
+            let error = match self.attempts(retry, &call, last_error).await {
+                Ok(response) => return Ok(response),
+                Err(error) => error,
+            };
+            let renewals_max = match error.etcd() {
+                // A request can be refused with the same error because a name in it is empty.
+                Some(EtcdError::UserEmpty) => 1,
+                _ => TOKEN_RENEWALS_MAX,
+            };
+            if renewals == renewals_max || !self.session().may_recover_from(&error) {
+                return Err(error);
+            }
+            renewals += 1;
+            *last_error = Some(Box::new(error));
+            self.renew_token(token, last_error).await?;
+            sleep(RETRY_PAUSE_MIN).await;
+        }
+    }
+
+    /// Runs a call until it succeeds or must not be repeated.
+    pub(crate) async fn attempts<T, F, Fut>(
+        &self,
+        retry: RetryPolicy,
+        call: &F,
         last_error: &mut Option<Box<dyn Error + Send + Sync>>,
     ) -> Result<T, ClientError>
     where
@@ -249,6 +319,15 @@ impl Client {
 
     /// Returns a request with the headers of every call.
     pub(crate) fn request<T>(&self, message: T) -> Request<T> {
+        let mut request = self.request_without_token(message);
+        if let Some(token) = self.session().token() {
+            request.metadata_mut().insert(metadata::TOKEN, token);
+        }
+        request
+    }
+
+    /// Returns a request with the headers of a call that is sent before there is a token.
+    pub(crate) fn request_without_token<T>(&self, message: T) -> Request<T> {
         let mut request = Request::new(message);
         request.metadata_mut().insert(
             metadata::CLIENT_API_VERSION,
@@ -272,13 +351,24 @@ impl Client {
     }
 }
 
-fn target(text: &str, options: &Options) -> Result<Target, ConnectError> {
-    let uri = check_endpoint(text)?;
-    let endpoint = Endpoint::from_shared(uri).map_err(|_| {
+fn target(
+    name: &str,
+    parts: &EndpointParts,
+    tls: Option<Tls>,
+    options: &Options,
+) -> Result<Target, ConnectError> {
+    let malformed = || {
         ConnectError::Endpoint(crate::EndpointError::Malformed {
-            endpoint: text.to_owned(),
+            endpoint: name.to_owned(),
         })
-    })?;
+    };
+    // The connector does TLS; only the scheme of requests tells about it.
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let origin = format!("{scheme}://{}", parts.address);
+    let origin = origin.parse().map_err(|_| malformed())?;
+    let uri = format!("http://{}", parts.address);
+    let endpoint = Endpoint::from_shared(uri).map_err(|_| malformed())?;
+    let endpoint = endpoint.origin(origin);
     let endpoint =
         endpoint
             .user_agent(&options.user_agent)
@@ -289,8 +379,10 @@ fn target(text: &str, options: &Options) -> Result<Target, ConnectError> {
         .http2_keep_alive_interval(options.keepalive_time.max(KEEPALIVE_INTERVAL_MIN))
         .keep_alive_timeout(options.keepalive_timeout);
     Ok(Target {
-        name: text.to_owned(),
+        name: name.to_owned(),
+        host: parts.host().to_owned(),
         endpoint,
+        tls,
     })
 }
 

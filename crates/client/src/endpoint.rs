@@ -1,50 +1,72 @@
 //! The syntax of endpoints.
 //!
-//! Used when a client is created, and by tools that check a flag early. It never resolves
-//! names.
+//! Used when a client is created, and by tools that compare endpoints. It never resolves names.
 
 /// Why a text is not a usable endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EndpointError {
-    /// The endpoint asks for TLS.
-    #[error(
-        "endpoint {endpoint:?} needs TLS, which is not supported yet; use http:// or host:port"
-    )]
-    Tls {
-        /// The endpoint as given.
-        endpoint: String,
-    },
-    /// Neither `host:port` nor `http://host:port`.
-    #[error("endpoint {endpoint:?} is neither host:port nor http://host:port")]
+    /// Neither `host:port` nor a URL of a known scheme.
+    #[error("endpoint {endpoint:?} is none of host:port, http://host:port and https://host:port")]
     Malformed {
         /// The endpoint as given.
         endpoint: String,
     },
 }
 
-/// Returns the URI to connect to.
+/// The scheme of an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheme {
+    /// `http`: without TLS.
+    Http,
+    /// `https`: with TLS.
+    Https,
+}
+
+/// An endpoint in its parts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndpointParts {
+    /// The scheme, if one is given; the options of the client decide otherwise.
+    pub scheme: Option<Scheme>,
+    /// Host and port; an IPv6 address is in brackets.
+    pub address: String,
+}
+
+impl EndpointParts {
+    /// Returns the host, without the brackets of an IPv6 address.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        let host = self.address.rsplit_once(':').map_or("", |(host, _)| host);
+        host.trim_start_matches('[').trim_end_matches(']')
+    }
+}
+
+/// Parses an endpoint.
 ///
 /// # Errors
-/// If the text is not an endpoint, or the endpoint requires TLS.
-pub fn check_endpoint(endpoint: &str) -> Result<String, EndpointError> {
-    let given = || endpoint.to_owned();
-    let address = match endpoint.split_once("://") {
-        None => endpoint,
-        Some(("http", address)) => address,
-        Some(("https" | "unixs", _)) => return Err(EndpointError::Tls { endpoint: given() }),
-        Some(_) => return Err(EndpointError::Malformed { endpoint: given() }),
+/// If the text is not an endpoint.
+pub fn parse_endpoint(endpoint: &str) -> Result<EndpointParts, EndpointError> {
+    let malformed = || EndpointError::Malformed {
+        endpoint: endpoint.to_owned(),
+    };
+    let (scheme, address) = match endpoint.split_once("://") {
+        None => (None, endpoint),
+        Some(("http", address)) => (Some(Scheme::Http), address),
+        Some(("https", address)) => (Some(Scheme::Https), address),
+        Some(_) => return Err(malformed()),
     };
     // etcd's clients ignore a path, too.
     let address = address.split('/').next().unwrap_or_default();
-    let malformed = || EndpointError::Malformed { endpoint: given() };
     let (host, port) = address.rsplit_once(':').ok_or_else(malformed)?;
     let port_is_number = port.parse::<u16>().is_ok();
     let host_is_whole = !host.contains(':') || (host.starts_with('[') && host.ends_with(']'));
     if host.is_empty() || !port_is_number || !host_is_whole {
         return Err(malformed());
     }
-    Ok(format!("http://{address}"))
+    Ok(EndpointParts {
+        scheme,
+        address: address.to_owned(),
+    })
 }
 
 #[cfg(test)]
@@ -53,20 +75,26 @@ mod tests {
 
     #[test]
     fn host_and_port_with_or_without_scheme_is_an_endpoint() {
-        for (given, uri) in [
-            ("127.0.0.1:2379", "http://127.0.0.1:2379"),
-            ("http://localhost:2379", "http://localhost:2379"),
-            ("http://localhost:2379/", "http://localhost:2379"),
-            ("[::1]:2379", "http://[::1]:2379"),
+        for (given, scheme, address, host) in [
+            ("127.0.0.1:2379", None, "127.0.0.1:2379", "127.0.0.1"),
+            (
+                "http://localhost:2379",
+                Some(Scheme::Http),
+                "localhost:2379",
+                "localhost",
+            ),
+            (
+                "https://localhost:2379/",
+                Some(Scheme::Https),
+                "localhost:2379",
+                "localhost",
+            ),
+            ("[::1]:2379", None, "[::1]:2379", "::1"),
         ] {
-            assert_eq!(check_endpoint(given).unwrap(), uri);
+            let parts = parse_endpoint(given).unwrap();
+            assert_eq!((parts.scheme, parts.address.as_str()), (scheme, address));
+            assert_eq!(parts.host(), host);
         }
-    }
-
-    #[test]
-    fn tls_endpoint_is_refused_with_the_reason() {
-        let error = check_endpoint("https://localhost:2379").unwrap_err();
-        assert!(error.to_string().contains("needs TLS"), "{error}");
     }
 
     #[test]
@@ -78,10 +106,12 @@ mod tests {
             ":2379",
             "::1:2379",
             "ftp://a:1",
+            "unixs://a:1",
+            "https://a",
             "a:b",
             "a:99999",
         ] {
-            let error = check_endpoint(given).unwrap_err();
+            let error = parse_endpoint(given).unwrap_err();
             assert!(matches!(error, EndpointError::Malformed { .. }), "{given}");
         }
     }

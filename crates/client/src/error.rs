@@ -6,6 +6,7 @@ use portunus_proto::EtcdError;
 use tonic::{Code, Status};
 
 use crate::endpoint::EndpointError;
+use crate::tls::LoadError;
 
 /// Why a client could not be created.
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +18,12 @@ pub enum ConnectError {
     /// An endpoint cannot be used.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
+    /// The trusted CAs of the system cannot be loaded, and an endpoint needs them.
+    #[error("the trusted CAs of this system cannot be loaded")]
+    Tls(#[from] LoadError),
+    /// The token cannot be sent.
+    #[error("the token cannot be sent: use visible ASCII characters")]
+    Token,
     /// The name of the program cannot be sent.
     #[error("{user_agent:?} cannot be the user agent: use visible ASCII characters")]
     UserAgent {
@@ -42,7 +49,7 @@ pub enum RequireError {
 #[non_exhaustive]
 pub enum ClientError {
     /// An error of etcd's table.
-    #[error("{0}")]
+    #[error("{}", go_text(*.0))]
     Etcd(EtcdError),
     /// The command timeout expired.
     #[error("context deadline exceeded")]
@@ -142,6 +149,14 @@ fn described(status: &Status) -> String {
     message
 }
 
+/// Returns the text that Go's client prints: it does not recognise errors without a code.
+fn go_text(error: EtcdError) -> String {
+    match error.code() {
+        Code::Unknown => format!("rpc error: code = Unknown desc = {error}"),
+        _ => error.to_string(),
+    }
+}
+
 /// Returns the name of a code as Go's gRPC prints it.
 fn go_code_name(code: Code) -> &'static str {
     match code {
@@ -186,6 +201,17 @@ mod tests {
         let error = ClientError::from(Status::from_error(Box::new(broken)));
         assert!(error.is_unavailable());
         assert!(error.to_string().contains("connection reset"), "{error}");
+    }
+
+    #[test]
+    fn error_without_a_code_is_displayed_as_in_go() {
+        let text = EtcdError::PasswordForNoPasswordUser.text();
+        let error = ClientError::from(Status::new(Code::Unknown, text));
+        assert_eq!(error.etcd(), Some(EtcdError::PasswordForNoPasswordUser));
+        assert_eq!(
+            error.to_string(),
+            format!("rpc error: code = Unknown desc = {text}")
+        );
     }
 
     #[test]

@@ -120,6 +120,7 @@ impl GateWatcher {
 }
 
 async fn open(client: &Client, request: WatchRequest) -> Result<OpenStream, ClientError> {
+    client.renew_token_for_stream().await?;
     let (channel, generation) = client.pick_connection().await;
     let request = client.request(request);
     match FeatureGatesClient::new(channel).watch(request).await {

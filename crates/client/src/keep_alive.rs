@@ -9,7 +9,7 @@ use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::lease_client::LeaseClient;
 use portunus_proto::etcdserverpb::{LeaseKeepAliveRequest, LeaseKeepAliveResponse};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 
@@ -18,6 +18,8 @@ use crate::error::ClientError;
 
 /// Renewals per TTL, as in etcd's Go client.
 const RENEWALS_PER_TTL: u32 = 3;
+/// Pause before a stream is opened again whose token was refused.
+const REOPEN_PAUSE: Duration = Duration::from_millis(500);
 /// The time limit for the first renewal, while the TTL is unknown.
 const FIRST_RENEWAL_WITHIN: Duration = Duration::from_secs(10);
 
@@ -105,6 +107,11 @@ impl KeepAlive {
                         self.client.disconnect(stream.generation, &error);
                     }
                 }
+                // The next stream gets a new token.
+                Err(error) if self.client.session().may_recover_from(&error) => {
+                    self.stream = None;
+                    sleep(REOPEN_PAUSE).await;
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -130,6 +137,7 @@ impl KeepAlive {
 /// response.
 async fn open(client: &Client, first: LeaseKeepAliveRequest) -> Result<RenewalStream, ClientError> {
     let (requests, outgoing) = mpsc::channel(1);
+    client.renew_token_for_stream().await?;
     let (channel, generation) = client.pick_connection().await;
     // Cannot fail: the queue is empty and its receiver is in this function.
     let _ = requests.send(first).await;

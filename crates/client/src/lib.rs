@@ -6,14 +6,15 @@
 //! requests and responses are the generated messages.
 //!
 //! ```text
-//!  method ──▶ deadline ──▶ balancer: next ready endpoint ──▶ generated client ──▶ Status ──▶ ClientError
-//!                 ▲                                                                 │
-//!                 └──────── reads, and writes that were not sent, on Unavailable ───┘
+//!  method ──▶ deadline ──▶ token ──▶ balancer: next ready endpoint ──▶ generated client ──▶ Status ──▶ ClientError
+//!                           ▲ ▲                                                               │
+//!                           │ └────── reads, and writes that were not sent, on Unavailable ───┤
+//!                           └──────── any call, when the server refuses its token ────────────┘
 //! ```
 //!
-//! It never caches, and never retries a write that may have reached a server. TLS and
-//! authentication are not supported yet and are refused.
+//! It never caches, and never retries a write that may have reached a server.
 
+mod auth;
 mod balancer;
 mod cluster;
 mod connection;
@@ -25,11 +26,15 @@ mod kv;
 mod lease;
 mod maintenance;
 mod preface;
+mod session;
+mod tls;
 mod watch;
 
 pub use connection::{Client, Options};
-pub use endpoint::{EndpointError, check_endpoint};
+pub use endpoint::{EndpointError, EndpointParts, Scheme, parse_endpoint};
 pub use error::{ClientError, ConnectError, RequireError};
 pub use feature_gates::GateWatcher;
 pub use keep_alive::KeepAlive;
+pub use session::Credentials;
+pub use tls::{KeyPairFiles, LoadError, Tls, TlsOptions};
 pub use watch::{ProgressRequester, Watcher};

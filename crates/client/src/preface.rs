@@ -1,21 +1,29 @@
-//! A TCP connection that reports the first bytes of its server and its own end.
+//! A connection, with or without TLS, that reports the first bytes of its server and its own end.
 //!
 //! tonic considers a connection established once TCP is, although the server may never read
-//! from it. The balancer needs both facts, so it dials through [`PrefaceConnector`].
+//! from it. With TLS 1.3 a server refuses the certificate of a client only after the client's
+//! handshake. The balancer needs both facts, so it dials through [`PrefaceConnector`].
 
 use std::error::Error;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
+use portunus_tls::{ClientStream, ClientTls};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
+use tokio::time::timeout;
 use tonic::transport::Uri;
 use tower_service::Service;
+
+/// The longest wait for the server's first bytes after a TLS handshake before the client sends its
+/// own. Servers send their settings without waiting for the client.
+const FIRST_BYTES_WAIT: Duration = Duration::from_millis(100);
 
 /// The progress of the server's side of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,18 +35,28 @@ enum Progress {
 
 /// The progress of one connection, shared with its stream.
 #[derive(Debug, Clone)]
-pub(crate) struct Preface(Arc<watch::Sender<Progress>>);
+pub(crate) struct Preface(Arc<PrefaceState>);
+
+#[derive(Debug)]
+struct PrefaceState {
+    progress: watch::Sender<Progress>,
+    /// Why the connection ended, if a read failed.
+    failure: OnceLock<String>,
+}
 
 impl Default for Preface {
     fn default() -> Preface {
-        Preface(Arc::new(watch::Sender::new(Progress::Silent)))
+        Preface(Arc::new(PrefaceState {
+            progress: watch::Sender::new(Progress::Silent),
+            failure: OnceLock::new(),
+        }))
     }
 }
 
 impl Preface {
     /// Waits until the server has sent bytes or closed the connection.
     pub(crate) async fn received(&self) {
-        let mut progress = self.0.subscribe();
+        let mut progress = self.0.progress.subscribe();
         // `self` owns the sender, so the wait cannot fail.
         let _ = progress
             .wait_for(|progress| *progress > Progress::Silent)
@@ -47,11 +65,22 @@ impl Preface {
 
     /// Returns whether the connection is closed.
     pub(crate) fn is_closed(&self) -> bool {
-        *self.0.borrow() == Progress::Closed
+        *self.0.progress.borrow() == Progress::Closed
+    }
+
+    /// Returns why a closed connection ended.
+    pub(crate) fn end(&self) -> &str {
+        let failure = self.0.failure.get();
+        failure.map_or("the server closed the connection", String::as_str)
+    }
+
+    /// Records why the connection ended. Only the first failure is kept.
+    fn fail(&self, error: &io::Error) {
+        let _ = self.0.failure.set(error.to_string());
     }
 
     fn advance(&self, to: Progress) {
-        self.0.send_if_modified(|progress| {
+        self.0.progress.send_if_modified(|progress| {
             let is_progress = to > *progress;
             if is_progress {
                 *progress = to;
@@ -81,17 +110,24 @@ pub(crate) fn was_never_sent(error: &(dyn Error + 'static)) -> bool {
     false
 }
 
-/// Dials TCP once: a second dial fails, so that tonic does not replace a broken connection
+/// Dials once: a second dial fails, so that tonic does not replace a broken connection
 /// without the balancer.
 #[derive(Debug, Clone)]
 pub(crate) struct PrefaceConnector {
     preface: Preface,
+    tls: Option<ClientTls>,
+    /// The host, which the certificate of the server must name.
+    host: String,
 }
 
 impl PrefaceConnector {
     /// A connector that reports to `preface`.
-    pub(crate) fn new(preface: Preface) -> PrefaceConnector {
-        PrefaceConnector { preface }
+    pub(crate) fn new(preface: Preface, tls: Option<ClientTls>, host: &str) -> PrefaceConnector {
+        PrefaceConnector {
+            preface,
+            tls,
+            host: host.to_owned(),
+        }
     }
 }
 
@@ -105,26 +141,78 @@ impl Service<Uri> for PrefaceConnector {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        let preface = self.preface.clone();
+        let PrefaceConnector { preface, tls, host } = self.clone();
         Box::pin(async move {
-            if *preface.0.borrow() != Progress::Silent {
+            if *preface.0.progress.borrow() != Progress::Silent {
                 return Err(io::Error::new(io::ErrorKind::ConnectionReset, NotSent));
             }
-            let host = uri.host().unwrap_or_default();
+            let uri_host = uri.host().unwrap_or_default();
             // An IPv6 address is in brackets in a URI but not in a socket address.
-            let host = host.trim_start_matches('[').trim_end_matches(']');
-            let stream = TcpStream::connect((host, uri.port_u16().unwrap_or_default())).await?;
+            let uri_host = uri_host.trim_start_matches('[').trim_end_matches(']');
+            let address = (uri_host, uri.port_u16().unwrap_or_default());
+            let stream = TcpStream::connect(address).await?;
             stream.set_nodelay(true)?;
+            let stream = match tls {
+                None => Stream::Plain(stream),
+                Some(tls) => {
+                    let stream = tls.connect(&host, stream).await?;
+                    // A server that refuses the client's certificate sends an alert and closes.
+                    // Bytes sent before the alert arrives would replace it by a reset.
+                    let first_bytes = stream.get_ref().0.readable();
+                    if let Ok(arrived) = timeout(FIRST_BYTES_WAIT, first_bytes).await {
+                        arrived?;
+                    }
+                    Stream::Tls(Box::new(stream))
+                }
+            };
             Ok(TokioIo::new(PrefaceStream { stream, preface }))
         })
     }
 }
 
+/// The transport of a connection.
+#[derive(Debug)]
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<ClientStream<TcpStream>>),
+}
+
+/// Calls a method of either stream.
+macro_rules! either {
+    ($stream:expr, $inner:ident => $call:expr) => {
+        match $stream {
+            Stream::Plain($inner) => {
+                let $inner = Pin::new($inner);
+                $call
+            }
+            Stream::Tls($inner) => {
+                let $inner = Pin::new($inner.as_mut());
+                $call
+            }
+        }
+    };
+}
+
 /// The connection that reports its progress.
 #[derive(Debug)]
 pub(crate) struct PrefaceStream {
-    stream: TcpStream,
+    stream: Stream,
     preface: Preface,
+}
+
+impl PrefaceStream {
+    /// Records a failed write. The server may have told the cause before it closed the connection.
+    fn note_write<T>(&mut self, written: &Poll<io::Result<T>>, context: &mut Context<'_>) {
+        let Poll::Ready(Err(error)) = written else {
+            return;
+        };
+        let mut bytes = [0; 1];
+        let mut buffer = ReadBuf::new(&mut bytes);
+        match either!(&mut self.stream, stream => stream.poll_read(context, &mut buffer)) {
+            Poll::Ready(Err(cause)) => self.preface.fail(&cause),
+            _ => self.preface.fail(error),
+        }
+    }
 }
 
 impl Drop for PrefaceStream {
@@ -140,12 +228,17 @@ impl AsyncRead for PrefaceStream {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        let read = either!(&mut self.stream, stream => stream.poll_read(context, buffer));
         match &read {
             Poll::Ready(Ok(())) if buffer.filled().len() > before => {
                 self.preface.advance(Progress::Received);
             }
-            Poll::Ready(_) => self.preface.advance(Progress::Closed),
+            Poll::Ready(end) => {
+                if let Err(error) = end {
+                    self.preface.fail(error);
+                }
+                self.preface.advance(Progress::Closed);
+            }
             Poll::Pending => {}
         }
         read
@@ -158,15 +251,19 @@ impl AsyncWrite for PrefaceStream {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let written = either!(&mut self.stream, stream => stream.poll_write(context, bytes));
+        self.note_write(&written, context);
+        written
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        let written = either!(&mut self.stream, stream => stream.poll_flush(context));
+        self.note_write(&written, context);
+        written
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        either!(&mut self.stream, stream => stream.poll_shutdown(context))
     }
 
     fn poll_write_vectored(
@@ -174,10 +271,16 @@ impl AsyncWrite for PrefaceStream {
         context: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, pieces)
+        let written =
+            either!(&mut self.stream, stream => stream.poll_write_vectored(context, pieces));
+        self.note_write(&written, context);
+        written
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        match &self.stream {
+            Stream::Plain(stream) => stream.is_write_vectored(),
+            Stream::Tls(stream) => stream.is_write_vectored(),
+        }
     }
 }

@@ -151,6 +151,7 @@ impl Watcher {
 
 async fn open(client: &Client, create: &WatchCreateRequest) -> Result<OpenStream, ClientError> {
     let (requests, outgoing) = mpsc::channel(REQUESTS_QUEUED_MAX);
+    client.renew_token_for_stream().await?;
     let (channel, generation) = client.pick_connection().await;
     let create = watch_request::RequestUnion::CreateRequest(create.clone());
     // Cannot fail: the receiver is in this function.

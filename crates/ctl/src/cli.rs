@@ -69,6 +69,15 @@ enum PortctlCommand {
     Snapshot(command::snapshot::SnapshotCommand),
     /// Migrates the data directory of a stopped member to another etcd version
     Migrate(command::migrate::MigrateArgs),
+    /// Authentication: enable, disable, status
+    #[command(subcommand)]
+    Auth(command::auth::AuthCommand),
+    /// Users: add, delete, get, list, passwd, grant-role, revoke-role
+    #[command(subcommand)]
+    User(command::user::UserCommand),
+    /// Roles: add, delete, get, list, grant-permission, revoke-permission
+    #[command(subcommand)]
+    Role(command::role::RoleCommand),
     /// Checks properties of the cluster
     #[command(subcommand)]
     Check(command::check::CheckCommand),
@@ -150,6 +159,9 @@ async fn dispatch(
         PortctlCommand::Defrag(args) => command::defrag::run(args, globals).await,
         PortctlCommand::Snapshot(command) => command::snapshot::run(command, globals).await,
         PortctlCommand::Migrate(args) => command::migrate::run(args, globals),
+        PortctlCommand::Auth(command) => command::auth::run(command, globals).await,
+        PortctlCommand::User(command) => command::user::run(command, globals).await,
+        PortctlCommand::Role(command) => command::role::run(command, globals).await,
         PortctlCommand::Check(command) => command::check::run(command, globals).await,
         // Handled before there was a runtime.
         PortctlCommand::Version | PortctlCommand::Completion(_) => Ok(()),

@@ -21,13 +21,17 @@ pub async fn explain_timeout(failure: Failure, globals: &Globals) -> Failure {
     if !failure.timed_out {
         return failure;
     }
+    // The command has asked for a password if it needs one.
+    let Ok(settings) = globals.options() else {
+        return failure;
+    };
     let mut requests = JoinSet::new();
     for (number, endpoint) in globals.client.endpoints.iter().cloned().enumerate() {
         let options = Options {
             endpoints: vec![endpoint.clone()],
             dial_timeout: REPLY_TIMEOUT,
             command_timeout: Some(REPLY_TIMEOUT),
-            ..globals.client.clone()
+            ..settings.clone()
         };
         requests.spawn(async move {
             let report = status(options).await;

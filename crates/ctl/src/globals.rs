@@ -1,8 +1,8 @@
 //! Flags every command has, and the environment variables that stand in for them.
 //!
 //! A flag takes precedence over `PORTCTL_<FLAG>`, that over `ETCDCTL_<FLAG>`, and that over the
-//! default. Settings of etcdctl that are missing here (TLS, authentication, discovery) are refused
-//! as flag and as variable, because a connection that silently lacks them is worse than none.
+//! default. DNS discovery is missing here and refused as flag and as variable, because a connection
+//! that silently lacks it is worse than none.
 
 use std::env;
 use std::time::Duration;
@@ -12,10 +12,12 @@ use portunus_client::{Client, Options};
 use portunus_features::version::ETCD_VERSION;
 
 use crate::go::{boolean, duration};
+use crate::identity::Identity;
 use crate::outcome::{ExitWith, Failure, write_err};
 use crate::print::{Format, Printer};
 use crate::required;
 use crate::settings::Environment;
+use crate::transport::{Transport, TransportArgs};
 
 /// The flags as written.
 #[derive(Debug, Clone, Default, Args)]
@@ -51,26 +53,21 @@ pub struct GlobalArgs {
     /// Largest response in bytes; 0 is 2 GiB [default: 0]
     #[arg(long, global = true, value_name = "BYTES")]
     max_recv_bytes: Option<String>,
+    /// USER[:PASSWORD] for authentication; a missing password is asked for
+    #[arg(long, global = true, value_name = "USER[:PASSWORD]")]
+    user: Option<String>,
+    /// Password for authentication; --user then has none
+    #[arg(long, global = true, value_name = "PASSWORD")]
+    password: Option<String>,
+    /// JWT for authentication instead of --user
+    #[arg(long, global = true, value_name = "TOKEN")]
+    auth_jwt_token: Option<String>,
+    #[command(flatten)]
+    transport: TransportArgs,
     /// Values of `--require-feature`, which is no global flag of clap's.
     #[arg(skip)]
     pub require_feature: Vec<String>,
 
-    #[arg(long, global = true, hide = true)]
-    insecure_transport: Option<String>,
-    #[arg(long, global = true, hide = true)]
-    insecure_skip_tls_verify: Option<String>,
-    #[arg(long, global = true, hide = true)]
-    cert: Option<String>,
-    #[arg(long, global = true, hide = true)]
-    key: Option<String>,
-    #[arg(long, global = true, hide = true)]
-    cacert: Option<String>,
-    #[arg(long, global = true, hide = true)]
-    user: Option<String>,
-    #[arg(long, global = true, hide = true)]
-    password: Option<String>,
-    #[arg(long, global = true, hide = true)]
-    auth_jwt_token: Option<String>,
     #[arg(short = 'd', long, global = true, hide = true)]
     discovery_srv: Option<String>,
     #[arg(long, global = true, hide = true)]
@@ -82,8 +79,13 @@ pub struct GlobalArgs {
 /// The settings in force.
 #[derive(Debug, Clone)]
 pub struct Globals {
-    /// The endpoints and options of the client.
+    /// The endpoints and options of the client, without TLS and credentials; see
+    /// [`Self::options`].
     pub client: Options,
+    /// The identity of the user.
+    identity: Identity,
+    /// The TLS settings.
+    transport: Transport,
     /// The printer of answers.
     pub printer: Printer,
     /// Longest wait for an answer.
@@ -128,6 +130,15 @@ impl Globals {
             "require-feature",
             required::parse_names,
         )?;
+        let text = |flag: &Option<String>, name: &str| {
+            let setting = environment.setting(flag.as_deref(), name);
+            setting.map(|setting| setting.text).unwrap_or_default()
+        };
+        let identity = Identity::new(
+            text(&args.user, "user"),
+            text(&args.password, "password"),
+            text(&args.auth_jwt_token, "auth-jwt-token"),
+        );
         let defaults = Options::default();
         let client = Options {
             endpoints,
@@ -147,10 +158,14 @@ impl Globals {
             response_bytes_max: environment
                 .bytes(args.max_recv_bytes.as_deref(), "max-recv-bytes")?
                 .unwrap_or(defaults.response_bytes_max),
+            tls: None,
+            credentials: None,
             user_agent: format!("portctl/v{ETCD_VERSION}.0"),
         };
         let globals = Self {
             client,
+            identity,
+            transport: Transport::resolve(&args.transport, &environment)?,
             printer: Printer {
                 format,
                 hex: args.hex || environment.boolean("hex")?,
@@ -166,36 +181,57 @@ impl Globals {
         Ok(globals)
     }
 
+    /// The options of the client with TLS and credentials; asks for the password if it is needed.
+    pub fn options(&self) -> Result<Options, Failure> {
+        self.transport.check()?;
+        Ok(Options {
+            credentials: self.identity.credentials()?,
+            tls: self.transport.tls()?,
+            ..self.client.clone()
+        })
+    }
+
     /// A client of the whole cluster.
-    pub fn connect(&self) -> Result<Client, Failure> {
-        Ok(Client::connect(self.client.clone())?)
+    pub async fn connect(&self) -> Result<Client, Failure> {
+        open(self.options()?).await
     }
 
     /// A client for a data command: its calls need the features of `--require-feature`.
     pub async fn connect_for_data(&self) -> Result<Client, Failure> {
-        required::connect(self, self.client.clone()).await
+        required::connect(self, self.options()?).await
     }
 
     /// A client of one endpoint only.
-    pub fn connect_to(&self, endpoint: &str) -> Result<Client, Failure> {
-        self.connect_to_any(vec![endpoint.to_owned()])
+    pub async fn connect_to(&self, endpoint: &str) -> Result<Client, Failure> {
+        self.connect_to_any(vec![endpoint.to_owned()]).await
     }
 
     /// A client of these endpoints.
-    pub fn connect_to_any(&self, endpoints: Vec<String>) -> Result<Client, Failure> {
+    pub async fn connect_to_any(&self, endpoints: Vec<String>) -> Result<Client, Failure> {
         let options = Options {
             endpoints,
-            ..self.client.clone()
+            ..self.options()?
+        };
+        open(options).await
+    }
+
+    /// A client of one endpoint whose first call connects and logs in, for commands that ask
+    /// several endpoints at once.
+    pub fn client_of(&self, endpoint: &str) -> Result<Client, Failure> {
+        let options = Options {
+            endpoints: vec![endpoint.to_owned()],
+            ..self.options()?
         };
         Ok(Client::connect(options)?)
     }
 
     fn debug_text(&self) -> String {
         let text = |duration: Duration| duration::format(duration);
-        format!(
+        let settings = format!(
             "PORTCTL_ENDPOINTS={:?}\nPORTCTL_WRITE_OUT={:?}\nPORTCTL_HEX={}\nPORTCTL_DIAL_TIMEOUT={}\n\
              PORTCTL_COMMAND_TIMEOUT={}\nPORTCTL_KEEPALIVE_TIME={}\nPORTCTL_KEEPALIVE_TIMEOUT={}\n\
-             PORTCTL_MAX_REQUEST_BYTES={}\nPORTCTL_MAX_RECV_BYTES={}\nPORTCTL_REQUIRE_FEATURE={:?}\n",
+             PORTCTL_MAX_REQUEST_BYTES={}\nPORTCTL_MAX_RECV_BYTES={}\nPORTCTL_USER={:?}\n\
+             PORTCTL_REQUIRE_FEATURE={:?}\n",
             self.client.endpoints,
             self.printer.format,
             self.printer.hex,
@@ -205,8 +241,20 @@ impl Globals {
             text(self.client.keepalive_timeout),
             self.client.request_bytes_max,
             self.client.response_bytes_max,
+            self.identity.user_name(),
             self.required,
-        )
+        );
+        settings + &self.transport.debug_text()
+    }
+}
+
+/// A client that has logged in. etcdctl logs in before every command, too, and ends with this exit
+/// code if the server refuses it.
+pub async fn open(options: Options) -> Result<Client, Failure> {
+    let client = Client::connect(options)?;
+    match client.log_in().await {
+        Ok(()) => Ok(client),
+        Err(error) => Err(Failure::from(error).exiting_with(ExitWith::BadConnection)),
     }
 }
 
@@ -214,47 +262,27 @@ const COMMAND_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 
 /// Refuses settings of etcdctl that portctl does not have, unless they ask for what it does anyway.
 fn refuse_unsupported(environment: &Environment<'_>, args: &GlobalArgs) -> Result<(), Failure> {
-    const TLS: &str = "portctl has no TLS";
-    const AUTHENTICATION: &str = "portctl has no authentication";
     const DISCOVERY: &str = "portctl has no DNS discovery; list the --endpoints";
     let refuse = |source: &str, what: &str| {
         let message = format!("{source} is not supported yet: {what}");
         Err(Failure::new(ExitWith::BadFeature, message))
     };
-    for (flag, name, what) in [
-        (&args.cert, "cert", TLS),
-        (&args.key, "key", TLS),
-        (&args.cacert, "cacert", TLS),
-        (&args.user, "user", AUTHENTICATION),
-        (&args.password, "password", AUTHENTICATION),
-        (&args.auth_jwt_token, "auth-jwt-token", AUTHENTICATION),
-        (&args.discovery_srv, "discovery-srv", DISCOVERY),
-        (&args.discovery_srv_name, "discovery-srv-name", DISCOVERY),
+    for (flag, name) in [
+        (&args.discovery_srv, "discovery-srv"),
+        (&args.discovery_srv_name, "discovery-srv-name"),
     ] {
         if let Some(setting) = environment.setting(flag.as_deref(), name) {
-            return refuse(&setting.source, what);
+            return refuse(&setting.source, DISCOVERY);
         }
     }
-    // Flags of which one value is what this program does anyway.
-    for (flag, name, harmless, what) in [
-        (&args.insecure_transport, "insecure-transport", true, TLS),
-        (
-            &args.insecure_skip_tls_verify,
-            "insecure-skip-tls-verify",
-            false,
-            TLS,
-        ),
-        (
-            &args.insecure_discovery,
-            "insecure-discovery",
-            true,
-            DISCOVERY,
-        ),
-    ] {
-        let value = environment.parsed(flag.as_deref(), name, boolean::parse)?;
-        if value.is_some_and(|value| value != harmless) {
-            return refuse(&format!("--{name}={}", !harmless), what);
-        }
+    // The default does not matter without discovery.
+    let insecure = environment.parsed(
+        args.insecure_discovery.as_deref(),
+        "insecure-discovery",
+        boolean::parse,
+    )?;
+    if insecure == Some(false) {
+        return refuse("--insecure-discovery=false", DISCOVERY);
     }
     Ok(())
 }
@@ -320,26 +348,14 @@ mod tests {
 
     #[test]
     fn unsupported_setting_in_the_environment_is_refused() {
-        for (variable, what) in [
-            ("ETCDCTL_USER", "no authentication"),
-            ("PORTCTL_CACERT", "no TLS"),
-            ("ETCDCTL_DISCOVERY_SRV", "no DNS discovery"),
-        ] {
-            let failure = resolve(&GlobalArgs::default(), &[(variable, "x")]).unwrap_err();
-            let message = failure.message.unwrap();
-            assert!(
-                message.contains(variable) && message.contains(what),
-                "{message}"
-            );
-        }
-    }
-
-    #[test]
-    fn insecure_transport_is_accepted_only_if_true() {
-        let environment = [("ETCDCTL_INSECURE_TRANSPORT", "true")];
-        assert!(resolve(&GlobalArgs::default(), &environment).is_ok());
-        let environment = [("ETCDCTL_INSECURE_TRANSPORT", "false")];
-        assert!(resolve(&GlobalArgs::default(), &environment).is_err());
+        let variable = "ETCDCTL_DISCOVERY_SRV";
+        let failure = resolve(&GlobalArgs::default(), &[(variable, "x")]).unwrap_err();
+        let message = failure.message.unwrap();
+        let what = "no DNS discovery";
+        assert!(
+            message.contains(variable) && message.contains(what),
+            "{message}"
+        );
     }
 
     #[test]

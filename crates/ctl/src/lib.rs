@@ -22,13 +22,16 @@ mod diagnose;
 mod gates;
 mod globals;
 mod go;
+mod identity;
 mod line_args;
 mod outcome;
 mod peer_urls;
 mod print;
+mod prompt;
 mod required;
 mod restore;
 mod settings;
+mod transport;
 mod txn;
 
 pub use cli::run;

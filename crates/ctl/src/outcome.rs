@@ -91,7 +91,7 @@ impl From<ConnectError> for Failure {
             ConnectError::NoEndpoints => ExitWith::BadConnection,
             _ => ExitWith::BadArgs,
         };
-        Self::new(exit, error)
+        Self::new(exit, with_causes(&error))
     }
 }
 

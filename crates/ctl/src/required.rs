@@ -9,7 +9,7 @@ use portunus_client::{Client, ClientError, Options};
 use portunus_proto::etcdserverpb::FeatureGateStatusRequest;
 use tokio::task::JoinSet;
 
-use crate::globals::Globals;
+use crate::globals::{Globals, open};
 use crate::outcome::{ExitWith, Failure};
 
 /// The flag, also its ID.
@@ -79,20 +79,21 @@ pub fn parse_names(text: &str) -> Result<Vec<String>, String> {
 /// endpoints that answered a question about them.
 pub async fn connect(globals: &Globals, options: Options) -> Result<Client, Failure> {
     if globals.required.is_empty() {
-        return Ok(Client::connect(options)?);
+        return open(options).await;
     }
     let endpoints = endpoints_with_gates(globals).await?;
-    let client = Client::connect(Options {
+    let options = Options {
         endpoints,
         ..options
-    })?;
+    };
+    let client = open(options).await?;
     Ok(client.requiring(globals.required.iter().map(String::as_str))?)
 }
 
 async fn endpoints_with_gates(globals: &Globals) -> Result<Vec<String>, Failure> {
     let mut probes = JoinSet::new();
     for (number, endpoint) in globals.client.endpoints.iter().enumerate() {
-        let client = globals.connect_to(endpoint)?;
+        let client = globals.client_of(endpoint)?;
         let endpoint = endpoint.clone();
         probes.spawn(async move { (number, endpoint, probe(&client).await) });
     }

@@ -29,6 +29,8 @@ async fn server(answers: bool) -> (String, mpsc::UnboundedReceiver<TcpStream>) {
 fn balancer(addresses: &[&str], dial_timeout: Duration) -> Arc<Balancer> {
     let targets = addresses.iter().map(|address| Target {
         name: (*address).to_owned(),
+        host: String::new(),
+        tls: None,
         endpoint: Endpoint::from_shared(format!("http://{address}")).unwrap(),
     });
     Balancer::new(targets.collect(), dial_timeout)

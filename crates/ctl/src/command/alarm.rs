@@ -1,11 +1,10 @@
 //! `alarm`: lists and disarms alarms.
 
-use std::ffi::OsString;
-
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use portunus_proto::etcdserverpb::alarm_request::AlarmAction;
 use portunus_proto::etcdserverpb::{AlarmRequest, AlarmResponse};
 
+use super::no_args::NoArgs;
 use crate::globals::Globals;
 use crate::outcome::{ExitWith, Failure};
 use crate::print::Answer;
@@ -19,13 +18,6 @@ pub enum AlarmCommand {
     List(NoArgs),
 }
 
-/// Nothing is accepted.
-#[derive(Debug, Args)]
-pub struct NoArgs {
-    #[arg(hide = true)]
-    arguments: Vec<OsString>,
-}
-
 /// Runs the command.
 pub async fn run(command: AlarmCommand, globals: &Globals) -> Result<(), Failure> {
     let (name, args) = match &command {
@@ -36,7 +28,7 @@ pub async fn run(command: AlarmCommand, globals: &Globals) -> Result<(), Failure
         let message = format!("alarm {name} command accepts no arguments");
         return Err(Failure::new(ExitWith::BadArgs, message));
     }
-    let client = globals.connect()?;
+    let client = globals.connect().await?;
     let active = client.alarm(AlarmRequest::default()).await?;
     let answer = match command {
         AlarmCommand::List(_) => active,

@@ -10,7 +10,7 @@ use portunus_proto::etcdserverpb::{CompactionRequest, DeleteRangeRequest, RangeR
 
 use super::keys::prefix_end;
 use super::load::{self, Load, Summary};
-use crate::globals::Globals;
+use crate::globals::{Globals, open};
 use crate::go::quote::quote;
 use crate::outcome::{ExitWith, Failure, write_err, write_out};
 
@@ -54,7 +54,7 @@ pub async fn run(command: CheckCommand, globals: &Globals) -> Result<(), Failure
         let message = format!("unknown load option {}", args.load);
         return Err(Failure::new(ExitWith::BadFeature, message));
     };
-    let client = globals.connect()?;
+    let client = globals.connect().await?;
     refuse_used_prefix(&client, &args.prefix).await?;
 
     let progress = |done_s: u64, all_s: u64| {
@@ -62,7 +62,8 @@ pub async fn run(command: CheckCommand, globals: &Globals) -> Result<(), Failure
             write_err(format!("\r{done_s} / {all_s} s ").as_bytes());
         }
     };
-    let running = load::run(load, &globals.client, &args.prefix, progress);
+    let options = globals.options()?;
+    let running = load::run(load, &options, &args.prefix, progress);
     let summary = tokio::select! {
         summary = running => summary?,
         _ = tokio::signal::ctrl_c() => {
@@ -102,19 +103,20 @@ async fn refuse_used_prefix(client: &Client, prefix: &str) -> Result<(), Failure
     Err(Failure::new(ExitWith::InvalidInput, message))
 }
 
-fn connect_with_cleanup_timeout(
+async fn connect_with_cleanup_timeout(
     globals: &Globals,
     endpoints: Vec<String>,
 ) -> Result<Client, Failure> {
-    Ok(Client::connect(Options {
+    let options = Options {
         endpoints,
         command_timeout: Some(CLEANUP_TIMEOUT),
-        ..globals.client.clone()
-    })?)
+        ..globals.options()?
+    };
+    open(options).await
 }
 
 async fn clean_up(globals: &Globals, prefix: &str, compact: bool) -> Result<(), Failure> {
-    let client = connect_with_cleanup_timeout(globals, globals.client.endpoints.clone())?;
+    let client = connect_with_cleanup_timeout(globals, globals.client.endpoints.clone()).await?;
     let request = DeleteRangeRequest {
         key: prefix.as_bytes().to_vec().into(),
         range_end: prefix_end(prefix.as_bytes()),
@@ -143,7 +145,8 @@ async fn defragment(globals: &Globals) -> Result<(), Failure> {
     for endpoint in &globals.client.endpoints {
         let quoted = quote(endpoint.as_bytes());
         write_out(format!("Defragmenting {quoted}\n").as_bytes())?;
-        connect_with_cleanup_timeout(globals, vec![endpoint.clone()])?
+        connect_with_cleanup_timeout(globals, vec![endpoint.clone()])
+            .await?
             .defragment()
             .await?;
         write_out(format!("Defragmented {quoted}\n").as_bytes())?;

@@ -21,7 +21,7 @@ pub struct DefragArgs {
 pub async fn run(args: DefragArgs, globals: &Globals) -> Result<(), Failure> {
     let mut failed = false;
     for endpoint in members::endpoints(args.cluster, globals).await? {
-        let client = globals.connect_to(&endpoint)?;
+        let client = globals.connect_to(&endpoint).await?;
         let started = Instant::now();
         let outcome = client.defragment().await;
         let took = duration::format(started.elapsed());

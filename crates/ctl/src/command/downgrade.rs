@@ -51,7 +51,7 @@ pub async fn run(command: DowngradeCommand, globals: &Globals) -> Result<(), Fai
         action: action.into(),
         version,
     };
-    let response = &globals.connect()?.downgrade(request).await?;
+    let response = &globals.connect().await?.downgrade(request).await?;
     globals.printer.print(&Answer::Downgrade { did, response })
 }
 

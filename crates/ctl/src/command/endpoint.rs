@@ -75,7 +75,7 @@ pub async fn run(args: EndpointArgs, globals: &Globals) -> Result<(), Failure> {
 async fn health(endpoints: Vec<String>, globals: &Globals) -> Result<(), Failure> {
     let mut checks = JoinSet::new();
     for endpoint in endpoints {
-        let client = globals.connect_to(&endpoint)?;
+        let client = globals.client_of(&endpoint)?;
         checks.spawn(check_health(endpoint, client));
     }
     // In the order of their answers, as etcdctl lists them.
@@ -88,6 +88,13 @@ async fn health(endpoints: Vec<String>, globals: &Globals) -> Result<(), Failure
 }
 
 async fn check_health(endpoint: String, client: Client) -> EndpointHealth {
+    if let Err(error) = client.log_in().await {
+        return EndpointHealth {
+            endpoint,
+            took: None,
+            error: Some(error.to_string()),
+        };
+    }
     let started = Instant::now();
     // Any key will do: a linearizable read needs a quorum.
     let read = client
@@ -96,7 +103,7 @@ async fn check_health(endpoint: String, client: Client) -> EndpointHealth {
             ..RangeRequest::default()
         })
         .await;
-    let took = started.elapsed();
+    let took = Some(started.elapsed());
     let error = match read {
         // Being denied took a quorum, too.
         Ok(_) | Err(ClientError::Etcd(EtcdError::PermissionDenied)) => active_alarms(&client).await,
@@ -128,7 +135,7 @@ async fn status(endpoints: Vec<String>, globals: &Globals) -> Result<(), Failure
     let mut list = Vec::new();
     let mut failed = false;
     for endpoint in endpoints {
-        match globals.connect_to(&endpoint)?.status().await {
+        match globals.connect_to(&endpoint).await?.status().await {
             Ok(response) => list.push(EndpointStatus { endpoint, response }),
             Err(error) => {
                 failed = true;
@@ -149,7 +156,7 @@ async fn hash_kv(endpoints: Vec<String>, rev: i64, globals: &Globals) -> Result<
     let mut last_error = None;
     for endpoint in endpoints {
         let request = HashKvRequest { revision: rev };
-        match globals.connect_to(&endpoint)?.hash_kv(request).await {
+        match globals.connect_to(&endpoint).await?.hash_kv(request).await {
             Ok(response) => list.push(EndpointHashKv { endpoint, response }),
             Err(error) => {
                 let line = format!("Failed to get the hash of endpoint {endpoint} ({error})\n");
@@ -168,11 +175,11 @@ async fn hash_kv(endpoints: Vec<String>, rev: i64, globals: &Globals) -> Result<
 async fn cluster_feature(arguments: &[String], globals: &Globals) -> Result<(), Failure> {
     let request = feature_request(arguments, false)?;
     let ask = async |client: Client| client.feature_gate_status(request.clone()).await;
-    let mut response = ask(globals.connect()?).await;
+    let mut response = ask(globals.connect().await?).await;
     for endpoint in &globals.client.endpoints {
         // Go's etcd does not know the request; the next endpoint may.
         if response.as_ref().is_err_and(ClientError::is_unimplemented) {
-            response = ask(globals.connect_to(endpoint)?).await;
+            response = ask(globals.connect_to(endpoint).await?).await;
         }
     }
     let response = response.map_err(gate::gate_failure)?;
@@ -189,7 +196,7 @@ async fn features(
     let mut list = Vec::new();
     let mut last_error = None;
     for endpoint in endpoints {
-        let client = globals.connect_to(&endpoint)?;
+        let client = globals.connect_to(&endpoint).await?;
         match client.feature_gate_status(request.clone()).await {
             Ok(response) => list.push(EndpointGates { endpoint, response }),
             Err(error) => {

@@ -10,6 +10,7 @@ use portunus_proto::etcdserverpb::PutRequest;
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinSet;
 
+use crate::globals::open;
 use crate::outcome::Failure;
 
 const DURATION: Duration = Duration::from_secs(60);
@@ -72,10 +73,11 @@ pub async fn run(
     let mut workers = JoinSet::new();
     for _ in 0..load.clients {
         // A write waits for its answer however long it takes: slowness is what is measured.
-        let client = Client::connect(Options {
+        let options = Options {
             command_timeout: None,
             ..options.clone()
-        })?;
+        };
+        let client = open(options).await?;
         workers.spawn(run_worker(client, Arc::clone(&queue)));
     }
     let started = Instant::now();

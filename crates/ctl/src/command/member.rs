@@ -90,7 +90,7 @@ async fn add(args: AddArgs, globals: &Globals) -> Result<(), Failure> {
         peer_urls: urls(&args.peer_urls)?,
         is_learner: args.learner,
     };
-    let added = globals.connect()?.member_add(request).await?;
+    let added = globals.connect().await?.member_add(request).await?;
     globals.printer.print(&Answer::MemberAdd {
         response: &added,
         name,
@@ -110,7 +110,7 @@ fn too_many(arguments: &[String]) -> String {
 async fn remove(args: IdArgs, globals: &Globals) -> Result<(), Failure> {
     let id = member_id(&args.arguments)?;
     let request = MemberRemoveRequest { id };
-    let removed = globals.connect()?.member_remove(request).await?;
+    let removed = globals.connect().await?.member_remove(request).await?;
     globals.printer.print(&Answer::MemberRemove(id, &removed))
 }
 
@@ -118,21 +118,21 @@ async fn update(args: UpdateArgs, globals: &Globals) -> Result<(), Failure> {
     let id = member_id(&args.arguments)?;
     let peer_urls = urls(&args.peer_urls)?;
     let request = MemberUpdateRequest { id, peer_urls };
-    let updated = globals.connect()?.member_update(request).await?;
+    let updated = globals.connect().await?.member_update(request).await?;
     globals.printer.print(&Answer::MemberUpdate(id, &updated))
 }
 
 async fn list(args: ListArgs, globals: &Globals) -> Result<(), Failure> {
     let linearizable = !is_serializable(&args.consistency)?;
     let request = MemberListRequest { linearizable };
-    let members = globals.connect()?.member_list(request).await?;
+    let members = globals.connect().await?.member_list(request).await?;
     globals.printer.print(&Answer::Members(&members))
 }
 
 async fn promote(args: IdArgs, globals: &Globals) -> Result<(), Failure> {
     let id = member_id(&args.arguments)?;
     let request = MemberPromoteRequest { id };
-    let promoted = globals.connect()?.member_promote(request).await?;
+    let promoted = globals.connect().await?.member_promote(request).await?;
     globals.printer.print(&Answer::MemberPromote(id, &promoted))
 }
 

@@ -20,7 +20,9 @@ pub async fn endpoints_with_consistency(
         return Ok(globals.client.endpoints.clone());
     }
     let request = MemberListRequest { linearizable };
-    let members = globals.connect()?.member_list(request).await;
+    let client = globals.connect().await;
+    let client = client.map_err(|failure| failure.exiting_with(ExitWith::Error))?;
+    let members = client.member_list(request).await;
     let members = members.map_err(|error| {
         let doing = "failed to fetch endpoints from etcd cluster member list";
         Failure::new(ExitWith::Error, format!("{doing}: {error}"))

@@ -5,6 +5,7 @@
 //! `put` and `del` read theirs.
 
 pub mod alarm;
+pub mod auth;
 pub mod check;
 pub mod compaction;
 pub mod completion;
@@ -14,17 +15,20 @@ pub mod downgrade;
 pub mod endpoint;
 pub mod gate;
 pub mod get;
+pub mod keys;
 pub mod lease;
 pub mod member;
 pub mod migrate;
 pub mod move_leader;
 pub mod put;
+pub mod role;
 pub mod snapshot;
 pub mod txn;
+pub mod user;
 pub mod version;
 pub mod watch;
 
-mod keys;
 mod load;
 mod members;
+mod no_args;
 mod watch_request;

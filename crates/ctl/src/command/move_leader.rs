@@ -39,7 +39,7 @@ pub async fn run(args: MoveLeaderArgs, globals: &Globals) -> Result<(), Failure>
 /// not asked; one before it that does not answer ends the search, as with etcdctl.
 async fn find_leader(globals: &Globals) -> Result<Option<(Client, u64)>, Failure> {
     for endpoint in &globals.client.endpoints {
-        let client = globals.connect_to(endpoint)?;
+        let client = globals.connect_to(endpoint).await?;
         let status = client.status().await?;
         let own_id = status.header.map_or(0, |header| header.member_id);
         if status.leader == own_id {

@@ -101,7 +101,7 @@ async fn save(args: &SaveArgs, globals: &Globals) -> Result<(), Failure> {
             "snapshot must be requested to one selected node, not multiple [{endpoints}]"
         )));
     }
-    let client = globals.connect()?;
+    let client = globals.connect().await?;
     let part = PartFile::for_target(path);
     let fetching = fetch(&client, &part);
     // A snapshot has no timeout unless the user set one.

@@ -82,7 +82,7 @@ pub async fn run(
 ) -> Result<(), Failure> {
     let environment = WatchEnvironment::read()?;
     // There is no timeout for the first answer.
-    let mut options = globals.client.clone();
+    let mut options = globals.options()?;
     options.command_timeout = None;
     if args.interactive {
         let client = required::connect(globals, options).await?;

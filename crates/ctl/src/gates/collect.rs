@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use portunus_client::{Client, ClientError, check_endpoint};
+use portunus_client::{Client, ClientError, parse_endpoint};
 use portunus_gates::MajorMinor;
 use portunus_proto::etcdserverpb::{
     FeatureGateStatusRequest, FeatureGateStatusResponse, Member, MemberListRequest, StatusResponse,
@@ -60,10 +60,10 @@ pub async fn collect(globals: &Globals, serializable: bool) -> Result<ClusterRep
     let request = MemberListRequest {
         linearizable: !serializable,
     };
-    let members = globals.connect()?.member_list(request).await?.members;
+    let members = globals.connect().await?.member_list(request).await?.members;
     let mut requests = JoinSet::new();
     for endpoint in distinct_endpoints(&globals.client.endpoints, &members) {
-        let client = globals.connect_to(&endpoint);
+        let client = globals.client_of(&endpoint);
         requests.spawn(async move {
             let replies = match client {
                 Ok(client) => request_replies(&client, serializable)
@@ -119,8 +119,8 @@ fn distinct_endpoints(given: &[String], members: &[Member]) -> Vec<String> {
     let endpoints = given.iter().chain(advertised);
     endpoints
         .filter(|endpoint| {
-            let uri = check_endpoint(endpoint);
-            seen.insert(uri.unwrap_or_else(|_| endpoint.to_string()))
+            let parts = parse_endpoint(endpoint);
+            seen.insert(parts.map_or_else(|_| endpoint.to_string(), |parts| parts.address))
         })
         .cloned()
         .collect()

@@ -13,7 +13,9 @@ use portunus_proto::etcdserverpb::{
     TxnResponse, WatchResponse,
 };
 
+use super::auth::AuthAnswer;
 use super::gate::GateAnswer;
+use crate::go::duration;
 
 /// One answer to the user.
 #[derive(Debug)]
@@ -88,6 +90,8 @@ pub enum Answer<'a> {
     HashKv(&'a [EndpointHashKv]),
     /// `gate`, `endpoint featuregate`
     Gate(GateAnswer<'a>),
+    /// `auth`, `user`, `role`
+    Auth(AuthAnswer<'a>),
     /// `snapshot status`
     Snapshot(&'a snapshot::Status),
     /// `migrate`
@@ -99,10 +103,17 @@ pub enum Answer<'a> {
 pub struct EndpointHealth {
     /// As given by the user or the member.
     pub endpoint: String,
-    /// The duration of the check.
-    pub took: Duration,
+    /// The duration of the check; `None` if it could not begin.
+    pub took: Option<Duration>,
     /// Why it is not healthy.
     pub error: Option<String>,
+}
+
+impl EndpointHealth {
+    /// The duration as Go prints it.
+    pub fn took_text(&self) -> String {
+        self.took.map(duration::format).unwrap_or_default()
+    }
 }
 
 /// State of the member behind an endpoint.

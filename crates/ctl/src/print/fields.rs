@@ -10,8 +10,8 @@ use portunus_proto::etcdserverpb::{
 use portunus_proto::mvccpb::KeyValue;
 use portunus_proto::mvccpb::event::EventType;
 
-use super::{Answer, gate};
-use crate::go::{duration, quote::quote};
+use super::{Answer, auth, gate};
+use crate::go::quote::quote;
 
 pub fn render(answer: &Answer<'_>, hex: bool) -> Option<String> {
     let mut lines = Lines {
@@ -90,7 +90,7 @@ pub fn render(answer: &Answer<'_>, hex: bool) -> Option<String> {
             for health in *list {
                 lines.field("Endpoint", quote(health.endpoint.as_bytes()));
                 lines.field("Health", health.error.is_none());
-                lines.field("Took", duration::format(health.took));
+                lines.field("Took", health.took_text());
                 lines.field("Error", health.error.as_deref().unwrap_or_default());
                 lines.blank();
             }
@@ -110,6 +110,7 @@ pub fn render(answer: &Answer<'_>, hex: bool) -> Option<String> {
             }
         }
         Answer::Gate(answer) => gate::fields::render(&mut lines, *answer),
+        Answer::Auth(answer) => auth::fields(&mut lines, *answer)?,
         Answer::Snapshot(status) => {
             lines.field("Hash", status.hash);
             lines.field("Revision", status.revision);
@@ -146,6 +147,13 @@ impl Lines {
     pub(super) fn field(&mut self, name: &str, value: impl Display) {
         // Writing to a String cannot fail.
         let _ = writeln!(self.text, "\"{name}\" : {value}");
+    }
+
+    /// Several values in one line.
+    pub(super) fn list(&mut self, name: &str, values: impl Iterator<Item = String>) {
+        let values: String = values.map(|value| format!(" {value}")).collect();
+        // Writing to a String cannot fail.
+        let _ = writeln!(self.text, "\"{name}\" :{values}");
     }
 
     pub(super) fn blank(&mut self) {

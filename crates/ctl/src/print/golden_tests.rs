@@ -371,12 +371,12 @@ fn endpoint_health_prints_as_in_etcdctl() {
     let list = [
         EndpointHealth {
             endpoint: "a:1".to_owned(),
-            took: Duration::from_nanos(4_349_603),
+            took: Some(Duration::from_nanos(4_349_603)),
             error: None,
         },
         EndpointHealth {
             endpoint: "b:2".to_owned(),
-            took: Duration::from_secs(1),
+            took: Some(Duration::from_secs(1)),
             error: Some("context deadline exceeded".to_owned()),
         },
     ];

@@ -7,8 +7,7 @@ use portunus_proto::etcdserverpb::{
 };
 use portunus_proto::mvccpb::{Event, KeyValue};
 
-use super::{Answer, gate};
-use crate::go::duration;
+use super::{Answer, auth, gate};
 use crate::go::json::{Object, array, array_or_null, base64, string};
 
 pub fn render(answer: &Answer<'_>, hex: bool) -> String {
@@ -78,7 +77,7 @@ pub fn render(answer: &Answer<'_>, hex: bool) -> String {
             Object::default()
                 .text("endpoint", &health.endpoint)
                 .raw("health", health.error.is_none())
-                .text("took", &duration::format(health.took))
+                .text("took", &health.took_text())
                 .text_omit_empty("error", health.error.as_deref().unwrap_or_default())
                 .end()
         })),
@@ -101,6 +100,7 @@ pub fn render(answer: &Answer<'_>, hex: bool) -> String {
                 .end()
         })),
         Answer::Gate(answer) => gate::json::render(*answer, hex),
+        Answer::Auth(answer) => auth::json(*answer),
         Answer::Snapshot(status) => Object::default()
             .raw("hash", status.hash)
             .raw("revision", status.revision)

@@ -4,6 +4,7 @@
 //! texts with what etcdctl prints; only [`Printer::print`] writes.
 
 mod answer;
+mod auth;
 mod fields;
 mod gate;
 mod json;
@@ -12,6 +13,8 @@ mod simple;
 mod table;
 
 #[cfg(test)]
+mod golden_auth_tests;
+#[cfg(test)]
 mod golden_cluster_tests;
 #[cfg(test)]
 mod golden_gate_tests;
@@ -19,6 +22,7 @@ mod golden_gate_tests;
 mod golden_tests;
 
 pub use answer::{Answer, EndpointHashKv, EndpointHealth, EndpointStatus};
+pub use auth::AuthAnswer;
 pub use gate::{EndpointGates, GateAnswer, GateReport, MemberNames};
 
 use crate::outcome::{ExitWith, Failure, write_err, write_out};

@@ -5,7 +5,7 @@
 use portunus_proto::etcdserverpb::ResponseHeader;
 use prost::Message;
 
-use super::{Answer, GateAnswer};
+use super::{Answer, GateAnswer, auth};
 
 pub fn render(answer: &Answer<'_>) -> Option<Vec<u8>> {
     match answer {
@@ -24,6 +24,7 @@ pub fn render(answer: &Answer<'_>) -> Option<Vec<u8>> {
         Answer::Gate(GateAnswer::Enabled(response)) => Some(response.encode_to_vec()),
         Answer::Gate(GateAnswer::History { response, .. }) => Some(response.encode_to_vec()),
         Answer::Gate(GateAnswer::Event { response, .. }) => Some(response.encode_to_vec()),
+        Answer::Auth(answer) => Some(auth::protobuf(*answer)),
         Answer::Watch(response) => {
             // What the client library does not pass on.
             let mut passed_on = (*response).clone();

@@ -10,8 +10,8 @@ use portunus_proto::etcdserverpb::{
 use portunus_proto::mvccpb::KeyValue;
 
 use super::fields::event_type;
-use super::{Answer, Printed, Printer, gate, table};
-use crate::go::{duration, quote::quote};
+use super::{Answer, Printed, Printer, auth, gate, table};
+use crate::go::quote::quote;
 
 /// Appends formatted text; writing to memory cannot fail.
 macro_rules! line {
@@ -95,7 +95,7 @@ pub fn render(answer: &Answer<'_>, printer: &Printer) -> Printed {
                 let endpoint = &health.endpoint;
                 match &health.error {
                     None => {
-                        let took = duration::format(health.took);
+                        let took = health.took_text();
                         line!(
                             printed.out,
                             "{endpoint} is healthy: successfully committed proposal: took = {took}"
@@ -109,6 +109,7 @@ pub fn render(answer: &Answer<'_>, printer: &Printer) -> Printed {
             }
         }
         Answer::Gate(answer) => gate::simple::render(out, *answer),
+        Answer::Auth(answer) => auth::simple(out, *answer),
         Answer::Migrated(done) => migrated(out, done),
         Answer::Members(_) | Answer::Status(_) | Answer::HashKv(_) | Answer::Snapshot(_) => {
             let table = table::contents(answer).unwrap_or_default();

@@ -3,7 +3,7 @@
 use portunus_proto::etcdserverpb::StatusResponse;
 
 use super::{Answer, gate};
-use crate::go::{duration, size::humanize};
+use crate::go::size::humanize;
 
 /// A heading and rows of as many cells.
 #[derive(Debug, Default)]
@@ -56,7 +56,7 @@ pub fn contents(answer: &Answer<'_>) -> Option<Contents> {
                     vec![
                         health.endpoint.clone(),
                         health.error.is_none().to_string(),
-                        duration::format(health.took),
+                        health.took_text(),
                         health.error.clone().unwrap_or_default(),
                     ]
                 })

@@ -31,6 +31,32 @@ pub fn for_each_server(test: &str, check: impl Fn(&Program)) {
     }
 }
 
+/// Whether Portunus has the Auth service.
+const PORTUNUS_HAS_AUTH: bool = false;
+
+/// Runs a check against every server with the Auth service.
+pub fn for_each_server_with_auth(test: &str, check: impl Fn(&Program)) {
+    let portunus = PORTUNUS_HAS_AUTH.then(Program::portunus);
+    for program in [portunus, Program::etcd(test)].into_iter().flatten() {
+        // Shown if the check fails.
+        eprintln!("{test}: against {:?}", program.kind);
+        check(&program);
+    }
+}
+
+/// Whether Portunus has TLS.
+const PORTUNUS_HAS_TLS: bool = false;
+
+/// Runs a check against every server with TLS.
+pub fn for_each_server_with_tls(test: &str, check: impl Fn(&Program)) {
+    let portunus = PORTUNUS_HAS_TLS.then(Program::portunus);
+    for program in [portunus, Program::etcd(test)].into_iter().flatten() {
+        // Shown if the check fails.
+        eprintln!("{test}: against {:?}", program.kind);
+        check(&program);
+    }
+}
+
 /// etcdctl, if there is one.
 pub fn etcdctl(test: &str) -> Option<PathBuf> {
     find_for_test(Tool::Etcdctl, test)
@@ -63,6 +89,20 @@ impl Server {
         member.advertised_peer = peer;
         member.initial_cluster = member.initial_cluster_entry();
         Self::launch(member, directory)
+    }
+
+    /// Starts two servers with the same ids, so that their answers have the same bytes. Passwords
+    /// are hashed at the lowest cost.
+    pub fn start_twins(program: &Program) -> [Self; 2] {
+        let peer = free_address();
+        [(); 2].map(|()| {
+            let directory = tempfile::tempdir().unwrap();
+            let mut member = Member::new("m1", program.clone(), directory.path()).unwrap();
+            member.advertised_peer = peer;
+            member.initial_cluster = member.initial_cluster_entry();
+            member.flags = vec!["--bcrypt-cost=4".to_owned()];
+            Self::launch(member, directory)
+        })
     }
 
     fn launch(mut member: Member, directory: TempDir) -> Self {

@@ -33,7 +33,7 @@ pub struct WatchArgs {
 pub async fn history(args: HistoryArgs, globals: &Globals) -> Result<(), Failure> {
     let serializable = args.consistency.is_serializable()?;
     let request = HistoryRequest { serializable };
-    let mut client = globals.connect()?;
+    let mut client = globals.connect().await?;
     let mut response = client.gate_history(request).await;
     if response.as_ref().is_err_and(ClientError::is_unimplemented) {
         client = connect_to_gate_servers(globals).await?;
@@ -72,7 +72,7 @@ pub async fn watch(args: WatchArgs, globals: &Globals) -> Result<(), Failure> {
 async fn connect_to_gate_servers(globals: &Globals) -> Result<Client, Failure> {
     let mut requests = Vec::new();
     for endpoint in &globals.client.endpoints {
-        let client = globals.connect_to(endpoint)?;
+        let client = globals.client_of(endpoint)?;
         let answer = tokio::spawn(async move {
             client.ready().await?;
             let serializable = true;
@@ -87,9 +87,9 @@ async fn connect_to_gate_servers(globals: &Globals) -> Result<Client, Failure> {
         }
     }
     if endpoints.is_empty() {
-        return globals.connect();
+        return globals.connect().await;
     }
-    globals.connect_to_any(endpoints)
+    globals.connect_to_any(endpoints).await
 }
 
 /// The names of members. Without an answer there are none, and ids are shown.

@@ -74,7 +74,7 @@ async fn collect_report(
     };
     let mut requests = Vec::new();
     for endpoint in endpoints {
-        let client = globals.connect_to(&endpoint)?;
+        let client = globals.client_of(&endpoint)?;
         let (sender, request) = (client.clone(), request(true));
         let answer = tokio::spawn(async move {
             sender.ready().await?;
@@ -82,7 +82,7 @@ async fn collect_report(
         });
         requests.push((endpoint, client, answer));
     }
-    let client = globals.connect()?;
+    let client = globals.connect().await?;
     let mut cluster = match client.feature_gate_status(request(false)).await {
         Err(error) if !error.is_unimplemented() => return Err(gate_failure(error)),
         answer => answer,
