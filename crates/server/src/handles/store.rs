@@ -8,6 +8,7 @@ use portunus_consensus::bootstrap::Identity;
 use portunus_consensus::{Handle, ReadIndexError};
 use portunus_mvcc::{EntryId, Reader};
 use portunus_proto::EtcdError;
+use portunus_proto::LogIndex;
 use portunus_proto::etcdserverpb::ResponseHeader;
 
 use super::applied::Applied;
@@ -55,7 +56,7 @@ impl StoreAccess {
             consensus,
             reader: ArcSwap::from_pointee(reader),
             auth_revision: AtomicU64::new(auth_revision),
-            applied: Applied::new(applied.index, applied.term),
+            applied: Applied::new(LogIndex(applied.index), applied.term),
             compactions: CompactionProgress::default(),
             snapshot_slots: SnapshotSlots::default(),
             client_hashes: HashSlots::new(hashes_refused.clone()),
@@ -92,7 +93,7 @@ impl StoreAccess {
             cluster_id: self.identity.cluster_id.0,
             member_id: self.identity.member_id.0,
             revision,
-            raft_term: self.applied.term(),
+            raft_term: self.applied.term().0,
         }
     }
 
