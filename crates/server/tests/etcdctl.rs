@@ -99,7 +99,7 @@ fn auth_status() {
 }
 
 #[test]
-fn keys() {
+fn etcdctl_puts_gets_and_deletes_keys() {
     let Some(ctl) = Etcdctl::start("keys") else {
         return;
     };
@@ -142,7 +142,7 @@ fn keys() {
 }
 
 #[test]
-fn transactions() {
+fn etcdctl_runs_transactions() {
     let Some(ctl) = Etcdctl::start("transactions") else {
         return;
     };
@@ -157,7 +157,7 @@ fn transactions() {
 }
 
 #[test]
-fn compaction_and_hashes() {
+fn etcdctl_compacts_and_hashes() {
     let Some(ctl) = Etcdctl::start("compaction") else {
         return;
     };
@@ -179,7 +179,7 @@ fn compaction_and_hashes() {
 }
 
 #[test]
-fn watches() {
+fn etcdctl_watches_keys() {
     let Some(ctl) = Etcdctl::start("watches") else {
         return;
     };
@@ -201,7 +201,7 @@ fn watches() {
 }
 
 #[test]
-fn leases() {
+fn etcdctl_manages_leases() {
     let Some(ctl) = Etcdctl::start("leases") else {
         return;
     };
@@ -231,7 +231,7 @@ fn leases() {
 }
 
 #[test]
-fn members_and_endpoints() {
+fn etcdctl_lists_members_and_endpoints() {
     let Some(ctl) = Etcdctl::start("members") else {
         return;
     };
@@ -249,7 +249,7 @@ fn members_and_endpoints() {
 }
 
 #[test]
-fn snapshots() {
+fn etcdctl_saves_snapshots() {
     let Some(ctl) = Etcdctl::start("snapshots") else {
         return;
     };
