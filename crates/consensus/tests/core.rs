@@ -567,6 +567,32 @@ fn contradicting_initial_state_is_refused() {
     assert!(matches!(start(hole), StartError::BrokenLog { index: 2 }));
 }
 
+/// The decoder of the raft engine recurses without a limit and would overflow the stack, so no
+/// proposal of a peer may reach it.
+#[test]
+fn membership_change_with_deeply_nested_groups_is_refused() {
+    let mut cluster = Cluster::new(3, 7);
+    cluster.elect();
+    // Each byte begins or ends a group of field 15.
+    let depth = 1 << 20;
+    let data = [vec![0x7b; depth], vec![0x7c; depth]].concat();
+    for to in 1..=3 {
+        let proposal = Message {
+            r#type: MessageType::MsgProp.into(),
+            from: to % 3 + 1,
+            to,
+            entries: vec![Entry {
+                r#type: EntryType::EntryConfChange.into(),
+                data: data.clone().into(),
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let result = cluster.act(to, |core| core.step(proposal));
+        assert!(matches!(result, Err(StepError::Malformed(_))), "{result:?}");
+    }
+}
+
 #[test]
 fn malformed_messages_are_refused_and_change_nothing() {
     let mut cluster = Cluster::new(3, 7);
