@@ -25,7 +25,9 @@
 //!
 //! It never retries, never waits and never interprets an entry.
 
+use portunus_gates::cluster::MemberId;
 use portunus_proto::raftpb::{ConfState, Entry, HardState, Message, SnapshotMetadata};
+use portunus_proto::{LogIndex, Term};
 use thiserror::Error;
 
 pub use crate::raft_rs::Core;
@@ -112,12 +114,12 @@ pub enum Role {
 /// The leader, as far as this member knows, and this member's role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Leadership {
-    /// The leader; 0 if there is none.
-    pub leader: u64,
+    /// The leader, or [`MemberId::NONE`].
+    pub leader: MemberId,
     /// The role of this member.
     pub role: Role,
     /// The term in which that holds.
-    pub term: u64,
+    pub term: Term,
 }
 
 /// The result of a read index request: a linearizable read may be served once `index` is
@@ -127,7 +129,7 @@ pub struct ReadState {
     /// The context given to [`Core::read_index`].
     pub context: u64,
     /// The read index.
-    pub index: u64,
+    pub index: LogIndex,
 }
 
 /// The work of the caller, see the [module](self).

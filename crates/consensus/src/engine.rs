@@ -22,6 +22,7 @@
 use std::{collections::VecDeque, mem};
 
 use bytes::Bytes;
+use portunus_gates::cluster::MemberId;
 use portunus_proto::{
     raftpb::{ConfChange, ConfState, Entry, HardState, Message, SnapshotMetadata},
     walpb,
@@ -185,7 +186,7 @@ impl Engine {
     /// its next input.
     #[must_use]
     pub fn applied_is_urgent(&self) -> bool {
-        self.conf_change_applying || self.core.current_leadership().leader == 0
+        self.conf_change_applying || self.core.current_leadership().leader == MemberId::NONE
     }
 
     /// Reports that everything up to `index` is applied. Earlier indexes are ignored.
@@ -216,7 +217,7 @@ impl Engine {
     /// Returns how many bytes of proposals can be taken now; `None` without a leader or room.
     #[must_use]
     pub fn proposal_room(&self) -> Option<usize> {
-        if self.core.current_leadership().leader == 0 {
+        if self.core.current_leadership().leader == MemberId::NONE {
             return None;
         }
         let room = WRITE_BYTES_MAX.checked_sub(self.job_bytes);

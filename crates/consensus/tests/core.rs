@@ -8,6 +8,8 @@ use portunus_consensus::{
     InitialState, Role,
     core::{Core, CoreConfig, StartError, StepError},
 };
+use portunus_gates::cluster::MemberId;
+use portunus_proto::Term;
 use portunus_proto::raftpb::{
     ConfChangeType, ConfState, Entry, EntryType, HardState, Message, MessageType, Snapshot,
     SnapshotMetadata,
@@ -422,11 +424,15 @@ fn member_with_an_unapplied_change_votes_once_its_leader_is_silent() {
             ..Default::default()
         })
         .unwrap();
-        assert_eq!(core.current_leadership().leader, 2);
+        assert_eq!(core.current_leadership().leader, MemberId(2));
         for _ in 0..40 {
             core.tick();
         }
-        assert_eq!(core.current_leadership().leader, 0, "seed {seed}");
+        assert_eq!(
+            core.current_leadership().leader,
+            MemberId::NONE,
+            "seed {seed}"
+        );
         core.step(Message {
             r#type: MessageType::MsgPreVote.into(),
             from: 3,
@@ -559,6 +565,32 @@ fn contradicting_initial_state_is_refused() {
         ..Default::default()
     };
     assert!(matches!(start(hole), StartError::BrokenLog { index: 2 }));
+}
+
+/// The decoder of the raft engine recurses without a limit and would overflow the stack, so no
+/// proposal of a peer may reach it.
+#[test]
+fn membership_change_with_deeply_nested_groups_is_refused() {
+    let mut cluster = Cluster::new(3, 7);
+    cluster.elect();
+    // Each byte begins or ends a group of field 15.
+    let depth = 1 << 20;
+    let data = [vec![0x7b; depth], vec![0x7c; depth]].concat();
+    for to in 1..=3 {
+        let proposal = Message {
+            r#type: MessageType::MsgProp.into(),
+            from: to % 3 + 1,
+            to,
+            entries: vec![Entry {
+                r#type: EntryType::EntryConfChange.into(),
+                data: data.clone().into(),
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let result = cluster.act(to, |core| core.step(proposal));
+        assert!(matches!(result, Err(StepError::Malformed(_))), "{result:?}");
+    }
 }
 
 #[test]
@@ -757,5 +789,8 @@ fn sole_voter_sends_nothing_of_a_new_term_before_the_term_is_durable() {
     assert!(cluster.network.is_empty(), "{:?}", cluster.network);
     cluster.settle();
     let learner = cluster.node(2).core.current_leadership();
-    assert_eq!((learner.leader, learner.term), (1, before + 1));
+    assert_eq!(
+        (learner.leader, learner.term),
+        (MemberId(1), Term(before + 1))
+    );
 }

@@ -26,7 +26,7 @@ use portunus_consensus::{
 };
 use portunus_gates::cluster::MemberId;
 use portunus_proto::{
-    ClusterId, Term,
+    ClusterId, LogIndex, Term,
     raftpb::{
         ConfChange, ConfChangeType, ConfState, Entry, EntryType, HardState, Message, MessageType,
     },
@@ -183,10 +183,13 @@ fn new_cluster_of_one_elects_itself_and_commits() {
     assert_eq!(member.values(), [b"value 1"]);
 
     let status = member.handle.status();
-    assert_eq!(status.id, 0x8e9e_05c5_2164_694d);
+    assert_eq!(status.id, MemberId(0x8e9e_05c5_2164_694d));
     assert_eq!(status.leader, status.id);
     assert_eq!(status.role, Role::Leader);
-    assert_eq!((status.term, status.commit, status.applied), (2, 3, 3));
+    assert_eq!(
+        (status.term, status.commit, status.applied),
+        (Term(2), 3, 3)
+    );
     assert!(!status.is_learner);
     let last = *member.leadership.lock().unwrap().last().unwrap();
     assert_eq!(
@@ -194,7 +197,7 @@ fn new_cluster_of_one_elects_itself_and_commits() {
         Leadership {
             leader: status.id,
             role: Role::Leader,
-            term: 2
+            term: Term(2)
         }
     );
 }
@@ -322,7 +325,7 @@ fn restart_replays_only_entries_missing_in_the_backend() {
     again.apply_until(13);
     assert_eq!(again.applied[0].index, 8);
     assert_eq!(again.values().len(), 5);
-    assert_eq!(again.handle.status().term, 3);
+    assert_eq!(again.handle.status().term, Term(3));
 }
 
 #[test]
@@ -619,18 +622,22 @@ fn read_of_a_sole_voter_waits_for_the_first_commit_and_then_costs_nothing() {
         Err(RecvTimeoutError::Timeout)
     );
     controls.allow(None);
-    assert_eq!(early.wait(), Ok(2));
-    assert_eq!(also_early.wait(), Ok(2));
+    assert_eq!(early.wait(), Ok(LogIndex(2)));
+    assert_eq!(also_early.wait(), Ok(LogIndex(2)));
 
     member.apply_until(2);
     controls.allow(Some(0));
     member.handle.propose(value(1)).unwrap();
     for _ in 0..1000 {
-        assert_eq!(member.handle.read_index().wait(), Ok(2), "no disk needed");
+        assert_eq!(
+            member.handle.read_index().wait(),
+            Ok(LogIndex(2)),
+            "no disk needed"
+        );
     }
     controls.allow(None);
     member.apply_until(3);
-    assert_eq!(member.handle.read_index().wait(), Ok(3));
+    assert_eq!(member.handle.read_index().wait(), Ok(LogIndex(3)));
 }
 
 #[test]
@@ -641,7 +648,7 @@ fn reads_see_every_write_acknowledged_before_them() {
         member.handle.propose(value(number)).unwrap();
         let wanted = member.applied_index + 1;
         member.apply_until(wanted);
-        assert!(member.handle.read_index().wait().unwrap() >= member.applied_index);
+        assert!(member.handle.read_index().wait().unwrap() >= LogIndex(member.applied_index));
     }
 }
 
@@ -890,7 +897,7 @@ fn sole_voter_reads_alone_after_a_learner_joins() {
     member.handle.propose_conf_change(add).unwrap();
     member.apply_until(3);
     assert_eq!(member.conf_state.learners, [7]);
-    assert_eq!(member.handle.read_index().wait(), Ok(3));
+    assert_eq!(member.handle.read_index().wait(), Ok(LogIndex(3)));
 
     // A second voter that never responds: reads need a round.
     let promote = ConfChange {
@@ -906,7 +913,7 @@ fn sole_voter_reads_alone_after_a_learner_joins() {
     let waiting = thread::spawn(move || read.wait());
     // Without its quorum the leader steps down within an election timeout or two.
     assert_eq!(waiting.join().unwrap(), Err(ReadIndexError::LeaderChanged));
-    assert_eq!(handle.status().leader, 0);
+    assert_eq!(handle.status().leader, MemberId::NONE);
 }
 
 type Sent = Arc<Mutex<Vec<Message>>>;
@@ -939,7 +946,7 @@ fn one_of_three(config: Config) -> (Member, Sent) {
 
 /// Makes another founder the leader of this term.
 fn follow_leader_of_term(member: &Member, term: u64) {
-    let own = member.handle.status().id;
+    let MemberId(own) = member.handle.status().id;
     let voters = &member.conf_state.voters;
     let heartbeat = Message {
         r#type: MessageType::MsgHeartbeat.into(),
@@ -995,7 +1002,7 @@ fn proposal_whose_ticket_is_dropped_without_a_leader_is_never_proposed() {
     assert_eq!(progress.term(), None);
 
     follow_leader_of_term(&member, 9);
-    assert_eq!(progress.term(), Some(9));
+    assert_eq!(progress.term(), Some(Term(9)));
     assert_eq!(forwarded(&sent), [value(1), value(5)]);
     assert!(!kept.withdraw(), "it may be committed");
 }

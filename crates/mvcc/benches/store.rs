@@ -19,6 +19,7 @@ use portunus_mvcc::{
     Config, EntryId, Hooks, RangeResults, Reader, Store,
     backend::{Lmdb, LmdbConfig},
 };
+use portunus_proto::Term;
 use portunus_proto::etcdserverpb::{
     Compare, PutRequest, RangeRequest, RequestOp, TxnRequest,
     compare::{CompareResult, CompareTarget, TargetUnion},
@@ -72,7 +73,7 @@ impl Loaded {
         self.index += 1;
         let entry = EntryId {
             index: self.index,
-            term: 1,
+            term: Term(1),
         };
         self.store.begin(entry).expect("the next entry");
         let applied = self.store.put(&request, &|_| true).expect("a put");
@@ -104,7 +105,7 @@ impl Loaded {
         self.index += 1;
         let entry = EntryId {
             index: self.index,
-            term: 1,
+            term: Term(1),
         };
         self.store.begin(entry).expect("the next entry");
         let applied = self

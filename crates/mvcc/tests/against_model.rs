@@ -14,6 +14,7 @@ use portunus_mvcc::{
     backend::{Backend, Bucket, Lmdb, LmdbConfig, MemoryBackend},
     rules::validate,
 };
+use portunus_proto::Term;
 use portunus_proto::{
     EtcdError, LeaseId,
     etcdserverpb::{
@@ -106,7 +107,7 @@ impl Harness {
         for (position, entry) in self.log.iter().enumerate().skip(applied as usize) {
             let id = EntryId {
                 index: position as u64 + 1,
-                term: 1,
+                term: Term(1),
             };
             let _ = apply(&mut store, &mut self.leases, id, entry);
         }
@@ -183,7 +184,7 @@ impl Harness {
         self.log.push(entry.clone());
         let id = EntryId {
             index: self.log.len() as u64,
-            term: 1,
+            term: Term(1),
         };
         let store = self.store.as_mut().unwrap();
         let before = self.model.clone();

@@ -15,6 +15,7 @@ use portunus_mvcc::{
     CompactionStep, Config, EntryId, Hooks, RangeResults, ReadError, Reader, Store,
     backend::{Lmdb, LmdbConfig},
 };
+use portunus_proto::Term;
 use portunus_proto::{
     EtcdError,
     etcdserverpb::{
@@ -139,7 +140,7 @@ fn run(resident_value_bytes_max: usize) {
         store
             .begin(EntryId {
                 index: round,
-                term: 1,
+                term: Term(1),
             })
             .unwrap();
         let applied = store

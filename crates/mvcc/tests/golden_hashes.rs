@@ -9,6 +9,7 @@ use portunus_mvcc::{
     backend::{Backend, Bucket, Lmdb, LmdbConfig, MemoryBackend},
 };
 use portunus_proto::LeaseId;
+use portunus_proto::Term;
 use portunus_proto::etcdserverpb::{
     CompactionRequest, DeleteRangeRequest, PutRequest, RequestOp, TxnRequest, request_op::Request,
 };
@@ -61,7 +62,7 @@ impl<F: Fn() -> Arc<dyn Backend>> Replay<F> {
         store
             .begin(EntryId {
                 index: self.index,
-                term: 2,
+                term: Term(2),
             })
             .unwrap();
         match fields[0] {

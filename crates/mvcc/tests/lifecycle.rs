@@ -13,6 +13,7 @@ use portunus_mvcc::{
     backend::{Backend, Bucket, Change, MemoryBackend, meta},
     revision::{RecordKey, Revision, encode_mark},
 };
+use portunus_proto::Term;
 use portunus_proto::{
     EtcdError, LeaseId,
     etcdserverpb::{CompactionRequest, DeleteRangeRequest, PutRequest, RangeRequest},
@@ -36,7 +37,10 @@ fn open(backend: &MemoryBackend) -> (Store, Restored) {
 }
 
 fn entry(index: u64) -> EntryId {
-    EntryId { index, term: 3 }
+    EntryId {
+        index,
+        term: Term(3),
+    }
 }
 
 fn put(store: &mut Store, index: u64, key: &'static str, lease: i64) {

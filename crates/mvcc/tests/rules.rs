@@ -13,6 +13,7 @@ use portunus_mvcc::{
         validate,
     },
 };
+use portunus_proto::Term;
 use portunus_proto::{
     EtcdError, LeaseId,
     etcdserverpb::{
@@ -54,7 +55,7 @@ impl Harness {
         self.index += 1;
         let id = EntryId {
             index: self.index,
-            term: 1,
+            term: Term(1),
         };
         self.store.begin(id).unwrap();
         let result = run(&mut self.store);

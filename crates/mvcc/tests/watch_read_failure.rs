@@ -9,6 +9,7 @@ use bytes::Bytes;
 use portunus_mvcc::backend::MemoryBackend;
 use portunus_mvcc::watch::{Event, Hub, Limits, RevisionEvents, SyncBudget, WatchState};
 use portunus_mvcc::{Config, EntryId, Hooks, Store};
+use portunus_proto::Term;
 use portunus_proto::etcdserverpb::{PutRequest, WatchCreateRequest};
 
 use support::{Client, event_texts, event_texts_all, from, on_key};
@@ -30,7 +31,12 @@ fn store_with_three_versions() -> (MemoryBackend, Store) {
     let backend = MemoryBackend::new();
     let mut store = open(&backend);
     for index in 1..=3 {
-        store.begin(EntryId { index, term: 1 }).unwrap();
+        store
+            .begin(EntryId {
+                index,
+                term: Term(1),
+            })
+            .unwrap();
         let request = PutRequest {
             key: Bytes::from_static(b"a"),
             value: format!("{index}").into(),

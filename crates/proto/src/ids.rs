@@ -17,6 +17,20 @@ impl fmt::Display for Term {
     }
 }
 
+/// The index of an entry in the log of raft.
+///
+/// For signatures that have the index next to another number of the same integer type, such as a
+/// term or a request id. Elsewhere an index stays a `u64`, as in messages; a revision of the store
+/// stays an `i64`, so the compiler already refuses one in place of the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct LogIndex(pub u64);
+
+impl fmt::Display for LogIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// The id of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ClusterId(pub u64);
@@ -51,6 +65,7 @@ mod tests {
     #[test]
     fn ids_are_displayed_as_etcd_prints_them() {
         assert_eq!(Term(10).to_string(), "10");
+        assert_eq!(LogIndex(11).to_string(), "11");
         assert_eq!(
             LeaseId(0x3269_5410_dcc0_ca06).to_string(),
             "32695410dcc0ca06"

@@ -22,7 +22,7 @@ mod nested;
 pub mod wire;
 
 pub use error::EtcdError;
-pub use ids::{ClusterId, LeaseId, Term};
+pub use ids::{ClusterId, LeaseId, LogIndex, Term};
 
 /// Encoded `FileDescriptorSet` of all files under `proto/`, with etcd's field
 /// names. The JSON gateway derives its mapping from it.

@@ -1,5 +1,6 @@
 //! Sets the gauges that describe the member's present state, at each scrape of the metrics.
 
+use portunus_gates::cluster::MemberId;
 use portunus_gates::{CLUSTER_FEATURE_ENABLED, Sample, feature_samples, version_sample};
 use portunus_statemachine::params::members;
 use prometheus::core::Collector;
@@ -21,13 +22,15 @@ fn set_gauges(gauges: &Gauges, member: &Member) {
     let int = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
     let raft = member.consensus.status();
     let own = member.cluster.own_id();
-    gauges.has_leader.set(i64::from(raft.leader != 0));
+    gauges
+        .has_leader
+        .set(i64::from(raft.leader != MemberId::NONE));
     gauges.is_leader.set(i64::from(raft.leader == own));
     gauges.is_learner.set(i64::from(raft.is_learner));
     gauges.proposals_committed.set(int(raft.commit));
     gauges
         .proposals_applied
-        .set(int(member.store.applied.index()));
+        .set(int(member.store.applied.index().0));
     gauges
         .quota_bytes
         .set(member.process.config.quota_bytes.map_or(0, int));
@@ -43,7 +46,7 @@ fn set_gauges(gauges: &Gauges, member: &Member) {
     gauges.keys.set(int(member.store.reader().key_count()));
     gauges.known_peers.reset();
     for record in member.cluster.membership().iter() {
-        let ids = [format!("{own:x}"), format!("{:x}", record.id)];
+        let ids = [own.to_string(), format!("{:x}", record.id)];
         gauges.known_peers.with_label_values(&ids).set(1);
     }
     set_open_files(gauges);
@@ -63,7 +66,7 @@ fn set_gauges(gauges: &Gauges, member: &Member) {
     gauges.wal_syncs.set(int(raft.wal_syncs));
     gauges
         .id
-        .with_label_values(&[format!("{own:x}").as_str()])
+        .with_label_values(&[own.to_string().as_str()])
         .set(1);
     let version = portunus_features::version::version_text(&member.process.config.version);
     gauges.version.with_label_values(&[version.as_str()]).set(1);

@@ -96,7 +96,7 @@ fn auth_status() {
 }
 
 #[test]
-fn keys() {
+fn etcdctl_puts_gets_and_deletes_keys() {
     let Some(ctl) = Etcdctl::start("keys") else {
         return;
     };
@@ -139,7 +139,7 @@ fn keys() {
 }
 
 #[test]
-fn transactions() {
+fn etcdctl_runs_transactions() {
     let Some(ctl) = Etcdctl::start("transactions") else {
         return;
     };
@@ -154,7 +154,7 @@ fn transactions() {
 }
 
 #[test]
-fn compaction_and_hashes() {
+fn etcdctl_compacts_and_hashes() {
     let Some(ctl) = Etcdctl::start("compaction") else {
         return;
     };
@@ -176,7 +176,7 @@ fn compaction_and_hashes() {
 }
 
 #[test]
-fn watches() {
+fn etcdctl_watches_keys() {
     let Some(ctl) = Etcdctl::start("watches") else {
         return;
     };
@@ -198,7 +198,7 @@ fn watches() {
 }
 
 #[test]
-fn leases() {
+fn etcdctl_manages_leases() {
     let Some(ctl) = Etcdctl::start("leases") else {
         return;
     };
@@ -228,7 +228,7 @@ fn leases() {
 }
 
 #[test]
-fn members_and_endpoints() {
+fn etcdctl_lists_members_and_endpoints() {
     let Some(ctl) = Etcdctl::start("members") else {
         return;
     };
@@ -246,7 +246,7 @@ fn members_and_endpoints() {
 }
 
 #[test]
-fn snapshots() {
+fn etcdctl_saves_snapshots() {
     let Some(ctl) = Etcdctl::start("snapshots") else {
         return;
     };

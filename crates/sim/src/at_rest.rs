@@ -112,7 +112,7 @@ impl AtRest {
         }
         let entries = read_log(&member.join("wal"), self.applied.index)?;
         let in_log = |id: EntryId| {
-            let same = |entry: &Entry| entry.index == id.index && entry.term == id.term;
+            let same = |entry: &Entry| entry.index == id.index && entry.term == id.term.0;
             id == self.applied || entries.iter().any(same)
         };
         if !in_log(applied) {

@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use portunus_proto::Term;
 use portunus_proto::raftpb::{Entry, SnapshotMetadata};
 use thiserror::Error;
 
@@ -27,7 +28,7 @@ pub struct Committed {
     /// leader's first: nothing to apply.
     pub entries: Vec<Entry>,
     /// This member's term when they were queued.
-    pub term: u64,
+    pub term: Term,
 }
 
 /// Why there is no batch within the timeout.
@@ -74,7 +75,7 @@ impl ApplyQueue {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn push(&self, entries: Vec<Entry>, term: u64) {
+    pub(super) fn push(&self, entries: Vec<Entry>, term: Term) {
         if entries.is_empty() {
             return;
         }
@@ -100,7 +101,7 @@ impl ApplyQueue {
     pub(super) fn push_snapshot(&self, snapshot: SnapshotMetadata) {
         let mut queue = self.lock();
         queue.batches.push_back(Committed {
-            term: snapshot.term,
+            term: Term(snapshot.term),
             snapshot: Some(snapshot),
             entries: Vec::new(),
         });

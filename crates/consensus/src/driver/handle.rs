@@ -7,6 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use portunus_gates::cluster::MemberId;
 use portunus_proto::{
     Term,
     raftpb::{ConfChange, ConfState, Message},
@@ -117,7 +118,7 @@ impl Handle {
     pub fn skip_ticks_without_leader(&self, ticks: usize) {
         self.member.with_engine(|engine| {
             for _ in 0..ticks {
-                if engine.core().current_leadership().leader != 0 {
+                if engine.core().current_leadership().leader != MemberId::NONE {
                     break;
                 }
                 engine.tick();

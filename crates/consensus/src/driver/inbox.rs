@@ -256,6 +256,8 @@ impl Inbox {
 
 #[cfg(test)]
 mod tests {
+    use portunus_proto::Term;
+
     use super::*;
     use crate::core::Leadership;
 
@@ -273,7 +275,7 @@ mod tests {
             .collect();
         let taken = inbox.take_proposals(usize::MAX);
         let leadership = Leadership {
-            term: 5,
+            term: Term(5),
             ..Leadership::default()
         };
         assert!(taken.values().all(|proposal| proposal.begin(leadership)));

@@ -23,6 +23,8 @@ mod status;
 mod threads;
 mod turn;
 
+use portunus_gates::cluster::MemberId;
+use portunus_proto::LogIndex;
 use std::{
     sync::{Arc, Mutex, atomic::AtomicBool},
     thread,
@@ -70,7 +72,7 @@ pub fn start(
     let (applied_index, base_index) = (initial.applied_index, initial.base_index);
     let core = Core::new(&core_config, initial)?;
     let (apply, receiver) = ApplyQueue::new();
-    let status = StatusCell::new(id, applied_index);
+    let status = StatusCell::new(MemberId(id), LogIndex(applied_index));
     status.publish(&core);
     status.publish_membership(&core);
     // Contexts must differ between members and between starts.

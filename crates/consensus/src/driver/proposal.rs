@@ -40,14 +40,14 @@ impl ProposalProgress {
 
     /// Returns the term in which the engine proposed it; `None` while it is queued.
     #[must_use]
-    pub fn term(&self) -> Option<u64> {
+    pub fn term(&self) -> Option<Term> {
         let term = self.0.load(Ordering::Acquire) & !WITHDRAWN;
-        (term > 0).then_some(term)
+        (term > 0).then_some(Term(term))
     }
 
     /// Marks it as proposed. False if it was withdrawn before.
-    fn begin(&self, term: u64) -> bool {
-        self.0.fetch_or(term, Ordering::AcqRel) & WITHDRAWN == 0
+    fn begin(&self, term: Term) -> bool {
+        self.0.fetch_or(term.0, Ordering::AcqRel) & WITHDRAWN == 0
     }
 
     /// Marks it as queued again. False if it was withdrawn meanwhile.
@@ -129,7 +129,7 @@ impl Proposal {
     pub(super) fn begin(&self, leadership: Leadership) -> bool {
         let is_allowed = self
             .leader_term
-            .is_none_or(|Term(term)| leadership.role == Role::Leader && leadership.term == term);
+            .is_none_or(|term| leadership.role == Role::Leader && leadership.term == term);
         is_allowed && self.progress.begin(leadership.term)
     }
 

@@ -17,9 +17,12 @@ use std::{
     thread::{self, Thread},
 };
 
+use portunus_gates::cluster::MemberId;
+use portunus_proto::LogIndex;
+
 use super::errors::ReadIndexError;
 
-type Answer = Result<u64, ReadIndexError>;
+type Answer = Result<LogIndex, ReadIndexError>;
 
 /// Ticks after which an unanswered round is retried: messages get lost. etcd's 500 ms at its
 /// default heartbeat.
@@ -82,7 +85,7 @@ impl ReadIndexFuture {
     ///
     /// # Errors
     /// If there is no read index.
-    pub fn wait(mut self) -> Result<u64, ReadIndexError> {
+    pub fn wait(mut self) -> Result<LogIndex, ReadIndexError> {
         struct Unpark(Thread);
         impl Wake for Unpark {
             fn wake(self: Arc<Self>) {
@@ -149,7 +152,7 @@ struct InFlight {
     first_context: u64,
     /// The context of the newest request.
     context: u64,
-    leader: u64,
+    leader: MemberId,
     ticks: u32,
     round: Arc<Round>,
 }
@@ -204,8 +207,8 @@ impl Reads {
 
     /// Begins the next round, if one waits and none is in flight. `ask` sends the request to
     /// the leader and returns whether there is one.
-    pub(super) fn begin(&mut self, leader: u64, ask: impl FnOnce(u64) -> bool) {
-        if self.in_flight.is_some() || leader == 0 {
+    pub(super) fn begin(&mut self, leader: MemberId, ask: impl FnOnce(u64) -> bool) {
+        if self.in_flight.is_some() || leader == MemberId::NONE {
             return;
         }
         let Some(round) = self.collecting.take() else {
@@ -228,12 +231,12 @@ impl Reads {
     /// Completes the round in flight. Any request of the round may be answered: all were sent
     /// after its last reader arrived. On a slow network only the older ones may be answered in
     /// time.
-    pub(super) fn answer(&mut self, context: u64, index: u64) -> Option<Answered> {
+    pub(super) fn answer(&mut self, context: u64, index: LogIndex) -> Option<Answered> {
         let answered = self.in_flight.take_if(|round| round.has_asked(context))?;
         Some(Answered(answered.round, Ok(index)))
     }
 
-    pub(super) fn leader_changed(&mut self, leader: u64) -> Option<Answered> {
+    pub(super) fn leader_changed(&mut self, leader: MemberId) -> Option<Answered> {
         let lost = self.in_flight.take_if(|round| round.leader != leader)?;
         Some(Answered(lost.round, Err(ReadIndexError::LeaderChanged)))
     }
@@ -279,15 +282,15 @@ mod tests {
         let mut reads = Reads::new(1);
         let (early, first) = reads.join();
         assert!(first);
-        reads.begin(7, |context| context == 1);
+        reads.begin(MemberId(7), |context| context == 1);
         let (late, first) = reads.join();
-        assert!(first, "the driver must hear of the second round");
-        reads.begin(7, |_| panic!("one round at a time"));
-        reads.answer(1, 10).unwrap().deliver();
-        assert_eq!(early.wait(), Ok(10));
-        reads.begin(7, |context| context == 2);
-        reads.answer(2, 20).unwrap().deliver();
-        assert_eq!(late.wait(), Ok(20));
+        assert!(first, "the driver must be woken for the second round");
+        reads.begin(MemberId(7), |_| panic!("one round at a time"));
+        reads.answer(1, LogIndex(10)).unwrap().deliver();
+        assert_eq!(early.wait(), Ok(LogIndex(10)));
+        reads.begin(MemberId(7), |context| context == 2);
+        reads.answer(2, LogIndex(20)).unwrap().deliver();
+        assert_eq!(late.wait(), Ok(LogIndex(20)));
     }
 
     #[test]
@@ -295,10 +298,10 @@ mod tests {
         let mut reads = Reads::new(1);
         let readers: Vec<_> = (0..100).map(|_| reads.join()).collect();
         assert_eq!(readers.iter().filter(|(_, first)| *first).count(), 1);
-        reads.begin(7, |_| true);
-        reads.answer(1, 5).unwrap().deliver();
+        reads.begin(MemberId(7), |_| true);
+        reads.answer(1, LogIndex(5)).unwrap().deliver();
         for (reader, _) in readers {
-            assert_eq!(reader.wait(), Ok(5));
+            assert_eq!(reader.wait(), Ok(LogIndex(5)));
         }
     }
 
@@ -306,13 +309,14 @@ mod tests {
     fn round_waits_while_there_is_no_leader() {
         let mut reads = Reads::new(1);
         let (reader, _) = reads.join();
-        reads.begin(0, |_| panic!("nobody to ask"));
-        reads.begin(7, |_| false);
-        reads.begin(7, |_| true);
-        reads
-            .answer(3, 9)
-            .map_or_else(|| reads.answer(2, 9).unwrap().deliver(), Answered::deliver);
-        assert_eq!(reader.wait(), Ok(9));
+        reads.begin(MemberId(0), |_| panic!("there is no leader"));
+        reads.begin(MemberId(7), |_| false);
+        reads.begin(MemberId(7), |_| true);
+        reads.answer(3, LogIndex(9)).map_or_else(
+            || reads.answer(2, LogIndex(9)).unwrap().deliver(),
+            Answered::deliver,
+        );
+        assert_eq!(reader.wait(), Ok(LogIndex(9)));
     }
 
     /// Where an answer takes longer than the retry interval, every answer is for an older
@@ -322,15 +326,18 @@ mod tests {
         for answered in [1, 2] {
             let mut reads = Reads::new(1);
             let (reader, _) = reads.join();
-            reads.begin(7, |_| true);
+            reads.begin(MemberId(7), |_| true);
             for _ in 1..RETRY_TICKS {
                 reads.tick(|_| panic!("too early"));
             }
             reads.tick(|context| context == 2);
-            assert!(reads.answer(0, 9).is_none(), "of an earlier round");
-            assert!(reads.answer(3, 9).is_none(), "never asked");
-            reads.answer(answered, 10).unwrap().deliver();
-            assert_eq!(reader.wait(), Ok(10));
+            assert!(
+                reads.answer(0, LogIndex(9)).is_none(),
+                "of an earlier round"
+            );
+            assert!(reads.answer(3, LogIndex(9)).is_none(), "never asked");
+            reads.answer(answered, LogIndex(10)).unwrap().deliver();
+            assert_eq!(reader.wait(), Ok(LogIndex(10)));
         }
     }
 
@@ -338,14 +345,14 @@ mod tests {
     fn leader_change_fails_the_round_in_flight_but_not_the_next() {
         let mut reads = Reads::new(1);
         let (asked, _) = reads.join();
-        reads.begin(7, |_| true);
+        reads.begin(MemberId(7), |_| true);
         let (collected, _) = reads.join();
-        assert!(reads.leader_changed(7).is_none());
-        reads.leader_changed(8).unwrap().deliver();
+        assert!(reads.leader_changed(MemberId(7)).is_none());
+        reads.leader_changed(MemberId(8)).unwrap().deliver();
         assert_eq!(asked.wait(), Err(ReadIndexError::LeaderChanged));
-        reads.begin(8, |_| true);
-        reads.answer(2, 3).unwrap().deliver();
-        assert_eq!(collected.wait(), Ok(3));
+        reads.begin(MemberId(8), |_| true);
+        reads.answer(2, LogIndex(3)).unwrap().deliver();
+        assert_eq!(collected.wait(), Ok(LogIndex(3)));
     }
 
     /// While there is no leader, readers join, wait and give up.
@@ -363,16 +370,16 @@ mod tests {
         let state = round.lock();
         assert_eq!((state.wakers.len(), state.free.len()), (2, 1));
         drop(state);
-        reads.begin(7, |_| true);
-        reads.answer(1, 5).unwrap().deliver();
-        assert_eq!(patient.wait(), Ok(5));
+        reads.begin(MemberId(7), |_| true);
+        reads.answer(1, LogIndex(5)).unwrap().deliver();
+        assert_eq!(patient.wait(), Ok(LogIndex(5)));
     }
 
     #[test]
     fn readers_fail_after_a_stop() {
         let mut reads = Reads::new(1);
         let (asked, _) = reads.join();
-        reads.begin(7, |_| true);
+        reads.begin(MemberId(7), |_| true);
         let (collected, _) = reads.join();
         reads.stop().into_iter().for_each(Answered::deliver);
         let (late, wake) = reads.join();

@@ -8,7 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portunus_proto::Term;
+use portunus_gates::cluster::MemberId;
+use portunus_proto::{LogIndex, Term};
 
 use crate::core::{Core, Role};
 
@@ -16,11 +17,11 @@ use crate::core::{Core, Role};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Status {
     /// The id of the member.
-    pub id: u64,
-    /// The leader it knows; 0 for none.
-    pub leader: u64,
+    pub id: MemberId,
+    /// The leader it knows, or [`MemberId::NONE`].
+    pub leader: MemberId,
     /// Its term.
-    pub term: u64,
+    pub term: Term,
     /// The last index it knows to be committed.
     pub commit: u64,
     /// The last index reported as applied.
@@ -38,7 +39,7 @@ pub struct Status {
 }
 
 pub(super) struct StatusCell {
-    id: u64,
+    id: MemberId,
     started: Instant,
     /// The time of the last tick, in milliseconds since the start.
     ticked_ms: AtomicU64,
@@ -58,7 +59,7 @@ pub(super) struct StatusCell {
 }
 
 impl StatusCell {
-    pub(super) fn new(id: u64, applied: u64) -> Self {
+    pub(super) fn new(id: MemberId, applied: LogIndex) -> Self {
         Self {
             id,
             started: Instant::now(),
@@ -66,7 +67,7 @@ impl StatusCell {
             leader: AtomicU64::default(),
             term: AtomicU64::default(),
             commit: AtomicU64::default(),
-            applied: applied.into(),
+            applied: applied.0.into(),
             last_index: AtomicU64::default(),
             role: AtomicU8::default(),
             is_learner: AtomicBool::default(),
@@ -100,11 +101,11 @@ impl StatusCell {
         }
         let led_term = match leadership.role {
             Role::Leader => leadership.term,
-            _ => 0,
+            _ => Term(0),
         };
-        self.led_term.store(led_term, Ordering::SeqCst);
-        self.leader.store(leadership.leader, Ordering::Release);
-        self.term.store(leadership.term, Ordering::Release);
+        self.led_term.store(led_term.0, Ordering::SeqCst);
+        self.leader.store(leadership.leader.0, Ordering::Release);
+        self.term.store(leadership.term.0, Ordering::Release);
         self.role.store(leadership.role as u8, Ordering::Release);
         self.last_index.store(core.last_index(), Ordering::Release);
         self.commit
@@ -115,17 +116,17 @@ impl StatusCell {
     }
 
     pub(super) fn publish_membership(&self, core: &Core) {
-        let is_learner = core.conf_state().learners.contains(&self.id);
+        let is_learner = core.conf_state().learners.contains(&self.id.0);
         self.is_learner.store(is_learner, Ordering::Release);
     }
 
     /// Returns the commit index, if a linearizable read that starts now may use it.
-    pub(super) fn lone_read_index(&self) -> Option<u64> {
+    pub(super) fn lone_read_index(&self) -> Option<LogIndex> {
         // In this order: what was committed when the flag was set is enough, and the index only
         // grows.
         self.can_read_alone
             .load(Ordering::SeqCst)
-            .then(|| self.commit.load(Ordering::SeqCst))
+            .then(|| LogIndex(self.commit.load(Ordering::SeqCst)))
     }
 
     /// Returns the term this member leads, as one value.
@@ -144,8 +145,8 @@ impl StatusCell {
     pub(super) fn load(&self) -> Status {
         Status {
             id: self.id,
-            leader: self.leader.load(Ordering::Acquire),
-            term: self.term.load(Ordering::Acquire),
+            leader: MemberId(self.leader.load(Ordering::Acquire)),
+            term: Term(self.term.load(Ordering::Acquire)),
             commit: self.commit.load(Ordering::Acquire),
             applied: self.applied.load(Ordering::Acquire),
             last_index: self.last_index.load(Ordering::Acquire),

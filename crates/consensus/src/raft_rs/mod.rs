@@ -11,7 +11,8 @@ mod memory_log;
 mod translate;
 
 use bytes::Bytes;
-use portunus_proto::raftpb;
+use portunus_gates::cluster::MemberId;
+use portunus_proto::{LogIndex, Term, raftpb};
 use prost::Message as _;
 use raft::{Config, RawNode, SnapshotStatus, StateRole, eraftpb};
 
@@ -472,9 +473,9 @@ impl Core {
     #[must_use]
     pub fn current_leadership(&self) -> Leadership {
         Leadership {
-            leader: self.node.raft.leader_id,
+            leader: MemberId(self.node.raft.leader_id),
             role: role_from_engine(self.node.raft.state),
-            term: self.node.raft.term,
+            term: Term(self.node.raft.term),
         }
     }
 
@@ -617,7 +618,7 @@ fn read_state(from_engine: raft::ReadState) -> Option<ReadState> {
     let context = from_engine.request_ctx.as_slice().try_into().ok()?;
     Some(ReadState {
         context: u64::from_be_bytes(context),
-        index: from_engine.index,
+        index: LogIndex(from_engine.index),
     })
 }
 

@@ -12,6 +12,8 @@ use portunus_consensus::{
     InitialState, Role,
     core::{Core, CoreConfig, Ready},
 };
+use portunus_gates::cluster::MemberId;
+use portunus_proto::LogIndex;
 use portunus_proto::raftpb::{
     ConfChange, ConfChangeType, Entry, EntryType, HardState, Message, MessageType, SnapshotMetadata,
 };
@@ -142,13 +144,14 @@ impl Cluster {
             if let Some(leadership) = ready.leadership
                 && leadership.role == Role::Leader
             {
-                let leader = *self.leaders.entry(leadership.term).or_insert(id);
+                let leader = *self.leaders.entry(leadership.term.0).or_insert(id);
                 assert_eq!(leader, id, "two leaders in term {}", leadership.term);
             }
             for read in &ready.reads {
                 let floor = self.floors[&read.context];
-                assert!(read.index >= floor, "stale read: {} < {floor}", read.index);
-                self.node(id).reads.insert(read.context, read.index);
+                let LogIndex(index) = read.index;
+                assert!(index >= floor, "stale read: {index} < {floor}");
+                self.node(id).reads.insert(read.context, index);
             }
             self.assert_durable(id, &ready.messages);
             self.network.extend(ready.messages.drain(..));
@@ -316,7 +319,7 @@ impl Cluster {
                 let followed = self.nodes.values().all(|node| {
                     self.cut_off.contains(&node.core.id())
                         || !node.core.conf_state().voters.contains(&node.core.id())
-                        || node.core.current_leadership().leader == leader
+                        || node.core.current_leadership().leader == MemberId(leader)
                 });
                 if followed {
                     return leader;

@@ -85,6 +85,11 @@ impl ClusterSpecs {
 #[serde(transparent)]
 pub struct MemberId(pub u64);
 
+impl MemberId {
+    /// The id that means "no member", such as the leader while there is none.
+    pub const NONE: MemberId = MemberId(0);
+}
+
 impl std::fmt::Display for MemberId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:x}", self.0)

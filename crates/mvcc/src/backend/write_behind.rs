@@ -351,6 +351,6 @@ fn applied_marks(entry: EntryId) -> [Change; 2] {
     };
     [
         mark(meta::CONSISTENT_INDEX, entry.index),
-        mark(meta::TERM, entry.term),
+        mark(meta::TERM, entry.term.0),
     ]
 }

@@ -19,7 +19,7 @@ use std::{collections::VecDeque, fmt, sync::Arc};
 
 use bytes::Bytes;
 use portunus_proto::{
-    LeaseId,
+    LeaseId, Term,
     etcdserverpb::{
         DeleteRangeRequest, DeleteRangeResponse, PutRequest, PutResponse, TxnRequest, TxnResponse,
     },
@@ -56,7 +56,7 @@ pub struct EntryId {
     /// Index of the entry.
     pub index: u64,
     /// Term of the leader that proposed it.
-    pub term: u64,
+    pub term: Term,
 }
 
 /// The answer to an applied request, and what it changed.

@@ -8,6 +8,7 @@ use std::{collections::VecDeque, fmt, ops::ControlFlow, sync::Arc};
 
 use bytes::Bytes;
 use portunus_proto::LeaseId;
+use portunus_proto::Term;
 
 use super::{
     EntryId, Store,
@@ -316,7 +317,7 @@ fn applied_entry(raw: &RawBuckets) -> Result<Option<EntryId>, OpenError> {
     let term = meta_entry(raw, meta::TERM, number)?;
     Ok(index.map(|index| EntryId {
         index,
-        term: term.unwrap_or(0),
+        term: Term(term.unwrap_or(0)),
     }))
 }
 

@@ -22,7 +22,7 @@ impl ApplyThread {
             }
             Effect::MemberChanged(change) => {
                 outputs.peers.follow(&change);
-                if change == PlannedChange::Remove(outputs.cluster.own_id()) {
+                if change == PlannedChange::Remove(outputs.cluster.own_id().0) {
                     outputs.process.stop_as_removed();
                 }
             }

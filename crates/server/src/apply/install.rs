@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use portunus_mvcc::{EntryId, Restored, Store};
 use portunus_proto::raftpb::SnapshotMetadata;
+use portunus_proto::{LogIndex, Term};
 use portunus_statemachine::State;
 
 use super::{ApplyThread, ApplyThreadError};
@@ -29,7 +30,7 @@ impl ApplyThread {
         state.conf_state = state.conf_state.or_else(|| snapshot.conf_state.clone());
         let position = store.applied().unwrap_or(EntryId {
             index,
-            term: snapshot.term,
+            term: Term(snapshot.term),
         });
         // The receiver refuses a file that is older than its message.
         assert!(
@@ -55,7 +56,7 @@ impl ApplyThread {
         let outputs = &self.outputs;
         outputs.peers.set_members(self.machine.membership());
         let applied = &outputs.store.applied;
-        applied.advance(position.index, position.term);
+        applied.advance(LogIndex(position.index), position.term);
         outputs.consensus.applied(position.index);
         outputs.process.data_dir.remove_replaced(index);
         outputs.process.metrics.snapshots_installing.set(0);

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use portunus_consensus::{CommittedReceiver, Handle, RecvTimeoutError};
 use portunus_mvcc::{ApplyError, Event, EventKind, RevisionEvents};
 use portunus_proto::raftpb::Entry;
+use portunus_proto::{LogIndex, Term};
 use portunus_statemachine::{
     EntryError, LoadError, Local, Operation, SnapshotRequest, StateMachine,
 };
@@ -150,7 +151,7 @@ impl ApplyThread {
                 Ok(batch) => {
                     if let Some(snapshot) = &batch.snapshot {
                         self.install(snapshot)?;
-                        self.answers.fail_proposed_before(snapshot.term);
+                        self.answers.fail_proposed_before(Term(snapshot.term));
                         self.answers.hand_out();
                     }
                     self.apply_batch(batch.entries)?;
@@ -172,7 +173,7 @@ impl ApplyThread {
         let mut last = None;
         let count = entries.len();
         for entry in entries {
-            let (index, term) = (entry.index, entry.term);
+            let (index, term) = (entry.index, Term(entry.term));
             assert!(
                 last.is_none_or(|last: u64| index == last + 1),
                 "consensus committed entry {index} after entry {last:?}: a member that skips entries diverges"
@@ -184,7 +185,7 @@ impl ApplyThread {
             }
             last = Some(index);
             // Readers may wait for an index in the middle of a batch.
-            self.outputs.store.applied.advance(index, term);
+            self.outputs.store.applied.advance(LogIndex(index), term);
         }
         if let Some(index) = last {
             // Before clients are answered: raft refuses a second change of membership until it

@@ -117,7 +117,7 @@ impl Api {
     /// Returns the published proposal of every member, and this member's if it is unpublished.
     fn proposals(&self) -> Vec<FeatureGateProposal> {
         let membership = self.member.cluster.membership();
-        let own_id = self.member.cluster.own_id();
+        let own_id = self.member.cluster.own_id().0;
         let published = membership.iter().filter_map(|record| {
             let published = record.proposal.as_ref()?;
             Some(proposal(record.id, published, true))

@@ -4,6 +4,7 @@ use std::pin::Pin;
 
 use portunus_auth::AuthState;
 use portunus_gates::MajorMinor;
+use portunus_gates::cluster::MemberId;
 use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::alarm_request::AlarmAction;
 use portunus_proto::etcdserverpb::downgrade_request::DowngradeAction;
@@ -70,7 +71,7 @@ impl Maintenance for Api {
         let sizes = member.store.reader().sizes();
         let membership = member.cluster.membership();
         let mut errors = Vec::new();
-        if raft.leader == 0 {
+        if raft.leader == MemberId::NONE {
             errors.push(EtcdError::NoLeader.text().to_owned());
             if let Some(since) = member.cluster.leadership.leaderless_since() {
                 errors.push(format!("no leader for {}s", since.elapsed().as_secs()));
@@ -89,10 +90,10 @@ impl Maintenance for Api {
             header: Some(member.store.newest_header()),
             version: portunus_features::version::version_text(&member.process.config.version),
             db_size: bytes(sizes.total_bytes),
-            leader: raft.leader,
+            leader: raft.leader.0,
             raft_index: raft.commit,
-            raft_term: raft.term,
-            raft_applied_index: member.store.applied.index(),
+            raft_term: raft.term.0,
+            raft_applied_index: member.store.applied.index().0,
             errors,
             db_size_in_use: bytes(sizes.in_use_bytes),
             is_learner: raft.is_learner,

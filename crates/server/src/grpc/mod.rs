@@ -20,6 +20,7 @@ mod watch_codec;
 use std::sync::Arc;
 
 use portunus_gates::MajorMinor;
+use portunus_gates::cluster::MemberId;
 use portunus_mvcc::ReadError;
 use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::auth_server::AuthServer;
@@ -128,7 +129,7 @@ impl Api {
         let needs_leader = metadata
             .get(HAS_LEADER)
             .is_some_and(|value| value.as_bytes() == HAS_LEADER_TRUE.as_bytes());
-        if needs_leader && self.member.consensus.status().leader == 0 {
+        if needs_leader && self.member.consensus.status().leader == MemberId::NONE {
             return Err(self.member.process.status(EtcdError::NoLeader));
         }
         self.required(metadata)

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use portunus_proto::{LogIndex, Term};
 use tokio::sync::oneshot;
 
 /// The applied index and its term. Only the apply thread advances it, after every entry, at the
@@ -40,18 +41,18 @@ impl Drop for GiveUp<'_> {
 
 impl Applied {
     /// Starts at the backend's applied index.
-    pub fn new(index: u64, term: u64) -> Applied {
+    pub fn new(index: LogIndex, term: Term) -> Applied {
         Applied {
-            index: AtomicU64::new(index),
-            term: AtomicU64::new(term),
+            index: AtomicU64::new(index.0),
+            term: AtomicU64::new(term.0),
             lowest_wanted: AtomicU64::new(u64::MAX),
             wanted: Mutex::default(),
         }
     }
 
     /// Publishes that every entry up to `index` is applied and visible.
-    pub fn advance(&self, index: u64, term: u64) {
-        self.term.store(term, Ordering::Release);
+    pub fn advance(&self, LogIndex(index): LogIndex, term: Term) {
+        self.term.store(term.0, Ordering::Release);
         // In one order with `wait_for`, which stores the wanted index and then loads this one.
         self.index.store(index, Ordering::SeqCst);
         if self.lowest_wanted.load(Ordering::SeqCst) > index {
@@ -69,17 +70,17 @@ impl Applied {
     }
 
     /// The newest applied index.
-    pub fn index(&self) -> u64 {
-        self.index.load(Ordering::SeqCst)
+    pub fn index(&self) -> LogIndex {
+        LogIndex(self.index.load(Ordering::SeqCst))
     }
 
     /// The term of the newest applied entry.
-    pub fn term(&self) -> u64 {
-        self.term.load(Ordering::Acquire)
+    pub fn term(&self) -> Term {
+        Term(self.term.load(Ordering::Acquire))
     }
 
     /// Waits until `index` is applied.
-    pub async fn wait_for(&self, index: u64) {
+    pub async fn wait_for(&self, index: LogIndex) {
         if self.index() >= index {
             return;
         }
@@ -87,7 +88,7 @@ impl Applied {
         let key = {
             let mut wanted = self.lock();
             wanted.last_number += 1;
-            let key = (index, wanted.last_number);
+            let key = (index.0, wanted.last_number);
             wanted.waiters.insert(key, sender);
             self.publish_lowest(&wanted);
             key
@@ -123,44 +124,46 @@ mod tests {
 
     #[tokio::test]
     async fn waiter_is_woken_at_its_index_and_not_before() {
-        let applied = Applied::new(4, 1);
-        applied.wait_for(4).await;
-        let mut sixth = std::pin::pin!(applied.wait_for(6));
+        let applied = Applied::new(LogIndex(4), Term(1));
+        applied.wait_for(LogIndex(4)).await;
+        let mut sixth = std::pin::pin!(applied.wait_for(LogIndex(6)));
         let short = Duration::from_millis(20);
         assert!(tokio::time::timeout(short, &mut sixth).await.is_err());
-        applied.advance(5, 1);
+        applied.advance(LogIndex(5), Term(1));
         assert!(tokio::time::timeout(short, &mut sixth).await.is_err());
-        applied.advance(6, 2);
+        applied.advance(LogIndex(6), Term(2));
         sixth.await;
-        assert_eq!((applied.index(), applied.term()), (6, 2));
+        assert_eq!((applied.index(), applied.term()), (LogIndex(6), Term(2)));
     }
 
     #[tokio::test]
     async fn dropped_waiter_leaves_no_state() {
-        let applied = Applied::new(4, 1);
+        let applied = Applied::new(LogIndex(4), Term(1));
         let short = Duration::from_millis(1);
-        let mut patient = std::pin::pin!(applied.wait_for(9));
+        let mut patient = std::pin::pin!(applied.wait_for(LogIndex(9)));
         assert!(tokio::time::timeout(short, &mut patient).await.is_err());
         for _ in 0..100 {
-            let wait = applied.wait_for(7);
+            let wait = applied.wait_for(LogIndex(7));
             assert!(tokio::time::timeout(short, wait).await.is_err());
         }
         assert_eq!(applied.lock().waiters.len(), 1);
         assert_eq!(applied.lowest_wanted.load(Ordering::SeqCst), 9);
-        applied.advance(9, 1);
+        applied.advance(LogIndex(9), Term(1));
         patient.await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn every_waiter_is_woken_while_the_index_advances() {
         const ENTRIES: u64 = 20_000;
-        let applied = Arc::new(Applied::new(0, 1));
+        let applied = Arc::new(Applied::new(LogIndex(0), Term(1)));
         let readers: Vec<_> = (0..4)
             .map(|_| {
                 let applied = Arc::clone(&applied);
                 tokio::spawn(async move {
-                    while applied.index() < ENTRIES {
-                        applied.wait_for((applied.index() + 1).min(ENTRIES)).await;
+                    while applied.index().0 < ENTRIES {
+                        applied
+                            .wait_for(LogIndex((applied.index().0 + 1).min(ENTRIES)))
+                            .await;
                     }
                 })
             })
@@ -168,7 +171,7 @@ mod tests {
         let mover = Arc::clone(&applied);
         let moving = std::thread::spawn(move || {
             for index in 1..=ENTRIES {
-                mover.advance(index, 1);
+                mover.advance(LogIndex(index), Term(1));
             }
         });
         for reader in readers {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use arc_swap::{ArcSwap, Guard};
 use portunus_auth::jwt::JwtTokens;
 use portunus_auth::{AuthState, Caller, SimpleTokens, TokenIndex};
-use portunus_proto::EtcdError;
+use portunus_proto::{EtcdError, LogIndex};
 
 use super::passwords::Passwords;
 
@@ -34,7 +34,7 @@ pub enum TokenCheck {
     /// The token belongs to this caller.
     Valid(Caller),
     /// The token is assigned by an entry that this member has not applied.
-    AfterIndex(u64),
+    AfterIndex(LogIndex),
 }
 
 /// Users, roles and tokens. Only the apply thread changes the users and roles.
@@ -104,13 +104,14 @@ impl Auth {
     ///
     /// # Errors
     /// [`EtcdError::InvalidAuthToken`].
-    pub fn check_token(&self, token: &str, applied: u64) -> Result<TokenCheck, EtcdError> {
+    pub fn check_token(&self, token: &str, applied: LogIndex) -> Result<TokenCheck, EtcdError> {
         // Before the look-up: a user that is deleted after it has an old revision then.
         let revision = self.state().revision();
         let invalid = EtcdError::InvalidAuthToken;
         match &self.tokens {
             Tokens::Simple(tokens) => {
                 let TokenIndex(index) = TokenIndex::of(token).ok_or(invalid)?;
+                let index = LogIndex(index);
                 if index > applied {
                     return Ok(TokenCheck::AfterIndex(index));
                 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
 use portunus_consensus::bootstrap::Identity;
+use portunus_gates::cluster::MemberId;
 use portunus_statemachine::alarms::Alarms;
 use portunus_statemachine::membership::Membership;
 use tokio::sync::Notify;
@@ -49,8 +50,8 @@ impl ClusterState {
     }
 
     /// The id of this member.
-    pub fn own_id(&self) -> u64 {
-        self.identity.member_id.0
+    pub fn own_id(&self) -> MemberId {
+        self.identity.member_id
     }
 
     /// Members and cluster version, for a short look.

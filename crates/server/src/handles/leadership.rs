@@ -4,6 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use portunus_consensus::Leadership;
+use portunus_gates::cluster::MemberId;
 use tokio::sync::watch;
 
 /// The newest leadership, and when it changed. Written by consensus.
@@ -37,13 +38,13 @@ impl Leaders {
     /// Stores the leadership that consensus reports; true if a new leader is known.
     pub fn set(&self, leadership: Leadership) -> bool {
         let before = self.newest.send_replace(leadership);
-        let is_new = leadership.leader != 0 && leadership.leader != before.leader;
+        let is_new = leadership.leader != MemberId::NONE && leadership.leader != before.leader;
         let mut since = self.lock();
         if is_new {
             since.elected_at = Some(Instant::now());
         }
         since.leaderless = match leadership.leader {
-            0 => since.leaderless.or_else(|| Some(Instant::now())),
+            MemberId::NONE => since.leaderless.or_else(|| Some(Instant::now())),
             _ => None,
         };
         is_new
@@ -75,7 +76,7 @@ mod tests {
 
     fn led_by(leader: u64) -> Leadership {
         Leadership {
-            leader,
+            leader: MemberId(leader),
             ..Leadership::default()
         }
     }

@@ -7,6 +7,7 @@ use portunus_consensus::bootstrap::Identity;
 use portunus_consensus::{Handle, ReadIndexError};
 use portunus_mvcc::{EntryId, Reader};
 use portunus_proto::EtcdError;
+use portunus_proto::LogIndex;
 use portunus_proto::etcdserverpb::ResponseHeader;
 
 use super::applied::Applied;
@@ -57,7 +58,7 @@ impl StoreAccess {
             identity,
             consensus,
             reader: ArcSwap::from_pointee(reader),
-            applied: Applied::new(applied.index, applied.term),
+            applied: Applied::new(LogIndex(applied.index), applied.term),
             compactions: CompactionProgress::default(),
             snapshot_slots: SnapshotSlots::new(limits.snapshots_max),
             range_budget: Arc::new(range_budget),
@@ -88,7 +89,7 @@ impl StoreAccess {
             cluster_id: self.identity.cluster_id.0,
             member_id: self.identity.member_id.0,
             revision,
-            raft_term: self.applied.term(),
+            raft_term: self.applied.term().0,
         }
     }
 

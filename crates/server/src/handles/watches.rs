@@ -236,6 +236,7 @@ mod tests {
     use portunus_mvcc::backend::{Backend, Change, MemoryBackend};
     use portunus_mvcc::revision::{RecordKey, Revision};
     use portunus_mvcc::{Config, EntryId, Hooks, Store};
+    use portunus_proto::Term;
     use portunus_proto::etcdserverpb::PutRequest;
 
     use super::*;
@@ -254,7 +255,12 @@ mod tests {
         let backend = MemoryBackend::new();
         let mut store = open(&backend);
         for index in 1..=2 {
-            store.begin(EntryId { index, term: 1 }).unwrap();
+            store
+                .begin(EntryId {
+                    index,
+                    term: Term(1),
+                })
+                .unwrap();
             let request = PutRequest {
                 key: "a".into(),
                 value: "v".into(),

@@ -15,6 +15,7 @@ use axum::response::{IntoResponse, Response};
 use portunus_features::version::version_text;
 use portunus_gates::VersionInfo;
 use portunus_gates::cluster::FoundingPhase;
+use portunus_gates::cluster::MemberId;
 use portunus_proto::etcdserverpb::{AlarmType, RangeRequest};
 use serde::Serialize;
 
@@ -121,7 +122,7 @@ async fn unhealthy(
             return Some(format!("ALARM {kind}"));
         }
     }
-    if !serializable && member.consensus.status().leader == 0 {
+    if !serializable && member.consensus.status().leader == MemberId::NONE {
         return Some("RAFT NO LEADER".to_owned());
     }
     read_check(member, !serializable)

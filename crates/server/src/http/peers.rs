@@ -9,6 +9,7 @@ use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
+use portunus_proto::LogIndex;
 use portunus_proto::etcdserverpb::{LeaseKeepAliveRequest, LeaseKeepAliveResponse};
 use portunus_proto::leasepb::{LeaseInternalRequest, LeaseInternalResponse};
 use portunus_proto::{EtcdError, LeaseId};
@@ -140,7 +141,7 @@ async fn hash_kv(State(member): Shared, body: Bytes) -> Response {
             let answer = json(&PeerHash {
                 header: PeerHashHeader {
                     cluster_id: member.cluster.identity.cluster_id.0,
-                    member_id: member.cluster.own_id(),
+                    member_id: member.cluster.own_id().0,
                     revision,
                 },
                 hash: hash.hash,
@@ -171,7 +172,10 @@ async fn downgrade_enabled(State(member): Shared) -> Response {
 /// Waits until this member has applied the entries that it knows to be committed.
 async fn caught_up(member: &Arc<Member>) -> Result<(), Response> {
     let commit = member.consensus.status().commit;
-    let waited = coarse_timeout(LEASE_WAIT_MAX, member.store.applied.wait_for(commit));
+    let waited = coarse_timeout(
+        LEASE_WAIT_MAX,
+        member.store.applied.wait_for(LogIndex(commit)),
+    );
     waited
         .await
         .ok_or_else(|| refused(StatusCode::REQUEST_TIMEOUT, EtcdError::Timeout.text()))

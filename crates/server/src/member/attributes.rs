@@ -45,7 +45,7 @@ pub async fn announce(member: &Member) -> Result<(), ClusterVersionAbove> {
             tokio::time::sleep(ANNOUNCE_INTERVAL).await;
             continue;
         }
-        let own = membership.get(member.cluster.own_id());
+        let own = membership.get(member.cluster.own_id().0);
         let is_announced = own.is_some_and(|own| is_announced(member, &membership, own));
         let republishes = member.cluster.gates.take_republish();
         if is_announced && !republishes {
@@ -84,7 +84,7 @@ fn announcement(member: &Member, membership: &Membership) -> InternalRaftRequest
     let proposal = member.cluster.gates.own_proposal(membership);
     InternalRaftRequest {
         cluster_member_attr_set: Some(ClusterMemberAttrSetRequest {
-            member_id: member.cluster.own_id(),
+            member_id: member.cluster.own_id().0,
             member_attributes: Some(Attributes {
                 name: member.process.config.name.clone(),
                 client_urls: member.process.config.advertise_client_urls.clone(),
@@ -103,7 +103,7 @@ pub async fn keep_announced(member: &Member) {
             return;
         }
         let membership = member.cluster.membership_full();
-        let Some(own) = membership.get(member.cluster.own_id()) else {
+        let Some(own) = membership.get(member.cluster.own_id().0) else {
             continue;
         };
         if !own.has_published() || !member.cluster.founding.is_over() {

@@ -251,14 +251,14 @@ impl Member {
     }
 
     async fn ask_others(&self, revision: i64) -> Answers {
-        let others = others(&self.cluster.membership(), self.cluster.own_id());
+        let others = others(&self.cluster.membership(), self.cluster.own_id().0);
         let cluster_id = self.cluster.identity.cluster_id;
         let client = self.peers.client();
         ask(client, cluster_id, others, revision, Probe::No).await
     }
 
     async fn compare_all(&self) -> Result<(), CompareError> {
-        let own_id = self.cluster.own_id();
+        let own_id = self.cluster.own_id().0;
         let before = self.own_hash(0).await?;
         let answers = self.ask_others(before.revision).await;
         self.store.linearizable().await?;
@@ -272,7 +272,7 @@ impl Member {
     /// Compares compactions that were not compared yet, newest first; returns the revision up to
     /// which all are compared.
     async fn compare_compactions(&self, checked_to: i64) -> i64 {
-        let own_id = self.cluster.own_id();
+        let own_id = self.cluster.own_id().0;
         let mut hashes = self.store.reader().compaction_hashes();
         hashes.retain(|hash| hash.revision > checked_to);
         hashes.sort_by_key(|hash| std::cmp::Reverse(hash.revision));

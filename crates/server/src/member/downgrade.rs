@@ -160,7 +160,7 @@ impl Member {
     ) -> BTreeMap<u64, Option<Versions>> {
         let others = membership.iter();
         let others: Vec<&MemberRecord> = others
-            .filter(|record| record.id != self.cluster.own_id())
+            .filter(|record| record.id != self.cluster.own_id().0)
             .collect();
         let urls = others.iter().map(|it| it.peer_urls.clone());
         let urls = urls.map(Option::unwrap_or_default).collect();
@@ -175,7 +175,7 @@ impl Member {
         let membership = self.cluster.membership_full();
         let versions = self.member_versions(&membership).await;
         let members = membership.iter().map(|record| {
-            let version = match record.id == self.cluster.own_id() {
+            let version = match record.id == self.cluster.own_id().0 {
                 true => Some(self.process.config.version.emulation()),
                 false => versions
                     .get(&record.id)

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use portunus_consensus::Handle;
+use portunus_gates::cluster::MemberId;
 
 use crate::handles::{ClusterState, Process};
 use crate::peers::Peers;
@@ -30,7 +31,7 @@ pub async fn hasten(process: &Process, cluster: &ClusterState, consensus: &Handl
             () = tokio::time::sleep(LOOK_INTERVAL) => {}
             () = process.stop.stopped() => return,
         }
-        if consensus.status().leader != 0 {
+        if consensus.status().leader != MemberId::NONE {
             return;
         }
         // Founders compare their versions first, and may have to stop.

@@ -12,6 +12,7 @@ use portunus_gates::MajorMinor;
 use portunus_gates::cluster::{
     ClusterSpecs, FounderAnswer, FoundingPhase, MixedFounders, next_founding_phase,
 };
+use portunus_proto::LogIndex;
 
 use super::Member;
 use crate::config::Config;
@@ -48,7 +49,7 @@ pub async fn compare_versions(member: &Member) -> Result<(), MixedFounders> {
     // The founders are in the first entries of the log, which are applied one by one.
     let commit = member.consensus.status().commit;
     tokio::select! {
-        () = member.store.applied.wait_for(commit) => {}
+        () = member.store.applied.wait_for(LogIndex(commit)) => {}
         () = member.process.stop.stopped() => return Ok(()),
     }
     let mut logged = Instant::now();
@@ -136,9 +137,9 @@ async fn ask_others(member: &Member, membership: &Membership) -> Option<Round> {
             is_decided: true,
         });
     }
-    membership.get(member.cluster.own_id())?;
+    membership.get(member.cluster.own_id().0)?;
     let others = membership.iter();
-    let others = others.filter(|it| it.id != member.cluster.own_id() && !it.is_learner);
+    let others = others.filter(|it| it.id != member.cluster.own_id().0 && !it.is_learner);
     let others: Vec<&MemberRecord> = others.collect();
     let urls = others.iter().map(|it| it.peer_urls.clone());
     let urls = urls.map(Option::unwrap_or_default).collect();

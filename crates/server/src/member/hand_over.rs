@@ -4,6 +4,7 @@
 use std::cmp::Reverse;
 
 use portunus_consensus::Leadership;
+use portunus_gates::cluster::MemberId;
 
 use super::Member;
 
@@ -21,7 +22,7 @@ impl Member {
         };
         let mut leadership = self.cluster.leadership.subscribe();
         self.consensus.transfer_leader(to);
-        let is_moved = |now: &Leadership| now.leader != 0 && now.leader != own;
+        let is_moved = |now: &Leadership| now.leader != MemberId::NONE && now.leader != own;
         let moved = leadership.wait_for(is_moved);
         match tokio::time::timeout(self.process.config.election_timeout, moved).await {
             Ok(_) => {
@@ -40,7 +41,7 @@ impl Member {
         let membership = self.cluster.membership();
         let candidates = membership.iter().filter_map(|member| {
             let since = self.peers.active_since(member.id)?;
-            let is_candidate = member.id != own && !member.is_learner;
+            let is_candidate = member.id != own.0 && !member.is_learner;
             let matched = self.consensus.matched(member.id)?;
             is_candidate.then_some((matched, Reverse(since), member.id))
         });

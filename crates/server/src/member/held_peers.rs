@@ -22,7 +22,7 @@ pub async fn probe_held_peers(process: &Process, cluster: &ClusterState, peers: 
         }
         for id in hold.held() {
             let membership = cluster.membership_full();
-            let Some(record) = membership.get(id).filter(|_| id != cluster.own_id()) else {
+            let Some(record) = membership.get(id).filter(|_| id != cluster.own_id().0) else {
                 continue;
             };
             let asked = Asked {

@@ -162,7 +162,7 @@ impl Member {
     fn leader_urls(&self) -> Option<Vec<String>> {
         let leader = self.consensus.status().leader;
         let membership = self.cluster.membership();
-        membership.get(leader)?.peer_urls.clone()
+        membership.get(leader.0)?.peer_urls.clone()
     }
 
     fn asked(&self, urls: Vec<String>) -> AskedWithin {
@@ -192,10 +192,10 @@ pub async fn follow_leadership(process: &Process, cluster: &ClusterState, leases
 /// The last term this member cannot lead, now or later: a follower may have led its term
 /// before, but never will again; a candidate may.
 fn closed_term(leadership: Leadership) -> Term {
-    Term(match leadership.role {
+    match leadership.role {
         Role::Follower | Role::PreCandidate => leadership.term,
-        Role::Candidate | Role::Leader => leadership.term.saturating_sub(1),
-    })
+        Role::Candidate | Role::Leader => Term(leadership.term.0.saturating_sub(1)),
+    }
 }
 
 /// Proposes checkpoints of the remaining TTLs of leases, while this member leads and the cluster
@@ -255,6 +255,8 @@ pub async fn revoke_expired(member: &Member) {
 
 #[cfg(test)]
 mod tests {
+    use portunus_gates::cluster::MemberId;
+
     use super::*;
 
     /// Leadership changes and the leader's first entry reach the lessor independently, in any
@@ -263,9 +265,9 @@ mod tests {
     fn term_is_closed_once_this_member_cannot_lead_it() {
         let closed = |role| {
             closed_term(Leadership {
-                leader: 0,
+                leader: MemberId::NONE,
                 role,
-                term: 7,
+                term: Term(7),
             })
         };
         assert_eq!(closed(Role::Candidate), Term(6), "it may win");

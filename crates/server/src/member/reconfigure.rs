@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use portunus_consensus::bootstrap::added_member_id;
+use portunus_gates::cluster::MemberId;
 use portunus_proto::EtcdError;
 use portunus_proto::raftpb::ConfChangeType;
 use serde::Serialize;
@@ -103,7 +104,7 @@ impl Member {
                     return self.promote_here(id).await;
                 }
                 let membership = self.cluster.membership_full();
-                if let Some(leader) = membership.get(leader) {
+                if let Some(leader) = membership.get(leader.0) {
                     let asked = Asked {
                         client: self.peers.client().clone(),
                         urls: leader.peer_urls.clone().unwrap_or_default(),
@@ -129,7 +130,7 @@ impl Member {
         };
         match coarse_timeout(timeout, attempts).await {
             Some(outcome) => outcome,
-            None if self.consensus.status().leader == 0 => Err(EtcdError::NoLeader),
+            None if self.consensus.status().leader == MemberId::NONE => Err(EtcdError::NoLeader),
             None => Err(EtcdError::Timeout),
         }
     }
@@ -166,13 +167,13 @@ impl Member {
         if !is_voter {
             return Err(EtcdError::BadLeaderTransferee);
         }
-        if to == own {
+        if to == own.0 {
             return Ok(());
         }
         let mut leadership = self.cluster.leadership.subscribe();
         self.consensus.transfer_leader(to);
         let timeout = self.process.request_timeout();
-        let moved = leadership.wait_for(|leadership| leadership.leader == to);
+        let moved = leadership.wait_for(|leadership| leadership.leader == MemberId(to));
         match coarse_timeout(timeout, moved).await {
             Some(_) => Ok(()),
             None => Err(EtcdError::TimeoutLeaderTransfer),
@@ -208,7 +209,7 @@ impl Member {
             return Err(EtcdError::MemberNotEnoughStarted);
         }
         // A member that is down is not part of the remaining quorum.
-        if id != self.cluster.own_id() && self.peers.active_since(id).is_none() {
+        if id != self.cluster.own_id().0 && self.peers.active_since(id).is_none() {
             return Ok(());
         }
         let voters: Vec<u64> = voters(&membership).map(|member| member.id).collect();

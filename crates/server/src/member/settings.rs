@@ -74,7 +74,7 @@ pub async fn compare(member: &Member) -> Result<(), DifferentSettings> {
     let membership = member.cluster.membership_full();
     let others = others(
         &member.process.config,
-        member.cluster.own_id(),
+        member.cluster.own_id().0,
         membership.iter(),
     );
     let own = ApplySettings::of(&member.process.config);
@@ -99,7 +99,7 @@ pub async fn warn_about_differences(member: &Member) {
         let found = match leads {
             true => {
                 let membership = member.cluster.membership_full();
-                let own_id = member.cluster.own_id();
+                let own_id = member.cluster.own_id().0;
                 let others = others(&member.process.config, own_id, membership.iter());
                 let own = ApplySettings::of(&member.process.config);
                 let client = member.peers.client();

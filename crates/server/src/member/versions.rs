@@ -93,7 +93,7 @@ async fn raise_or_lower(member: &Member, last: &mut LastDecision) -> Duration {
             ver: format!("{version}.0"),
             // Without cluster features the entry is the one that etcd writes.
             decided_unix_seconds: params.as_ref().map_or(0, |_| unix_seconds()),
-            decided_by: params.as_ref().map_or(0, |_| member.cluster.own_id()),
+            decided_by: params.as_ref().map_or(0, |_| member.cluster.own_id().0),
             cause: params.as_ref().map_or_else(String::new, |_| {
                 last.inputs(&membership).cause(&membership, version)
             }),
@@ -158,9 +158,9 @@ impl Member {
     pub async fn server_versions(&self) -> Option<BTreeMap<u64, MajorMinor>> {
         let membership = self.cluster.membership_full();
         let mut versions = BTreeMap::new();
-        if membership.get(self.cluster.own_id()).is_some() {
+        if membership.get(self.cluster.own_id().0).is_some() {
             versions.insert(
-                self.cluster.own_id(),
+                self.cluster.own_id().0,
                 self.process.config.version.emulation(),
             );
         }

@@ -76,7 +76,7 @@ impl Receiver {
             });
         };
         let is_complete = self.consensus.pending_snapshots().contains(&index);
-        if index <= self.store.applied.index() || is_complete {
+        if index <= self.store.applied.index().0 || is_complete {
             // Raft responds with this member's index.
             self.step(message)?;
             drop(one_at_a_time);

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use portunus_consensus::{Handle, RequestIds};
+use portunus_gates::cluster::MemberId;
 use portunus_proto::EtcdError;
 
 use crate::handles::{ClusterState, Process, StoreAccess};
@@ -74,7 +75,7 @@ impl Proposals {
         }
         let since = started.elapsed();
         let leader = self.consensus.status().leader;
-        let is_connected = if leader == 0 {
+        let is_connected = if leader == MemberId::NONE {
             true
         } else if leader == self.cluster.own_id() {
             let membership = self.cluster.membership();
@@ -83,7 +84,7 @@ impl Proposals {
             let quorum = voters.len() / 2 + 1;
             self.peers.active_for(voters, since) >= quorum
         } else {
-            self.peers.active_for([leader], since) == 1
+            self.peers.active_for([leader.0], since) == 1
         };
         match is_connected {
             true => EtcdError::Timeout,

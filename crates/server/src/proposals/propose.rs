@@ -6,6 +6,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use portunus_auth::{Caller, ROOT};
 use portunus_consensus::{Proposal, ProposeError};
+use portunus_gates::cluster::MemberId;
 use portunus_mvcc::rules::quota;
 use portunus_proto::etcdserverpb::{
     AlarmRequest, AlarmType, InternalRaftRequest, RequestHeader, alarm_request::AlarmAction,
@@ -63,7 +64,7 @@ impl Proposals {
             Some(_) if self.process.gates.enabled(PriorityRequest) => 2 * APPLY_BACKLOG_MAX,
             _ => APPLY_BACKLOG_MAX,
         };
-        if status.commit.saturating_sub(self.store.applied.index()) > backlog_max {
+        if status.commit.saturating_sub(self.store.applied.index().0) > backlog_max {
             return Err(EtcdError::TooManyRequests);
         }
         let id = self.request_ids.next();
@@ -140,7 +141,7 @@ impl Proposals {
     /// Proposes a request without waiting for its answer. Without a leader, or if the queue is
     /// full, it is lost; callers are loops that try again.
     pub fn propose_and_forget(&self, request: InternalRaftRequest) {
-        if self.consensus.status().leader != 0 {
+        if self.consensus.status().leader != MemberId::NONE {
             self.submit_and_forget(Proposal::normal(self.encode_own(request)));
         }
     }
@@ -189,7 +190,7 @@ impl Proposals {
 
     /// Proposes the alarm about the quota of this member unless it is raised already.
     pub fn raise_no_space_alarm(&self) {
-        let (own_id, alarm) = (self.cluster.own_id(), AlarmType::Nospace);
+        let (own_id, alarm) = (self.cluster.own_id().0, AlarmType::Nospace);
         if self.cluster.alarms().is_raised(own_id, alarm) {
             return;
         }

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use portunus_consensus::ProposalProgress;
 use portunus_proto::EtcdError;
+use portunus_proto::Term;
 use tokio::sync::{Notify, oneshot};
 
 use portunus_statemachine::Answer;
@@ -175,7 +176,7 @@ impl Answers {
     /// of that term is applied. Everything that an earlier leader had committed is applied before
     /// that entry, so these were lost with their leader, unless a former leader still forwards
     /// them. Therefore the answer leaves the outcome open.
-    pub fn fail_proposed_before(&mut self, term: u64) {
+    pub fn fail_proposed_before(&mut self, term: Term) {
         for shard in 0..SHARDS {
             let is_lost = |waiter: &Waiter| waiter.progress.term().is_some_and(|it| it < term);
             let lost: Vec<Waiter> = lock(&self.waiters.shards[shard])
@@ -281,7 +282,7 @@ mod tests {
             waiters.register(term.unwrap_or(0), progress)
         });
         let mut answers = Answers::new(Arc::clone(&waiters));
-        answers.fail_proposed_before(5);
+        answers.fail_proposed_before(Term(5));
         answers.hand_out();
         assert!(!waiters.is_waiting(4));
         assert!(waiters.is_waiting(5) && waiters.is_waiting(0));

@@ -70,8 +70,8 @@ fn hooks(process: &Process, peers: &Peers, leaders: &Arc<Leaders>) -> Hooks {
                 leader_changes.inc();
             }
             tracing::info!(
-                leader = %format_args!("{:x}", leadership.leader),
-                term = leadership.term,
+                leader = %leadership.leader,
+                term = leadership.term.0,
                 role = role_name(leadership.role),
                 "leadership changed"
             );

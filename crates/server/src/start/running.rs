@@ -24,7 +24,7 @@ impl Running {
         let member = &self.member;
         tracing::info!(
             name = member.process.config.name,
-            member = %format_args!("{:x}", member.cluster.own_id()),
+            member = %member.cluster.own_id(),
             cluster = %member.cluster.identity.cluster_id,
             addresses = joined(&self.servers.addresses),
             took_ms = member.process.started.elapsed().as_millis() as u64,

@@ -192,7 +192,7 @@ impl Invariants {
 
     fn check_committed(&self, id: u64, replica: &Replica) -> Result<(), Violation> {
         let index = replica.applied_index();
-        if index == 0 || self.committed_term(index) == Some(replica.applied_term()) {
+        if index == 0 || self.committed_term(index) == Some(replica.applied_term().0) {
             return Ok(());
         }
         Err(Violation::AppliedUncommitted { id, index })

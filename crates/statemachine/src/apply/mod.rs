@@ -165,15 +165,15 @@ impl StateMachine {
         let store_fault = |source| EntryError::Store { index, source };
         let id = EntryId {
             index,
-            term: entry.term,
+            term: Term(entry.term),
         };
         self.store.begin(id).map_err(store_fault)?;
         let applied = match entry.r#type() {
             EntryType::EntryNormal if entry.data.is_empty() => {
                 // Raft also commits an empty entry in place of a change of membership that it
                 // refuses. Only the first entry of a term begins it.
-                let begins_term = position.is_none_or(|applied| applied.term < entry.term);
                 let term = Term(entry.term);
+                let begins_term = position.is_none_or(|applied| applied.term < term);
                 Applied {
                     effects: Vec::from_iter(begins_term.then_some(Effect::TermBegan { term })),
                     ..Applied::without_request()

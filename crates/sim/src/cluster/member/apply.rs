@@ -105,7 +105,7 @@ impl Member {
                 let opened = Opened::from(id, &file.backend)?;
                 let at = EntryId {
                     index,
-                    term: snapshot.term,
+                    term: Term(snapshot.term),
                 };
                 let informs = !around.has(PlantedBug::WatchesMissInstalls);
                 let conf_state = snapshot.conf_state.as_ref();
@@ -126,7 +126,7 @@ impl Member {
                 &running.core().conf_state(),
                 running.replica.machine.conf_state(),
             )?;
-            let lost = running.requests.take_proposed_before(snapshot.term);
+            let lost = running.requests.take_proposed_before(Term(snapshot.term));
             let lost = lost.into_iter().map(|request| (request, Reply::Unknown));
             running.replies.extend(lost);
         }
@@ -165,7 +165,7 @@ impl Running {
         around: &mut Surroundings<'_>,
     ) -> Result<(), ApplyFault> {
         let id = self.core().id();
-        let (index, term) = (entry.index, entry.term);
+        let (index, term) = (entry.index, Term(entry.term));
         let applied_index = self.replica.applied_index();
         // Entries that were applied before a restart come again for raft's configuration.
         if index > applied_index + 1 {
@@ -263,7 +263,7 @@ impl Running {
         match effect {
             Effect::TermBegan { term } => {
                 let leadership = self.core().current_leadership();
-                let leads = leadership.role == Role::Leader && Term(leadership.term) == term;
+                let leads = leadership.role == Role::Leader && leadership.term == term;
                 if leads && !around.has(PlantedBug::NeverExpires) {
                     let now_ms = match around.has(PlantedBug::ShortensLeases) {
                         true => now_ms.saturating_sub(4 * EXTENSION_MS),

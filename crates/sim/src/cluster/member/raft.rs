@@ -3,6 +3,7 @@
 use portunus_consensus::Role;
 use portunus_consensus::core::Core;
 use portunus_consensus::engine::{Batch, Effects, Engine};
+use portunus_proto::LogIndex;
 use portunus_proto::Term;
 use portunus_proto::raftpb::{Message, MessageType};
 use portunus_proto::walpb;
@@ -203,25 +204,22 @@ impl Running {
                     .find(|index| core.term_of(*index).is_none())
                     .unwrap_or(0);
                 let term_of = |index| core.term_of(index);
-                let term = leadership.term;
+                let Term(term) = leadership.term;
                 around.invariants.leads(id, term, term_of, starts_after)?;
             }
             // A follower may have led its term before, but never will again; a candidate may.
             let closed_term = match leadership.role {
                 Role::Follower | Role::PreCandidate => leadership.term,
-                Role::Candidate | Role::Leader => leadership.term.saturating_sub(1),
+                Role::Candidate | Role::Leader => Term(leadership.term.0.saturating_sub(1)),
             };
             if !around.has(PlantedBug::RevokesAfterLosingLeadership) {
-                self.replica
-                    .machine
-                    .lessor()
-                    .lock()
-                    .demote(Term(closed_term));
+                self.replica.machine.lessor().lock().demote(closed_term);
             }
         }
         for read in &effects.reads {
-            around.invariants.answers(id, read.context, read.index)?;
-            self.confirm_read(read.context, read.index);
+            let LogIndex(index) = read.index;
+            around.invariants.answers(id, read.context, index)?;
+            self.confirm_read(read.context, index);
         }
         self.send(effects.messages, shadow, around)?;
         let newest = effects.committed.iter().rev().find_map(gates::decided_by);

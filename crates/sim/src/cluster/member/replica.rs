@@ -11,6 +11,7 @@ use portunus_gates::MajorMinor;
 use portunus_mvcc::backend::MemoryBackend;
 use portunus_mvcc::watch::{Hub, Limits};
 use portunus_mvcc::{Commits, CompactionStep, Config, EntryId, Hooks, KvHash, Store};
+use portunus_proto::Term;
 use portunus_proto::raftpb::{ConfState, Entry};
 use portunus_statemachine::{
     Applied, EntryError, Local, Settings, SnapshotRequest, State, StateMachine,
@@ -132,8 +133,10 @@ impl Replica {
         self.machine.applied().map_or(0, |applied| applied.index)
     }
 
-    pub(in super::super) fn applied_term(&self) -> u64 {
-        self.machine.applied().map_or(0, |applied| applied.term)
+    pub(in super::super) fn applied_term(&self) -> Term {
+        self.machine
+            .applied()
+            .map_or(Term(0), |applied| applied.term)
     }
 
     pub(in super::super) fn is_removed(&self, id: u64) -> bool {
@@ -144,7 +147,7 @@ impl Replica {
         let membership = self.machine.membership();
         Position {
             index: self.applied_index(),
-            term: self.applied_term(),
+            term: self.applied_term().0,
             conf_state: self.machine.conf_state().clone(),
             removed: membership.removed().collect(),
             cluster_version: membership.cluster_version,

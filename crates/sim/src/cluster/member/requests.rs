@@ -12,6 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use portunus_consensus::Role;
 use portunus_features::LeaseCheckpoint as CheckpointFeature;
+use portunus_gates::cluster::MemberId;
 use portunus_mvcc::lease::Renewal;
 use portunus_mvcc::watch::{Response, ResponseReceiver, StreamId, StreamOptions, SyncBudget, Wake};
 use portunus_mvcc::{ReadError, Reader};
@@ -94,7 +95,7 @@ pub(super) struct Requests {
     queue: BTreeMap<u64, Queued>,
     next: u64,
     /// The requests whose entries are awaited, with the terms in which they were proposed.
-    waiting: BTreeMap<u64, Option<u64>>,
+    waiting: BTreeMap<u64, Option<Term>>,
     reads: BTreeMap<u64, PendingRead>,
     renewals: BTreeMap<u64, PendingRenewal>,
     next_context: u64,
@@ -122,8 +123,8 @@ impl Requests {
     }
 
     /// Returns the requests that were proposed before `term` and still wait.
-    pub(super) fn take_proposed_before(&mut self, term: u64) -> Vec<u64> {
-        let is_lost = |proposed: &Option<u64>| proposed.is_some_and(|it| it < term);
+    pub(super) fn take_proposed_before(&mut self, term: Term) -> Vec<u64> {
+        let is_lost = |proposed: &Option<Term>| proposed.is_some_and(|it| it < term);
         let lost = self
             .waiting
             .iter()
@@ -281,7 +282,7 @@ impl Running {
     pub(super) fn take_requests(&mut self, around: &mut Surroundings<'_>) {
         self.take_proposals();
         let leader = self.engine.core().current_leadership().leader;
-        if leader == 0 {
+        if leader == MemberId::NONE {
             return;
         }
         let (id, now) = (self.engine.core().id(), around.now);
@@ -314,7 +315,7 @@ impl Running {
         let is_allowed = |queued: &Queued| {
             queued
                 .leader_term
-                .is_none_or(|Term(term)| leadership.role == Role::Leader && leadership.term == term)
+                .is_none_or(|term| leadership.role == Role::Leader && leadership.term == term)
         };
         self.requests.queue.retain(|_, queued| is_allowed(queued));
         while let Some((&number, queued)) = self.requests.queue.first_key_value() {
@@ -380,7 +381,7 @@ impl Running {
     /// Renews leases, as the leader does.
     fn serve_renewals(&mut self, now_ms: u64, around: &Surroundings<'_>) {
         let leadership = self.engine.core().current_leadership();
-        let term = Term(leadership.term);
+        let term = leadership.term;
         let lessor = self.replica.machine.lessor().clone();
         let (mut clears, mut barriers) = (Vec::new(), Vec::new());
         for (request, renewal) in &mut self.requests.renewals {
@@ -456,7 +457,7 @@ impl Running {
         let (term, bound) = match around.has(PlantedBug::RevokesAfterLosingLeadership) {
             true => (lessor.primary_term().unwrap_or_default(), None),
             false if !leads => return,
-            false => (Term(leadership.term), Some(Term(leadership.term))),
+            false => (leadership.term, Some(leadership.term)),
         };
         let due = lessor.due(term, now_ms, REVOKED_MAX);
         let is_on = self.replica.machine.view().enabled(CheckpointFeature);

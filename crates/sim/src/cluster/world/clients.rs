@@ -94,7 +94,7 @@ impl World<'_> {
             }
             Request::Renew { .. } => {
                 let running = self.members.get(&member).and_then(|it| it.running.as_ref());
-                let leader = running.map_or(0, |it| it.core().current_leadership().leader);
+                let leader = running.map_or(0, |it| it.core().current_leadership().leader.0);
                 let is_cut = self.is_blocked(member, leader) || self.is_blocked(leader, member);
                 if leader == 0 || is_cut {
                     self.finished(client);

@@ -211,7 +211,7 @@ impl World<'_> {
         for id in newest.members() {
             let running = self.members.get(&id).and_then(|it| it.running.as_ref());
             let running = running.ok_or_else(|| format!("{id:x} does not run"))?;
-            let follows = running.core().current_leadership().leader;
+            let follows = running.core().current_leadership().leader.0;
             let applied = running.replica.applied_index();
             if follows != leader || applied != commit {
                 return Err(format!(

@@ -389,8 +389,8 @@ impl<'a> World<'a> {
         if is_leader {
             self.last_leader_at = self.now;
         }
-        if is_leader && leadership.term > self.last_leader_term {
-            self.last_leader_term = leadership.term;
+        if is_leader && leadership.term.0 > self.last_leader_term {
+            self.last_leader_term = leadership.term.0;
             self.report.elections += 1;
             self.note(|| format!("{id:x} became leader at term {}", leadership.term));
         }
