@@ -7,8 +7,6 @@ use bytes::Bytes;
 use portunus_auth::{AuthState, Caller, ROOT, encode_hash};
 use portunus_mvcc::backend::MemoryBackend;
 use portunus_mvcc::{Config, EntryId, Hooks, Store};
-use portunus_proto::EtcdError;
-use portunus_proto::LeaseId;
 use portunus_proto::authpb::permission::Type;
 use portunus_proto::authpb::{Permission, UserAddOptions};
 use portunus_proto::etcdserverpb::request_op::Request;
@@ -18,6 +16,7 @@ use portunus_proto::etcdserverpb::{
     AuthUserDeleteRequest, AuthUserGrantRoleRequest, AuthUserRevokeRoleRequest, Compare,
     DeleteRangeRequest, PutRequest, RangeRequest, RequestOp, TxnRequest,
 };
+use portunus_proto::{EtcdError, LeaseId, Term};
 use proptest::prelude::*;
 
 /// A change of users and roles.
@@ -77,7 +76,7 @@ impl Rules {
         self.index += 1;
         let entry = EntryId {
             index: self.index,
-            term: 1,
+            term: Term(1),
         };
         self.store.begin(entry).unwrap();
         let (auth, store) = (&mut self.auth, &mut self.store);

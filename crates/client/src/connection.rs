@@ -241,7 +241,7 @@ impl Client {
                 Some(EtcdError::UserEmpty) => 1,
                 _ => TOKEN_RENEWALS_MAX,
             };
-            if renewals == renewals_max || !self.session().may_recover_from(&error) {
+            if renewals >= renewals_max || !self.session().may_recover_from(&error) {
                 return Err(error);
             }
             renewals += 1;

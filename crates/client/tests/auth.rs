@@ -19,12 +19,18 @@ use portunus_testkit::wait::until;
 use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
 
-/// Whether Portunus has the Auth service.
-const PORTUNUS_HAS_AUTH: bool = false;
 /// The lifetime of a token that is not used, in seconds.
 const TOKEN_TTL_S: u64 = 1;
 /// Longer than anything here takes.
 const LONG: Duration = Duration::from_secs(30);
+
+/// The kind of tokens that a server issues.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tokens {
+    Simple,
+    /// Contain the auth revision, so that every change of users and roles makes them old.
+    Jwt,
+}
 
 /// A server with the users `root` and `alice`; `alice` may use the keys that begin with `a`.
 struct Server {
@@ -35,10 +41,14 @@ struct Server {
 impl Server {
     /// Starts one server of each implementation, with authentication off.
     async fn start(test: &str) -> Vec<Server> {
-        let portunus = PORTUNUS_HAS_AUTH.then(Program::portunus);
+        Server::start_with(test, Tokens::Simple).await
+    }
+
+    async fn start_with(test: &str, tokens: Tokens) -> Vec<Server> {
+        let portunus = Some(Program::portunus());
         let mut servers = Vec::new();
         for program in [portunus, Program::etcd(test)].into_iter().flatten() {
-            servers.push(Server::start_one(program).await);
+            servers.push(Server::start_one(program, tokens).await);
         }
         servers
     }
@@ -52,13 +62,20 @@ impl Server {
         servers
     }
 
-    async fn start_one(program: Program) -> Server {
+    async fn start_one(program: Program, tokens: Tokens) -> Server {
         let directory = tempfile::tempdir().unwrap();
         let mut member = Member::new("m1", program, directory.path()).unwrap();
         member.flags = vec![
             "--bcrypt-cost=4".to_owned(),
             format!("--auth-token-ttl={TOKEN_TTL_S}"),
         ];
+        if tokens == Tokens::Jwt {
+            let key = directory.path().join("jwt.key");
+            std::fs::write(&key, "a key that only this server has").unwrap();
+            let key = key.display();
+            let settings = format!("jwt,sign-method=HS256,priv-key={key},ttl=10m");
+            member.flags.push(format!("--auth-token={settings}"));
+        }
         member.launch(&[]);
         let server = Server {
             member,
@@ -256,5 +273,28 @@ async fn streams_that_open_after_the_token_expired_have_a_new_one() {
                 .cancel_reason
                 .contains("permission denied")
         );
+    }
+}
+
+#[tokio::test]
+async fn call_with_an_old_auth_revision_is_repeated_with_a_new_token() {
+    for server in Server::start_with("auth::old_revision", Tokens::Jwt).await {
+        server.client(None).auth_enable().await.unwrap();
+        let alice = server.client_of("alice");
+        alice.put(put("a1")).await.unwrap();
+        let request = AuthenticateRequest {
+            name: "alice".to_owned(),
+            password: "alice".to_owned(),
+        };
+        let token = server.client(None).authenticate(request).await;
+        let fixed = server.client(Some(Credentials::Token(token.unwrap().token)));
+        fixed.put(put("a1")).await.unwrap();
+        let root = server.client_of("root");
+        for name in ["new1", "new2"] {
+            let name = name.to_owned();
+            root.role_add(AuthRoleAddRequest { name }).await.unwrap();
+            alice.put(put("a2")).await.unwrap();
+        }
+        assert_refused(fixed.put(put("a1")).await, EtcdError::AuthOldRevision);
     }
 }

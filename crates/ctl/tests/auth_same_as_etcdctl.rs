@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 use portunus_testkit::program::Program;
-use support::{Ran, Server, clean, etcdctl, for_each_server_with_auth, run};
+use support::{Ran, Server, clean, etcdctl, for_each_server, run};
 
 const FORMATS: [&str; 5] = ["simple", "json", "fields", "table", "protobuf"];
 
@@ -98,7 +98,7 @@ fn users_roles_and_refusals_are_the_same() {
     let Some(etcdctl) = etcdctl(TEST) else {
         return;
     };
-    for_each_server_with_auth(TEST, |program| {
+    for_each_server(TEST, |program| {
         let twins = Twins::start(program, &etcdctl);
         wrong_arguments(&twins);
         without_authentication(&twins);

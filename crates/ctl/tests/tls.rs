@@ -12,7 +12,7 @@ use portunus_testkit::certificates::{Authority, IssuedFiles, Subject};
 use portunus_testkit::member::Member;
 use portunus_testkit::program::Program;
 use portunus_testkit::wait::until_blocking;
-use support::{Ran, clean, etcdctl, for_each_server_with_tls, portctl, run};
+use support::{Ran, clean, etcdctl, for_each_server, portctl, run};
 use tempfile::TempDir;
 
 /// A server that requires client certificates of its CA.
@@ -106,7 +106,7 @@ fn commands_with_tls_answer_as_etcdctl_does() {
     let Some(etcdctl) = etcdctl(TEST) else {
         return;
     };
-    for_each_server_with_tls(TEST, |program| {
+    for_each_server(TEST, |program| {
         let server = TlsServer::start(program);
         answers_are_the_same(&server, &etcdctl);
         common_names_identify_users(&server, &etcdctl);
@@ -257,7 +257,7 @@ fn common_names_identify_users(server: &TlsServer, etcdctl: &Path) {
 #[test]
 fn connections_without_trust_fail_with_the_cause() {
     const TEST: &str = "tls::connections_without_trust_fail_with_the_cause";
-    for_each_server_with_tls(TEST, |program| {
+    for_each_server(TEST, |program| {
         let server = TlsServer::start(program);
         let folder = server.directory.path();
         let [cacert, cert, key] = server.flags(&server.root);

@@ -31,32 +31,6 @@ pub fn for_each_server(test: &str, check: impl Fn(&Program)) {
     }
 }
 
-/// Whether Portunus has the Auth service.
-const PORTUNUS_HAS_AUTH: bool = false;
-
-/// Runs a check against every server with the Auth service.
-pub fn for_each_server_with_auth(test: &str, check: impl Fn(&Program)) {
-    let portunus = PORTUNUS_HAS_AUTH.then(Program::portunus);
-    for program in [portunus, Program::etcd(test)].into_iter().flatten() {
-        // Shown if the check fails.
-        eprintln!("{test}: against {:?}", program.kind);
-        check(&program);
-    }
-}
-
-/// Whether Portunus has TLS.
-const PORTUNUS_HAS_TLS: bool = false;
-
-/// Runs a check against every server with TLS.
-pub fn for_each_server_with_tls(test: &str, check: impl Fn(&Program)) {
-    let portunus = PORTUNUS_HAS_TLS.then(Program::portunus);
-    for program in [portunus, Program::etcd(test)].into_iter().flatten() {
-        // Shown if the check fails.
-        eprintln!("{test}: against {:?}", program.kind);
-        check(&program);
-    }
-}
-
 /// etcdctl, if there is one.
 pub fn etcdctl(test: &str) -> Option<PathBuf> {
     find_for_test(Tool::Etcdctl, test)
