@@ -12,9 +12,10 @@ use portunus_mvcc::watch::Limits as WatchLimits;
 use portunus_proto::wire;
 
 use crate::handles::hashing::HASHES_MAX;
+use crate::handles::passwords;
 use crate::handles::range_budget::LARGE_BYTES;
 use crate::proposals::APPLY_BACKLOG_MAX;
-use crate::{grpc, http, log_throttle, peers, serve};
+use crate::{grpc, http, listen, log_throttle, peers, serve};
 
 /// The value of a limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,6 +79,7 @@ fn fixed(
 const CONNECTIONS_REFUSED: &str = "portunus_client_connections_refused_total";
 const CONNECTIONS_CLOSED: &str = "portunus_client_connections_closed_total";
 const REQUESTS_REFUSED: &str = "portunus_client_requests_refused_total";
+const TLS_REJECTED: &str = "portunus_tls_rejected_connections_total";
 const WATCHES_REFUSED: &str = "portunus_watches_refused_total";
 const HANDLED: &str = "grpc_server_handled_total";
 const EXHAUSTED: &str = "`RESOURCE_EXHAUSTED`";
@@ -93,6 +95,10 @@ pub fn groups() -> Vec<Group> {
         Group {
             title: "Requests",
             limits: requests(),
+        },
+        Group {
+            title: "Users",
+            limits: users(),
         },
         Group {
             title: "Reads",
@@ -130,6 +136,12 @@ fn connections() -> Vec<Limit> {
             "max-client-connections-per-address",
             format!("a further one is closed, with at most one log line in {interval}"),
             CONNECTIONS_REFUSED,
+        ),
+        fixed(
+            "time of a TLS handshake",
+            seconds(listen::HANDSHAKE_TIMEOUT),
+            "the connection is closed",
+            TLS_REJECTED,
         ),
         fixed(
             "accepted connections that wait for a serving thread",
@@ -180,6 +192,38 @@ fn connections() -> Vec<Limit> {
             "max-pending-response-bytes",
             format!("{EXHAUSTED} for further requests of the connection"),
             REQUESTS_REFUSED,
+        ),
+    ]
+}
+
+fn users() -> Vec<Limit> {
+    let (running, waiting) = ("half of the cores", passwords::WAITING_MAX);
+    vec![
+        flag(
+            "requests per second without a valid user from one address, while authentication is enabled",
+            "max-unauthenticated-requests",
+            format!("{EXHAUSTED} `etcdserver: too many requests`"),
+            REQUESTS_REFUSED,
+        ),
+        flag(
+            "failed logins of one user from one address at once; then one per second",
+            "max-failed-logins",
+            format!(
+                "{EXHAUSTED} `etcdserver: too many requests`, before the password is compared; other addresses can log in"
+            ),
+            REQUESTS_REFUSED,
+        ),
+        fixed(
+            "passwords that are hashed or compared at once",
+            format!("{running}, and {waiting} wait"),
+            format!("{EXHAUSTED} `etcdserver: too many requests`"),
+            HANDLED,
+        ),
+        fixed(
+            "bytes of a signed token",
+            bytes(portunus_auth::jwt::TOKEN_BYTES_MAX),
+            "`UNAUTHENTICATED` `etcdserver: invalid auth token`",
+            HANDLED,
         ),
     ]
 }

@@ -327,6 +327,18 @@ pub const FLAGS: &[Flag] = &[
         "bytes of the headers of a request (0: no limit)",
     ),
     own(
+        "max-unauthenticated-requests",
+        Number,
+        "1000",
+        "requests per second without a valid user from one address, while authentication is enabled (0: no limit)",
+    ),
+    own(
+        "max-failed-logins",
+        Number,
+        "10",
+        "failed logins of one user from one address at once; then one per second (0: no limit)",
+    ),
+    own(
         "client-first-byte-timeout",
         Duration,
         "1m0s",

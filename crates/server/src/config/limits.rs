@@ -24,6 +24,10 @@ pub struct ClientLimits {
     pub pending_response_bytes_max: usize,
     /// Bytes of the headers of a request, each with the 32 bytes that HTTP/2 adds.
     pub header_bytes_max: usize,
+    /// Requests per second without a valid identity from one address; zero: no limit.
+    pub unauthenticated_requests_max: u32,
+    /// Failed logins of one user from one address at once; zero: no limit.
+    pub failed_logins_max: u32,
     /// A connection that has not begun to speak HTTP after this time is closed; zero: never.
     pub first_byte_timeout: Duration,
     /// A connection without a request for this long is closed; zero: never.
@@ -41,6 +45,9 @@ impl ClientLimits {
         let range_bytes_max = count("max-range-bytes-in-flight");
         let pending_response_bytes_max = count("max-pending-response-bytes");
         let header_bytes_max = count("max-header-bytes");
+        let unauthenticated_requests_max =
+            checks.ok(number(values, "max-unauthenticated-requests"));
+        let failed_logins_max = checks.ok(number(values, "max-failed-logins"));
         let mut time = |flag| checks.ok(duration(values, flag));
         let first_byte_timeout = time("client-first-byte-timeout");
         let idle_timeout = time("client-idle-timeout");
@@ -53,6 +60,8 @@ impl ClientLimits {
             range_bytes_max: range_bytes_max?,
             pending_response_bytes_max: pending_response_bytes_max?,
             header_bytes_max: header_bytes_max?,
+            unauthenticated_requests_max: unauthenticated_requests_max?,
+            failed_logins_max: failed_logins_max?,
             first_byte_timeout: first_byte_timeout?,
             idle_timeout: idle_timeout?,
         })

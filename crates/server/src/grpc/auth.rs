@@ -25,10 +25,11 @@ use portunus_statemachine as statemachine;
 use tonic::{Request, Response, Status};
 
 use super::access::Rpc;
-use super::authorize::Permit;
+use super::authorize::{Permit, too_many_requests};
 use super::kv::unexpected;
 use super::required::Required;
 use super::{Api, Kind};
+use crate::handles::caller_limits::ClientAddress;
 
 #[tonic::async_trait]
 impl Auth for Api {
@@ -205,9 +206,14 @@ impl Auth for Api {
         request: Request<AuthenticateRequest>,
     ) -> Result<Response<AuthenticateResponse>, Status> {
         self.check_metadata(Kind::Unary, request.metadata())?;
+        let address = request.extensions().get::<ClientAddress>().copied();
         let login = request.into_inner();
-        let answer = self.member.log_in(login.name, login.password).await?;
-        Ok(Response::new(answer))
+        let limits = &self.member.auth.limits;
+        if !limits.allow_unauthenticated(address) || !limits.allow_login(&login.name, address) {
+            return Err(too_many_requests());
+        }
+        let answer = self.member.log_in(&login.name, &login.password, address);
+        Ok(Response::new(answer.await?))
     }
 
     async fn user_get(

@@ -18,6 +18,7 @@ use tonic::{Extensions, Status};
 
 use super::Api;
 use super::access::{Access, Rpc};
+use crate::handles::caller_limits::ClientAddress;
 
 const BEARER: &str = "Bearer ";
 
@@ -46,6 +47,11 @@ fn common_name<'a>(metadata: &MetadataMap, extensions: &'a Extensions) -> Option
     let name = certificate.common_name.as_str();
     let is_forwarded = metadata.contains_key(GATEWAY_ACCEPT);
     (!name.is_empty() && !is_forwarded).then_some(name)
+}
+
+/// The refusal of a caller that is over a limit.
+pub(super) fn too_many_requests() -> Status {
+    Status::resource_exhausted(EtcdError::TooManyRequests.text())
 }
 
 impl Api {
@@ -77,13 +83,21 @@ impl Api {
         if !self.member.auth.state().is_enabled() {
             return Ok(Caller::default());
         }
-        let token = token(metadata).map_err(|error| self.refuse(error))?;
+        let address = extensions.get::<ClientAddress>().copied();
+        let token = token(metadata);
         let client = &self.member.process.config.tls.client;
         let common_name = match client.client_cert_auth {
             true => common_name(metadata, extensions),
             false => None,
         };
-        let caller = self.member.identify(token, common_name).await;
+        let caller = match token {
+            Ok(token) => self.member.identify(token, common_name).await,
+            Err(error) => Err(error),
+        };
+        let is_identified = caller.as_ref().is_ok_and(|caller| !caller.is_anonymous());
+        if !is_identified && !self.member.auth.limits.allow_unauthenticated(address) {
+            return Err(too_many_requests());
+        }
         caller.map_err(|error| self.refuse(error))
     }
 

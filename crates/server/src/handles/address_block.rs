@@ -1,11 +1,18 @@
 //! The addresses that count as one client where clients are told apart by address.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
 /// An IPv4 address, or the 64-bit prefix of an IPv6 address: a host has a whole prefix of
 /// them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AddressBlock(IpAddr);
+
+impl fmt::Display for AddressBlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 impl From<IpAddr> for AddressBlock {
     fn from(address: IpAddr) -> AddressBlock {

@@ -9,6 +9,7 @@ use portunus_auth::jwt::JwtTokens;
 use portunus_auth::{AuthState, Caller, SimpleTokens, TokenIndex};
 use portunus_proto::{EtcdError, LogIndex};
 
+use super::caller_limits::CallerLimits;
 use super::passwords::Passwords;
 
 /// The tokens of `--auth-token`.
@@ -46,17 +47,25 @@ pub struct Auth {
     started: Instant,
     /// Hashes and compares passwords.
     pub passwords: Passwords,
+    /// Limits of callers that are not known.
+    pub limits: CallerLimits,
 }
 
 impl Auth {
     /// Starts with the state of the store.
-    pub fn new(state: AuthState, tokens: Tokens, passwords: Passwords) -> Auth {
+    pub fn new(
+        state: AuthState,
+        tokens: Tokens,
+        passwords: Passwords,
+        limits: CallerLimits,
+    ) -> Auth {
         Auth {
             state: ArcSwap::from_pointee(state),
             generation: AtomicU64::new(0),
             tokens,
             started: Instant::now(),
             passwords,
+            limits,
         }
     }
 

@@ -96,6 +96,13 @@ pub struct ConnectionSlot {
     pub id: ConnectionId,
 }
 
+impl ConnectionSlot {
+    /// The address of the client.
+    pub fn address(&self) -> AddressBlock {
+        self.block
+    }
+}
+
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let mut open = self.connections.lock();

@@ -15,6 +15,7 @@
 pub mod address_block;
 pub mod applied;
 pub mod auth;
+pub mod caller_limits;
 pub mod cluster;
 pub mod cluster_gates;
 pub mod compactions;

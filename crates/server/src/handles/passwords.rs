@@ -9,7 +9,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use tokio::sync::{Semaphore, TryAcquireError};
 
 /// Passwords that may wait for their turn.
-const WAITING_MAX: usize = 64;
+pub(crate) const WAITING_MAX: usize = 64;
 /// The longest password; bcrypt ignores what follows.
 const PASSWORD_BYTES_MAX: usize = 72;
 

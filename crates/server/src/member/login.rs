@@ -11,6 +11,7 @@ use tonic::Status;
 use super::Member;
 use crate::coarse_timeout::coarse_timeout;
 use crate::handles::auth::TokenCheck;
+use crate::handles::caller_limits::ClientAddress;
 
 impl Member {
     /// Identifies the sender of a request by its token, else by the common name of its
@@ -50,10 +51,11 @@ impl Member {
     /// Checks a password and assigns a token on every member.
     pub async fn log_in(
         &self,
-        username: String,
-        password: String,
+        username: &str,
+        password: &str,
+        address: Option<ClientAddress>,
     ) -> Result<AuthenticateResponse, Status> {
-        let attempts = self.log_in_attempts(username, password);
+        let attempts = self.log_in_attempts(username, password, address);
         let timeout = self.process.request_timeout();
         match coarse_timeout(timeout, attempts).await {
             Some(answer) => answer,
@@ -63,14 +65,15 @@ impl Member {
 
     async fn log_in_attempts(
         &self,
-        username: String,
-        password: String,
+        username: &str,
+        password: &str,
+        address: Option<ClientAddress>,
     ) -> Result<AuthenticateResponse, Status> {
         let status = |error| self.process.status(error);
         self.store.linearizable().await.map_err(status)?;
         loop {
-            let checked_at = self.check_password(&username, &password).await?;
-            let login = self.login_request(username.clone())?;
+            let checked_at = self.check_password(username, password, address).await?;
+            let login = self.login_request(username.to_owned())?;
             let answer = self.proposals.propose(login).await.map_err(status)?;
             let Response::Authenticated {
                 header,
@@ -95,7 +98,12 @@ impl Member {
     }
 
     /// Returns the revision of users and roles at which the password was right.
-    async fn check_password(&self, username: &str, password: &str) -> Result<u64, Status> {
+    async fn check_password(
+        &self,
+        username: &str,
+        password: &str,
+        address: Option<ClientAddress>,
+    ) -> Result<u64, Status> {
         let check = self.auth.state().check_password(username);
         let (hash, revision) = match check.map_err(|error| self.process.status(error))? {
             PasswordCheck::Compare { hash, revision } => (Some(hash), revision),
@@ -105,7 +113,7 @@ impl Member {
         if matches.await.map_err(|error| error.status())? {
             return Ok(revision);
         }
-        tracing::warn!(user = username, "invalid authentication was requested");
+        self.auth.limits.login_failed(username, address);
         Err(self.process.status(EtcdError::AuthFailed))
     }
 

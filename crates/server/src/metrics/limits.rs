@@ -26,6 +26,12 @@ pub struct LimitMetrics {
     pub refused_pending_response_bytes: IntCounter,
     /// Requests refused because of long headers.
     pub refused_header_bytes: IntCounter,
+    /// Requests refused because too many from their address have no valid identity.
+    pub refused_unauthenticated: IntCounter,
+    /// Logins refused because too many of the user from the address have failed.
+    pub refused_failed_logins: IntCounter,
+    /// Logins with a wrong password or user.
+    pub failed_logins: IntCounter,
 }
 
 impl LimitMetrics {
@@ -63,6 +69,14 @@ impl LimitMetrics {
             refused_pending_response_bytes: requests_refused
                 .with_label_values(&["max-pending-response-bytes"]),
             refused_header_bytes: requests_refused.with_label_values(&["max-header-bytes"]),
+            refused_unauthenticated: requests_refused
+                .with_label_values(&["max-unauthenticated-requests"]),
+            refused_failed_logins: requests_refused.with_label_values(&["max-failed-logins"]),
+            failed_logins: counter(
+                r,
+                "portunus_failed_logins_total",
+                "Logins with a wrong password or user.",
+            )?,
             connections: gauge(
                 r,
                 "portunus_client_connections",

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::{HeaderMap, Request, Response, StatusCode, header};
+use axum::http::{Extensions, HeaderMap, Request, Response, StatusCode, header};
 use axum::routing::future::RouteFuture;
 use bytes::Buf;
 use http_body::{Frame, SizeHint};
@@ -28,9 +28,11 @@ use tower_service::Service as _;
 
 use super::deadline::{self, Deadline};
 use crate::grpc;
-use crate::handles::Process;
+use crate::handles::address_block::AddressBlock;
+use crate::handles::caller_limits::ClientAddress;
 use crate::handles::connections::{Connection, OpenRequest};
 use crate::handles::range_budget::RangeBytes;
+use crate::handles::{Auth, Process};
 use crate::metrics::Running;
 
 /// Shorter frames do not count as pending: the count would cost more than their memory.
@@ -44,18 +46,40 @@ pub struct Counted {
     connection: Arc<Connection>,
     /// Whether the client version of this connection was counted.
     is_judged: Arc<AtomicBool>,
-    /// The verified certificate of the client. Every request has it in its extensions.
-    client: Option<Arc<ClientCertificate>>,
+    client: Client,
+}
+
+/// The client of a connection, as its requests show it to the services.
+#[derive(Clone)]
+pub struct Client {
+    /// Its address.
+    pub address: AddressBlock,
+    /// Its verified certificate.
+    pub certificate: Option<Arc<ClientCertificate>>,
+    /// Whether authentication is enabled.
+    pub auth: Arc<Auth>,
+}
+
+impl Client {
+    /// Adds what services need to identify the caller to the extensions of a request. Each costs
+    /// an allocation.
+    fn mark(&self, extensions: &mut Extensions) {
+        if let Some(certificate) = &self.certificate {
+            extensions.insert(Arc::clone(certificate));
+        }
+        if self.auth.state().is_enabled() {
+            extensions.insert(ClientAddress(self.address));
+        }
+    }
 }
 
 impl Counted {
-    /// Wraps a router to count in the metrics of the process and for the connection, which has a
-    /// client certificate or none.
+    /// Wraps a router to count in the metrics of the process and for the connection of a client.
     pub fn new(
         router: Router,
         process: Arc<Process>,
         connection: Arc<Connection>,
-        client: Option<Arc<ClientCertificate>>,
+        client: Client,
     ) -> Counted {
         Counted {
             router,
@@ -133,9 +157,7 @@ impl Service<Request<Incoming>> for Counted {
     type Future = Counting;
 
     fn call(&self, mut request: Request<Incoming>) -> Counting {
-        if let Some(client) = &self.client {
-            request.extensions_mut().insert(Arc::clone(client));
-        }
+        self.client.mark(request.extensions_mut());
         self.judge_version(request.headers());
         let running = self.process.metrics.rpcs.start(request.uri().path());
         let open = Some(self.connection.start_request());

@@ -77,6 +77,8 @@ mod tests {
 
     fn limits() -> ClientLimits {
         ClientLimits {
+            unauthenticated_requests_max: 0,
+            failed_logins_max: 0,
             connections_max: 1,
             connections_per_address_max: 1,
             watches_per_stream_max: 1,

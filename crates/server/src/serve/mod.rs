@@ -22,7 +22,6 @@ use std::time::Duration;
 use axum::Router;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use portunus_tls::ClientCertificate;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
@@ -32,6 +31,7 @@ use crate::listen::{ListenError, Listening, Security, TlsEndpoint, begins_with_t
 use crate::member::Member;
 use crate::{coarse_timeout, grpc, http};
 use admission::{Admission, Admitted};
+use counted::Client;
 use expiry::Expired;
 
 /// Accepted connections that wait for a core.
@@ -204,9 +204,9 @@ async fn serve_connections(
                 tokio::select! {
                     connection = connections.recv() => match connection {
                         Some(connection) => {
-                            let process = Arc::clone(&member.process);
                             let router = routers.of(connection.traffic).clone();
-                            let served = serve_one(process, router, connection, tls.clone());
+                            let member = Arc::clone(&member);
+                            let served = serve_one(member, router, connection, tls.clone());
                             tokio::task::spawn_local(served);
                         }
                         None => return,
@@ -227,13 +227,19 @@ async fn serve_connections(
 }
 
 async fn serve_one(
-    process: Arc<Process>,
+    member: Arc<Member>,
     router: Router,
     accepted: Accepted,
     tls: Option<Arc<TlsEndpoint>>,
 ) {
     // The slot is held until the connection ends.
     let Admitted { stream, slot } = accepted.admitted;
+    let process = Arc::clone(&member.process);
+    let mut client = Client {
+        address: slot.address(),
+        certificate: None,
+        auth: Arc::clone(&member.auth),
+    };
     let prepared = stream
         .set_nonblocking(true)
         .and_then(|()| stream.set_nodelay(true))
@@ -254,14 +260,15 @@ async fn serve_one(
         },
     };
     match (is_tls, tls) {
-        (false, _) => serve_stream(process, router, stream, None, slot).await,
+        (false, _) => serve_stream(process, router, stream, client, slot).await,
         (true, Some(tls)) => {
             let accepted = tokio::select! {
                 accepted = tls.accept(stream) => accepted,
                 () = process.stop.stopped() => None,
             };
             if let Some(accepted) = accepted {
-                serve_stream(process, router, accepted.stream, accepted.client, slot).await;
+                client.certificate = accepted.client;
+                serve_stream(process, router, accepted.stream, client, slot).await;
             }
         }
         // The configuration has no `https` URL without a certificate.
@@ -273,7 +280,7 @@ async fn serve_stream(
     process: Arc<Process>,
     router: Router,
     stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
-    client: Option<Arc<ClientCertificate>>,
+    client: Client,
     slot: ConnectionSlot,
 ) {
     let limits = &process.config.limits;

@@ -12,6 +12,7 @@ use portunus_statemachine::{Settings, State, StateMachine};
 use super::raft::Raft;
 use crate::config::{ApplySettings, Config};
 use crate::handles::auth::Tokens;
+use crate::handles::caller_limits::CallerLimits;
 use crate::handles::cluster_gates::ClusterGates;
 use crate::handles::passwords::Passwords;
 use crate::handles::{Auth, ClusterState, Leases, Process, StoreAccess, Watches};
@@ -57,6 +58,7 @@ pub(super) fn assemble(
         auth_state,
         tokens,
         Passwords::new(process.config.auth.bcrypt_cost, hash_threads()),
+        CallerLimits::new(&process.config.limits, &process.metrics.limits),
     ));
     let proposals = Proposals::new(
         Arc::clone(&process),

@@ -1,6 +1,7 @@
 //! Authentication and authorisation of a running member, over its services.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod certificates;
 #[path = "../common/mod.rs"]
 mod common;
 mod matrix;

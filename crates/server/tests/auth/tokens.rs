@@ -159,3 +159,75 @@ async fn token_of_one_member_is_accepted_by_all() {
     let token = log_in(&mut clients, "u").await;
     put(&mut clients, "a", Some(&token)).await.unwrap();
 }
+
+/// Guessing a password is slow, and locks out neither other users nor other addresses.
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_logins_are_limited_per_user_and_address() {
+    let (_guard, dir) = data_dir();
+    let server = Server::start(&dir, &[CHEAP_HASHES, "--max-failed-logins=3"]);
+    let mut clients = server.connect().await;
+    let accounts = [("u", Type::Readwrite, &b"a"[..], &b"b"[..])];
+    enable(&mut clients, &accounts).await;
+    let guess = || AuthenticateRequest {
+        name: "root".to_owned(),
+        password: "guess".to_owned(),
+    };
+    let too_many = (
+        Code::ResourceExhausted,
+        "etcdserver: too many requests".to_owned(),
+    );
+    let mut refusals = Vec::new();
+    for _ in 0..8 {
+        refusals.push(refusal(clients.auth.authenticate(guess()).await));
+    }
+    assert_eq!(refusals[0].0, Code::InvalidArgument);
+    assert!(refusals.contains(&too_many), "{refusals:?}");
+    log_in(&mut clients, "u").await;
+    let url = server.url();
+    let endpoint = tonic::transport::Endpoint::from_shared(url).unwrap();
+    let elsewhere = endpoint.local_address(Some([127, 0, 0, 2].into()));
+    let channel = elsewhere.connect().await.unwrap();
+    log_in(&mut super::common::clients_of(channel), "root").await;
+    let metrics = server.get("/metrics").body;
+    let refused = r#"portunus_client_requests_refused_total{limit="max-failed-logins"}"#;
+    let count = metrics.lines().find_map(|line| line.strip_prefix(refused));
+    assert_ne!(count.unwrap().trim(), "0");
+    // A token comes back each second.
+    soon_logged_in(&mut clients).await;
+}
+
+async fn soon_logged_in(clients: &mut super::common::Clients) {
+    let login = AuthenticateRequest {
+        name: "root".to_owned(),
+        password: "root".to_owned(),
+    };
+    super::common::eventually("a login", async || {
+        clients.auth.authenticate(login.clone()).await.ok()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_without_a_user_are_limited_per_address() {
+    let (_guard, dir) = data_dir();
+    let server = Server::start(&dir, &[CHEAP_HASHES, "--max-unauthenticated-requests=20"]);
+    let mut clients = server.connect().await;
+    for _ in 0..50 {
+        get(&mut clients, "a", None).await.unwrap();
+    }
+    enable(&mut clients, &[]).await;
+    let root = log_in(&mut clients, "root").await;
+    let mut refusals = Vec::new();
+    for _ in 0..100 {
+        refusals.push(text(get(&mut clients, "a", None).await));
+    }
+    assert!(
+        refusals
+            .iter()
+            .any(|text| text.ends_with("too many requests"))
+    );
+    // Users are served meanwhile.
+    for _ in 0..100 {
+        get(&mut clients, "a", Some(&root)).await.unwrap();
+    }
+}
