@@ -9,11 +9,10 @@ use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::alarm_request::AlarmAction;
 use portunus_proto::etcdserverpb::downgrade_request::DowngradeAction;
 use portunus_proto::etcdserverpb::{
-    AlarmMember, AlarmRequest, AlarmType, AuthEnableRequest, AuthStatusRequest,
-    AuthenticateRequest, CompactionRequest, DefragmentRequest, DowngradeRequest, HashKvRequest,
-    HashRequest, LeaseGrantRequest, MemberAddRequest, MemberListRequest, MemberPromoteRequest,
-    MemberRemoveRequest, MemberUpdateRequest, MoveLeaderRequest, PutRequest, RangeRequest,
-    SnapshotRequest, StatusRequest, StatusResponse,
+    AlarmMember, AlarmRequest, AlarmType, AuthStatusRequest, CompactionRequest, DefragmentRequest,
+    DowngradeRequest, HashKvRequest, HashRequest, LeaseGrantRequest, MemberAddRequest,
+    MemberListRequest, MemberPromoteRequest, MemberRemoveRequest, MemberUpdateRequest,
+    MoveLeaderRequest, PutRequest, RangeRequest, SnapshotRequest, StatusRequest, StatusResponse,
 };
 use tonic::Code;
 
