@@ -1,4 +1,6 @@
-//! Simple tokens: random letters and the index of the login's entry, `ABCDabcd….42`.
+//! Simple tokens: random letters and the index before the login's entry, `ABCDabcd….42` for a
+//! login at index 43. etcd takes the index that was applied before the login, so a member with
+//! another one would assign tokens that Go members do not know.
 //!
 //! Every member assigns the token when it applies the entry, so any member accepts it, and a
 //! member that lags behind waits for the index. A token lives for a time after its last use on
@@ -17,8 +19,8 @@ const TOKEN_BYTES_MAX: usize = 256;
 
 /// Returns the token of a login whose entry has this index.
 #[must_use]
-pub fn full_token(prefix: &str, index: u64) -> String {
-    format!("{prefix}.{index}")
+pub fn full_token(prefix: &str, login_index: u64) -> String {
+    format!("{prefix}.{}", login_index.saturating_sub(1))
 }
 
 /// The index of the entry that assigned a token, as the token says.
@@ -31,8 +33,8 @@ impl TokenIndex {
     pub fn of(token: &str) -> Option<TokenIndex> {
         let (_, index) = token.split_once('.')?;
         let is_decimal = !index.is_empty() && index.bytes().all(|it| it.is_ascii_digit());
-        let index = is_decimal.then(|| index.parse().ok())?;
-        index.map(TokenIndex)
+        let before: u64 = is_decimal.then(|| index.parse().ok())??;
+        before.checked_add(1).map(TokenIndex)
     }
 }
 
@@ -129,15 +131,15 @@ mod tests {
         let mut tokens = SimpleTokens::new(300);
         tokens.assign(full_token(&"a".repeat(16), 7), "u", 1000);
         assert_eq!(
-            tokens.user_of("aaaaaaaaaaaaaaaa.7", 1300).as_deref(),
+            tokens.user_of("aaaaaaaaaaaaaaaa.6", 1300).as_deref(),
             Some("u")
         );
         assert_eq!(
-            tokens.user_of("aaaaaaaaaaaaaaaa.7", 1600).as_deref(),
+            tokens.user_of("aaaaaaaaaaaaaaaa.6", 1600).as_deref(),
             Some("u")
         );
-        assert_eq!(tokens.user_of("aaaaaaaaaaaaaaaa.7", 1901), None);
-        assert_eq!(tokens.user_of("aaaaaaaaaaaaaaaa.8", 1600), None);
+        assert_eq!(tokens.user_of("aaaaaaaaaaaaaaaa.6", 1901), None);
+        assert_eq!(tokens.user_of("aaaaaaaaaaaaaaaa.7", 1600), None);
         tokens.assign(full_token(&"d".repeat(16), 9), "u", 5000);
         assert_eq!(tokens.len(), 1, "the expired token is removed");
     }
@@ -148,9 +150,9 @@ mod tests {
         tokens.assign(full_token(&"a".repeat(16), 1), "u", 0);
         tokens.assign(full_token(&"b".repeat(16), 2), "v", 0);
         tokens.invalidate_user("u");
-        assert_eq!(tokens.user_of("aaaaaaaaaaaaaaaa.1", 0), None);
+        assert_eq!(tokens.user_of("aaaaaaaaaaaaaaaa.0", 0), None);
         assert_eq!(
-            tokens.user_of("bbbbbbbbbbbbbbbb.2", 0).as_deref(),
+            tokens.user_of("bbbbbbbbbbbbbbbb.1", 0).as_deref(),
             Some("v")
         );
         tokens.clear();
@@ -166,8 +168,10 @@ mod tests {
     }
 
     #[test]
-    fn index_of_a_token_is_decimal() {
-        assert_eq!(TokenIndex::of("abc.42"), Some(TokenIndex(42)));
+    fn token_has_the_index_before_its_login_as_in_etcd() {
+        let token = full_token("abc", 43);
+        assert_eq!(token, "abc.42");
+        assert_eq!(TokenIndex::of(&token), Some(TokenIndex(43)));
         for text in [
             "",
             "abc",
@@ -175,6 +179,7 @@ mod tests {
             "abc.x",
             "abc.+1",
             "a.b.1",
+            "a.18446744073709551615",
             "a.18446744073709551616",
         ] {
             assert_eq!(TokenIndex::of(text), None, "{text}");

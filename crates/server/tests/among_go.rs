@@ -6,6 +6,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
+mod mixed_users;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -24,6 +25,7 @@ use portunus_proto::etcdserverpb::{
 };
 use portunus_testkit::member::{self, InitialState, Member};
 use portunus_testkit::program::{Kind, Program};
+use portunus_testkit::users::signed;
 
 /// Returns a connection to a member, once it listens.
 async fn clients_of(member: &Member) -> Clients {
@@ -43,6 +45,8 @@ struct Mixed {
     flags: Vec<String>,
     dir: tempfile::TempDir,
     members: BTreeMap<String, Member>,
+    /// The token of the requests about the cluster, while authentication is enabled.
+    token: Option<String>,
 }
 
 impl Mixed {
@@ -56,6 +60,15 @@ impl Mixed {
             flags: Vec::new(),
             dir: tempfile::tempdir().unwrap(),
             members: BTreeMap::new(),
+            token: None,
+        }
+    }
+
+    /// Returns a request with the token, if there is one.
+    fn signed<T>(&self, message: T) -> tonic::Request<T> {
+        match &self.token {
+            Some(token) => signed(token, message),
+            None => tonic::Request::new(message),
         }
     }
 
@@ -105,7 +118,7 @@ impl Mixed {
         // A member that was just promoted may not have applied it yet.
         patiently("members are listed", async || {
             let request = MemberListRequest { linearizable: true };
-            let list = clients.cluster.member_list(request).await?;
+            let list = clients.cluster.member_list(self.signed(request)).await?;
             members = list.into_inner().members;
             Ok(())
         })
@@ -138,6 +151,7 @@ impl Mixed {
                 peer_urls: vec![url.clone()],
                 is_learner: true,
             };
+            let request = self.signed(request);
             clients.cluster.member_add(request).await.map(drop)
         })
         .await;
@@ -149,6 +163,7 @@ impl Mixed {
         let mut clients = self.clients(via).await;
         patiently("a learner is promoted", async || {
             let request = MemberPromoteRequest { id };
+            let request = self.signed(request);
             clients.cluster.member_promote(request).await.map(drop)
         })
         .await;
@@ -159,6 +174,7 @@ impl Mixed {
         let mut clients = self.clients(via).await;
         patiently("a member is removed", async || {
             let request = MemberRemoveRequest { id };
+            let request = self.signed(request);
             clients.cluster.member_remove(request).await.map(drop)
         })
         .await;
@@ -170,7 +186,8 @@ impl Mixed {
         loop {
             for node in self.members.values().filter(|node| node.is_running()) {
                 let mut clients = clients_of(node).await;
-                if let Ok(status) = clients.maintenance.status(StatusRequest {}).await {
+                let request = self.signed(StatusRequest {});
+                if let Ok(status) = clients.maintenance.status(request).await {
                     let status = status.into_inner();
                     if status.leader == status.header.unwrap().member_id {
                         return node.name.clone();
@@ -187,6 +204,7 @@ impl Mixed {
         patiently("leadership is handed over", async || {
             let mut clients = self.clients(&self.leader().await).await;
             let request = MoveLeaderRequest { target_id };
+            let request = self.signed(request);
             clients.maintenance.move_leader(request).await.map(drop)
         })
         .await;
@@ -267,10 +285,11 @@ impl Mixed {
             for node in self.members.values() {
                 let mut clients = clients_of(node).await;
                 if revision == 0 {
-                    let status = clients.maintenance.status(StatusRequest {}).await.unwrap();
+                    let request = self.signed(StatusRequest {});
+                    let status = clients.maintenance.status(request).await.unwrap();
                     revision = status.into_inner().header.unwrap().revision;
                 }
-                let request = HashKvRequest { revision };
+                let request = self.signed(HashKvRequest { revision });
                 let hash = clients.maintenance.hash_kv(request).await;
                 let hash = hash.map(|hash| hash.into_inner());
                 let hash = hash.map(|hash| (hash.hash, hash.compact_revision));

@@ -11,7 +11,7 @@
 //! | [`program`], [`go`] | the server programs; the Go programs that Portunus is compared with |
 //! | [`standalone`], [`member`], [`cluster`] | one server; one member of a cluster; several members |
 //! | [`proxy`] | the network between members, with links that can fail |
-//! | [`client`], [`http`] | asking a server |
+//! | [`client`], [`http`], [`users`] | asking a server; as users of a server with authentication |
 //! | [`certificates`] | a CA and the certificates that it issues and revokes |
 //! | [`ports`], [`wait`], [`random`] | free ports; conditions with a deadline; repeatable choices |
 //!
@@ -35,4 +35,5 @@ pub mod program;
 pub mod proxy;
 pub mod random;
 pub mod standalone;
+pub mod users;
 pub mod wait;

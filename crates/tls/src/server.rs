@@ -102,6 +102,21 @@ pub enum AcceptError {
 }
 
 impl AcceptError {
+    /// Every value of [`Self::kind`].
+    pub const KINDS: [&'static str; 11] = [
+        "plaintext",
+        "no_certificate",
+        "expired",
+        "revoked",
+        "unknown_issuer",
+        "certificate",
+        "name",
+        "address",
+        "ended_by_client",
+        "handshake",
+        "timeout",
+    ];
+
     /// Returns a short name of the kind of refusal, for metrics.
     #[must_use]
     pub fn kind(&self) -> &'static str {

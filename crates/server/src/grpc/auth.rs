@@ -151,11 +151,15 @@ impl Auth for Api {
         &self,
         request: Request<AuthUserAddRequest>,
     ) -> Result<Response<AuthUserAddResponse>, Status> {
+        let options = request.get_ref().options.unwrap_or_default();
+        if !options.no_password {
+            self.check_length(&request.get_ref().password)?;
+        }
         let (required, permit, mut user) = self.administrator(Rpc::UserAdd, request).await?;
         let password = std::mem::take(&mut user.password);
-        user.hashed_password = match user.options {
-            Some(options) if options.no_password => String::new(),
-            _ => self.hashed(password).await?,
+        user.hashed_password = match options.no_password {
+            true => String::new(),
+            false => self.hashed(password).await?,
         };
         let change = InternalRaftRequest {
             auth_user_add: Some(user),
@@ -169,13 +173,14 @@ impl Auth for Api {
         &self,
         request: Request<AuthUserChangePasswordRequest>,
     ) -> Result<Response<AuthUserChangePasswordResponse>, Status> {
+        self.check_length(&request.get_ref().password)?;
         let (required, permit, mut user) =
             self.administrator(Rpc::UserChangePassword, request).await?;
         let password = std::mem::take(&mut user.password);
-        user.hashed_password = match password.is_empty() {
-            true => String::new(),
-            false => self.hashed(password).await?,
-        };
+        // Without a password the client's own hash is stored, as in etcd.
+        if !password.is_empty() {
+            user.hashed_password = self.hashed(password).await?;
+        }
         let change = InternalRaftRequest {
             auth_user_change_password: Some(user),
             ..InternalRaftRequest::default()
@@ -221,8 +226,9 @@ impl Auth for Api {
         request: Request<AuthUserGetRequest>,
     ) -> Result<Response<AuthUserGetResponse>, Status> {
         let name = request.get_ref().name.clone();
+        // Like etcd, an anonymous caller may ask for the empty name, which no user has.
         let check = |auth: &AuthState, caller: &Caller| match caller.username() == name {
-            true => auth.check_authenticated(caller),
+            true => Ok(()),
             false => auth.check_admin(caller),
         };
         let permit = self.reader_of_auth(Rpc::UserGet, request, check).await?;
@@ -357,6 +363,12 @@ impl Api {
             }
             other => Err(unexpected(&other)),
         }
+    }
+
+    /// Refuses a password that is too long to be hashed, whoever sent it, as etcd does.
+    fn check_length(&self, password: &str) -> Result<(), Status> {
+        let checked = self.member.auth.passwords.check_length(password);
+        checked.map_err(|error| error.status())
     }
 
     /// Returns the hash of a password, for the log.

@@ -54,6 +54,15 @@ pub(super) fn too_many_requests() -> Status {
     Status::resource_exhausted(EtcdError::TooManyRequests.text())
 }
 
+/// Checks that a read uses the users and roles by which its caller was identified. etcd checks it
+/// after each read, also if the request names no key.
+pub(super) fn check_current(auth: &AuthState, caller: &Caller) -> Result<(), EtcdError> {
+    match caller.revision() == 0 || caller.revision() == auth.revision() {
+        true => Ok(()),
+        false => Err(EtcdError::AuthOldRevision),
+    }
+}
+
 impl Api {
     /// Identifies the caller and checks the rule of the RPC. For [`Access::Keys`] and
     /// [`Access::Depends`] the service checks the rest with [`Api::permit`].

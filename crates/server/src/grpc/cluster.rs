@@ -19,11 +19,12 @@ impl Cluster for Api {
         request: Request<MemberAddRequest>,
     ) -> Result<Response<MemberAddResponse>, Status> {
         let required = self.check_metadata(Kind::Unary, request.metadata())?;
+        // Before the permission, as in etcd.
+        let urls = self.peer_urls(request.get_ref().peer_urls.clone())?;
         let permit = self.authorize(Rpc::MemberAdd, request.metadata(), request.extensions());
         permit.await?;
         self.check_required(&required)?;
         let request = request.into_inner();
-        let urls = self.peer_urls(request.peer_urls)?;
         let (added, membership) = self
             .member
             .add_member(urls, request.is_learner)

@@ -11,7 +11,7 @@ use portunus_mvcc::rules::txn::{is_read_only, is_serializable};
 use portunus_mvcc::rules::{quota, validate};
 use portunus_proto::etcdserverpb::kv_server::Kv;
 use portunus_proto::etcdserverpb::{
-    CompactionRequest, CompactionResponse, DeleteRangeRequest, DeleteRangeResponse,
+    AlarmType, CompactionRequest, CompactionResponse, DeleteRangeRequest, DeleteRangeResponse,
     InternalRaftRequest, PutRequest, PutResponse, RangeRequest, RangeResponse, RangeStreamResponse,
     TxnRequest, TxnResponse,
 };
@@ -21,6 +21,7 @@ use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 
 use super::access::Rpc;
+use super::authorize::check_current;
 use super::{Api, Kind, long_answer};
 use crate::metrics::{Operation, OperationMetrics};
 use portunus_statemachine as statemachine;
@@ -126,7 +127,8 @@ impl Kv for Api {
             .map_err(|e| self.refuse(e))?;
         let permit = self.authorize(Rpc::Put, &metadata, &extensions).await?;
         let check = |auth: &AuthState, caller: &Caller| {
-            auth.check_put(caller, &put, &|lease| self.leased_keys(lease))
+            let checked = auth.check_put(caller, &put, &|lease| self.leased_keys(lease));
+            checked.map_err(|refusal| self.alarm_or(quota::put_cost_bytes(&put), refusal))
         };
         let permit = self.permit(permit.caller, check).await?;
         let request = InternalRaftRequest {
@@ -151,7 +153,10 @@ impl Kv for Api {
         validate::delete_range(&delete).map_err(|error| self.refuse(error))?;
         let permit = self.authorize(Rpc::DeleteRange, &metadata, &extensions);
         let permit = permit.await?;
-        let check = |auth: &AuthState, caller: &Caller| auth.check_delete_range(caller, &delete);
+        let check = |auth: &AuthState, caller: &Caller| {
+            let checked = auth.check_delete_range(caller, &delete);
+            checked.map_err(|refusal| self.alarm_or(0, refusal))
+        };
         let permit = self.permit(permit.caller, check).await?;
         let request = InternalRaftRequest {
             delete_range: Some(delete),
@@ -177,6 +182,10 @@ impl Kv for Api {
             let watch = self.time(Operation::ReadonlyTxn);
             self.read_barrier(is_serializable(&txn)).await?;
             let permit = self.authorize(Rpc::Txn, &metadata, &extensions).await?;
+            let check = |auth: &AuthState, caller: &Caller| {
+                check(auth, caller)?;
+                check_current(auth, caller)
+            };
             let permit = self.permit(permit.caller, check).await?;
             let reader = self.reader_for(&permit, &required)?;
             let read = reader.read_txn(&txn);
@@ -196,6 +205,10 @@ impl Kv for Api {
             .check_quota(quota::txn_cost_bytes(&txn))
             .map_err(|e| self.refuse(e))?;
         let permit = self.authorize(Rpc::Txn, &metadata, &extensions).await?;
+        let check = |auth: &AuthState, caller: &Caller| {
+            let refused = |refusal| self.alarm_or(quota::txn_cost_bytes(&txn), refusal);
+            check(auth, caller).map_err(refused)
+        };
         let permit = self.permit(permit.caller, check).await?;
         let request = InternalRaftRequest {
             txn: Some(txn),
@@ -291,6 +304,19 @@ impl Api {
         let metrics = &self.member.process.metrics.operations;
         metrics.ranged(ranged.is_ok(), started.elapsed());
         ranged.map_err(|error| self.read_failed(error))
+    }
+
+    /// Returns the refusal of a write that is not permitted. Like etcd, which checks permissions
+    /// only when it applies a write, an alarm refuses it first.
+    pub(super) fn alarm_or(&self, cost_bytes: u64, refusal: EtcdError) -> EtcdError {
+        let alarms = self.member.cluster.alarms();
+        if alarms.is_raised_by_any(AlarmType::Corrupt) {
+            EtcdError::Corrupt
+        } else if cost_bytes > 0 && alarms.is_raised_by_any(AlarmType::Nospace) {
+            EtcdError::NoSpace
+        } else {
+            refusal
+        }
     }
 
     /// The keys of a lease; none if it does not exist.

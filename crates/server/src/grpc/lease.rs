@@ -69,7 +69,8 @@ impl Lease for Api {
         let check = |auth: &AuthState, caller: &Caller| {
             auth.check_authenticated(caller)?;
             let leased = |lease| self.leased_keys(lease);
-            auth.check_lease_writable(caller, LeaseId(revoke.id), &leased)
+            let checked = auth.check_lease_writable(caller, LeaseId(revoke.id), &leased);
+            checked.map_err(|refusal| self.alarm_or(0, refusal))
         };
         let permit = self.permit(permit.caller, check).await?;
         let request = InternalRaftRequest {

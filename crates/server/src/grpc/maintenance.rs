@@ -144,13 +144,8 @@ impl Maintenance for Api {
                     took_ms = started.elapsed().as_millis() as u64,
                     "defragmented"
                 );
-                Ok(Response::new(DefragmentResponse {
-                    header: Some(
-                        self.member
-                            .store
-                            .header(self.member.store.reader().revision()),
-                    ),
-                }))
+                // etcd sends no header either.
+                Ok(Response::new(DefragmentResponse { header: None }))
             }
             Ok(Err(error)) => Err(Status::unknown(error.to_string())),
             Err(error) => Err(Status::internal(error.to_string())),

@@ -49,11 +49,17 @@ impl Passwords {
         }
     }
 
+    /// Refuses a password that bcrypt would not hash completely.
+    pub fn check_length(&self, password: &str) -> Result<(), HashError> {
+        match password.len() > PASSWORD_BYTES_MAX {
+            true => Err(HashError::TooLong),
+            false => Ok(()),
+        }
+    }
+
     /// Returns the bcrypt hash of a password.
     pub async fn hash(&self, password: String) -> Result<String, HashError> {
-        if password.len() > PASSWORD_BYTES_MAX {
-            return Err(HashError::TooLong);
-        }
+        self.check_length(&password)?;
         let salt = self.salt()?;
         let cost = self.cost;
         self.run(move || hashed(&password, cost, salt)).await?

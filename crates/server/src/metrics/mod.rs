@@ -255,12 +255,7 @@ impl Metrics {
                 "portunus_hashes_refused_total",
                 "Hashes that clients or peers were refused because too many were being computed.",
             )?,
-            tls_refused: counters(
-                r,
-                "portunus_tls_rejected_connections_total",
-                "TLS connections that were refused, by listener and reason.",
-                &["endpoint", "reason"],
-            )?,
+            tls_refused: tls_refused(r)?,
             limits: LimitMetrics::register(r)?,
             gauges: Gauges::register(r)?,
             registry,
@@ -284,6 +279,22 @@ fn counter(registry: &Registry, name: &str, help: &str) -> Result<IntCounter, Me
     let metric = IntCounter::new(name, help)?;
     registry.register(Box::new(metric.clone()))?;
     Ok(metric)
+}
+
+/// Every series exists from the start, so that an alert sees the first refusal.
+fn tls_refused(r: &Registry) -> Result<IntCounterVec, MetricsError> {
+    let refused = counters(
+        r,
+        "portunus_tls_rejected_connections_total",
+        "TLS connections that were refused, by listener and reason.",
+        &["endpoint", "reason"],
+    )?;
+    for endpoint in ["client", "metrics", "peer"] {
+        for reason in portunus_tls::AcceptError::KINDS {
+            refused.with_label_values(&[endpoint, reason]);
+        }
+    }
+    Ok(refused)
 }
 
 fn counters(

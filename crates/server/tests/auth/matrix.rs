@@ -256,11 +256,18 @@ async fn call(target: &Target, rpc: Rpc, token: Option<&str>) -> Vec<(&'static s
             vec![("", outcome(without)), (" (keys)", outcome(with_keys))]
         }
         Rpc::LeaseLeases => one!(lease.lease_leases(LeaseLeasesRequest {})),
-        Rpc::MemberAdd => one!(cluster.member_add(MemberAddRequest {
-            // No member: refused after authorisation.
-            peer_urls: vec!["http://127.0.0.1:1".to_owned(), "no url".to_owned()],
-            is_learner: false,
-        })),
+        Rpc::MemberAdd => {
+            // A URL that a member has: refused after authorisation.
+            let root = log_in(&mut target.clients.clone(), "root").await;
+            let listed = cluster.member_list(with(MemberListRequest::default(), Some(&root)));
+            let peer_urls = listed.await.unwrap().into_inner().members[0]
+                .peer_urls
+                .clone();
+            one!(cluster.member_add(MemberAddRequest {
+                peer_urls,
+                is_learner: false,
+            }))
+        }
         Rpc::MemberRemove => one!(cluster.member_remove(MemberRemoveRequest { id: 1 })),
         Rpc::MemberUpdate => one!(cluster.member_update(MemberUpdateRequest {
             id: 1,
