@@ -293,13 +293,19 @@ fn connections_without_trust_fail_with_the_cause() {
         server.refused(&plain, &[&cacert, &cert, &key]);
         // Without settings an endpoint without a scheme has no TLS.
         server.refused(&server.member.endpoint(), &[]);
-        // The certificate of the server has another name; the server reads it again.
+        // The certificate of the server has another name. Portunus looks for it once a second.
         let own = server.authority.issue(&Subject {
             common_name: "server",
             names: &["elsewhere.example"],
             is_expired: false,
         });
         own.write_to(folder, "server");
+        until_blocking("the new certificate", || {
+            match server.portctl(&server.root, &["get", "k"]) {
+                ran if ran.success => Err(ran),
+                _ => Ok(()),
+            }
+        });
         let ran = server.refused(&url, &[&cacert, &cert, &key]);
         assert!(ran.err.contains("not valid for name"), "{ran:?}");
     });

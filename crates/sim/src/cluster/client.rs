@@ -7,6 +7,7 @@ use portunus_proto::etcdserverpb::{
 };
 
 use super::oracle::{Floor, Oracle};
+use super::users::any_administration;
 use crate::linearizability::etcd::{Condition, Keys, Op, Txn};
 use crate::random::Random;
 use crate::wire;
@@ -62,12 +63,14 @@ pub(super) struct Client {
     pub(super) pending: Option<Pending>,
     /// Leases whose grant was acknowledged, with their TTL.
     pub(super) leases: Vec<(i64, i64)>,
+    /// Changes of users and roles so far, if this client administers them.
+    pub(super) administrations: Option<usize>,
 }
 
 impl Client {
     /// Chooses the next request. `number` is its id, and the id of a lease that it grants.
     pub(super) fn next(
-        &self,
+        &mut self,
         random: &mut Random,
         oracle: &Oracle,
         number: u64,
@@ -78,6 +81,12 @@ impl Client {
             request: Box::new(request),
             required: Vec::new(),
         };
+        if let Some(count) = &mut self.administrations
+            && random.below(2) == 0
+        {
+            *count += 1;
+            return write(any_administration(random, *count - 1, &KEYS));
+        }
         let lease = random.choose(&self.leases).map(|(id, _)| *id);
         match random.below(100) {
             0..38 => {

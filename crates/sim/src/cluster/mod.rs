@@ -31,6 +31,7 @@ mod report;
 mod scenario;
 mod shadow;
 mod shrink;
+mod users;
 mod violation;
 mod watcher;
 mod world;

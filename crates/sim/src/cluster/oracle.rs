@@ -15,12 +15,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use portunus_mvcc::RevisionEvents;
 use portunus_proto::EtcdError;
 use portunus_proto::etcdserverpb::{
-    CompactionRequest, InternalRaftRequest, RangeRequest, RangeResponse,
+    CompactionRequest, InternalRaftRequest, RangeRequest, RangeResponse, RequestHeader,
 };
 use portunus_proto::raftpb::{Entry, EntryType};
 use portunus_statemachine::{Answer as ApplyAnswer, Applied, Response, wrap};
 use prost::Message as _;
 
+use super::users::{Sender, Users};
 use super::violation::Violation;
 use crate::linearizability::etcd::{Answer, Keys, OpAnswer, Refusal, Store};
 use crate::watch_events::{self, Event};
@@ -38,6 +39,10 @@ enum Expected {
     Model(Answer),
     Compacted(Result<i64, &'static str>),
     FeatureOff,
+    /// A change of users and roles.
+    Administered,
+    /// A refusal by the rules about users and roles.
+    Refused(&'static str),
 }
 
 /// A lease as the clients know it.
@@ -60,6 +65,12 @@ pub(super) struct Oracle {
     failed: BTreeSet<u64>,
     compact_revision: i64,
     leases: BTreeMap<i64, Lease>,
+    /// The users of requests.
+    senders: BTreeMap<u64, &'static str>,
+    users: Users,
+    /// The users and roles from an index on.
+    users_since: BTreeMap<u64, Users>,
+    pub(super) refused_by_permission: u64,
     /// The newest revision in any answer.
     acknowledged_revision: i64,
     acknowledged_compaction: i64,
@@ -118,7 +129,13 @@ impl Oracle {
         let Ok(mut request) = InternalRaftRequest::decode(entry.data.clone()) else {
             return Ok(());
         };
-        let id = request.header.as_ref().map_or(0, |header| header.id);
+        let header = request.header.take().unwrap_or_default();
+        let id = header.id;
+        self.check_sender(index, &header, &request)?;
+        let sender = Sender {
+            user: &header.username,
+            revision: header.auth_revision,
+        };
         if self.failed.contains(&id) {
             return Err(Violation::LateProposal { request: id, index });
         }
@@ -136,12 +153,88 @@ impl Oracle {
                 Err(_) => return Ok(()),
             }
         }
+        if let Some(administered) = self.users.administer(sender, &request) {
+            self.users_since.insert(index, self.users.clone());
+            let expected = match administered {
+                Ok(()) => Expected::Administered,
+                Err(error) => Expected::Refused(error.text()),
+            };
+            self.expected.insert(index, expected);
+            return Ok(());
+        }
+        let keys = &self.store.keys;
+        let leases = &self.store.leases;
+        let leased = |lease: i64| {
+            let attached = keys.iter().filter(|(_, entry)| entry.lease == lease);
+            let keys = attached.map(|(key, _)| key.to_string());
+            keys.filter(|_| leases.contains(&lease)).collect()
+        };
+        if let Err(error) = self.users.check_request(sender, &request, &leased) {
+            self.refused_by_permission += 1;
+            self.expected.insert(index, Expected::Refused(error.text()));
+            return match applied.events {
+                None => Ok(()),
+                Some(_) => Err(Violation::WrongAnswer {
+                    request: id,
+                    what: format!("entry {index} had events, but was not permitted: {error}"),
+                }),
+            };
+        }
         if let Some(compaction) = &request.compaction {
             let expected = self.compact(compaction);
             self.expected.insert(index, Expected::Compacted(expected));
             return Ok(());
         }
         self.execute(id, index, &request, applied)
+    }
+
+    /// Records the user of a request.
+    pub(super) fn sends(&mut self, request: u64, user: &'static str) {
+        self.senders.insert(request, user);
+    }
+
+    /// Checks that an entry names the user of its client, or none if authentication was disabled
+    /// at the member that proposed it. Members revoke expired leases as `root`.
+    fn check_sender(
+        &self,
+        index: u64,
+        header: &RequestHeader,
+        request: &InternalRaftRequest,
+    ) -> Result<(), Violation> {
+        let sender = match header.id {
+            0 if request.lease_revoke.is_some() => "root",
+            id => self.senders.get(&id).copied().unwrap_or_default(),
+        };
+        let named = header.username.as_str();
+        if named.is_empty() || named == sender {
+            return Ok(());
+        }
+        Err(Violation::WrongAnswer {
+            request: header.id,
+            what: format!("entry {index} of user {sender:?} names user {named:?}"),
+        })
+    }
+
+    /// Checks the answer to a read by the users and roles at the applied index of its member.
+    pub(super) fn answers_reader(
+        &mut self,
+        request: u64,
+        range: &RangeRequest,
+        applied_index: u64,
+        answer: &Result<RangeResponse, EtcdError>,
+    ) -> Result<(), Violation> {
+        let user = self.senders.get(&request).copied().unwrap_or_default();
+        let users = self.users_since.range(..=applied_index).next_back();
+        let checked = users.map_or(Ok(()), |(_, users)| {
+            users.check_read(user, &range.key, &range.range_end)
+        });
+        let refusal = answer.as_ref().err().copied().filter(is_permission);
+        if checked.err() == refusal {
+            self.refused_by_permission += u64::from(refusal.is_some());
+            return Ok(());
+        }
+        let what = format!("user {user:?} at index {applied_index}: {checked:?}, not {refusal:?}");
+        Err(Violation::WrongAnswer { request, what })
     }
 
     fn execute(
@@ -266,6 +359,7 @@ impl Oracle {
                 return Ok(());
             }
             Err(EtcdError::Stopped) => return Ok(()),
+            Err(error) if is_permission(error) => return Ok(()),
             Err(error) => {
                 return Err(wrong(format!("read of revision {at} failed: {error}")));
             }
@@ -360,6 +454,11 @@ fn convert(event: &portunus_mvcc::Event) -> Event {
     }
 }
 
+/// Whether a read was refused because of its user.
+fn is_permission(error: &EtcdError) -> bool {
+    matches!(error, EtcdError::UserEmpty | EtcdError::PermissionDenied)
+}
+
 /// Converts an answer of the state machine.
 fn given(answer: &ApplyAnswer) -> Option<Expected> {
     let revision = |header: &Option<portunus_proto::etcdserverpb::ResponseHeader>| {
@@ -385,9 +484,11 @@ fn given(answer: &ApplyAnswer) -> Option<Expected> {
         Err(EtcdError::LeaseNotFound) => Expected::Model(Answer::Refused(Refusal::LeaseNotFound)),
         Err(EtcdError::LeaseExists) => Expected::Model(Answer::Refused(Refusal::LeaseExists)),
         Err(EtcdError::RequiredFeatureOff) => Expected::FeatureOff,
+        Ok(Response::AuthChanged(_)) => Expected::Administered,
         Err(error @ (EtcdError::Compacted | EtcdError::FutureRevision)) => {
             Expected::Compacted(Err(error.text()))
         }
-        Ok(_) | Err(_) => return None,
+        Err(error) => Expected::Refused(error.text()),
+        Ok(_) => return None,
     })
 }

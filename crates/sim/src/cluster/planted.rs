@@ -81,6 +81,17 @@ planted_bugs! {
     /// A linearizable read uses the reader of the time of its request.
     ReaderBeforeBarrier,
 
+    /// A snapshot contains no users.
+    SnapshotWithoutUsers,
+    /// A member keeps its users and roles when it installs a snapshot (etcd issue 14571).
+    InstallKeepsOldUsers,
+
+    // Users.
+    /// A member proposes requests of users as `root`.
+    ProposesAsRoot,
+    /// A member answers reads without looking at permissions.
+    ReadsWithoutPermission,
+
     // Leases.
     /// The leader answers a keep-alive before it has applied what was committed.
     KeepAliveBeforeApply,

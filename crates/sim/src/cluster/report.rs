@@ -64,6 +64,8 @@ pub struct Report {
     pub leases_expired: u64,
     /// Requests refused because a required feature was off.
     pub refused_by_feature: u64,
+    /// Requests that were refused because of the permissions of their users.
+    pub refused_by_permission: u64,
     /// Compared hashes.
     pub hashes_compared: u64,
 }
@@ -97,6 +99,7 @@ impl AddAssign for Report {
         self.leases_renewed += other.leases_renewed;
         self.leases_expired += other.leases_expired;
         self.refused_by_feature += other.refused_by_feature;
+        self.refused_by_permission += other.refused_by_permission;
         self.hashes_compared += other.hashes_compared;
     }
 }
@@ -144,7 +147,7 @@ impl fmt::Display for Report {
             f,
             "  state: {} watch events, {} progress notices, {} watches compacted, {} leases \
              renewed, {} expired, {} feature decisions, {} requests refused by features, \
-             {} hashes compared",
+             {} by permissions, {} hashes compared",
             self.watch_events,
             self.progress_notices,
             self.watches_compacted,
@@ -152,6 +155,7 @@ impl fmt::Display for Report {
             self.leases_expired,
             self.switches,
             self.refused_by_feature,
+            self.refused_by_permission,
             self.hashes_compared,
         )
     }

@@ -51,11 +51,13 @@ pub enum Class {
     Watches,
     /// Members are restarted with other cluster features or another version.
     Features,
+    /// Clients are users, and their permissions change.
+    Users,
 }
 
 impl Class {
     /// All classes, with their names on the command line.
-    pub const ALL: [(Class, &'static str); 17] = [
+    pub const ALL: [(Class, &'static str); 18] = [
         (Class::Loss, "loss"),
         (Class::Repetition, "repetition"),
         (Class::Delay, "delay"),
@@ -73,6 +75,7 @@ impl Class {
         (Class::SlowInstall, "slow-install"),
         (Class::Watches, "watches"),
         (Class::Features, "features"),
+        (Class::Users, "users"),
     ];
 }
 
@@ -142,6 +145,7 @@ pub struct Scenario {
     pub(super) inflight_messages_max: usize,
     pub(super) committed_bytes_max: u64,
     pub(super) pre_vote: bool,
+    pub(super) has_users: bool,
 }
 
 impl Scenario {
@@ -197,6 +201,7 @@ impl Scenario {
             committed_bytes_max: *random.choose(&[0, 300, 1 << 20]).unwrap_or(&300),
             pre_vote: random.below(8) > 0,
             features: *random.choose(&[4, 15, 40]).unwrap_or(&15),
+            has_users: random.below(3) == 0,
         }
     }
 
@@ -222,6 +227,7 @@ impl Scenario {
                 Class::SlowInstall => self.install_delay_max = 1,
                 Class::Watches => self.watchers = 0,
                 Class::Features => self.features = 0,
+                Class::Users => self.has_users = false,
             }
         }
         self

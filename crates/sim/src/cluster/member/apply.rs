@@ -107,9 +107,8 @@ impl Member {
                     index,
                     term: Term(snapshot.term),
                 };
-                let informs = !around.has(PlantedBug::WatchesMissInstalls);
                 let conf_state = snapshot.conf_state.as_ref();
-                running.replica.install(opened, conf_state, at, informs);
+                running.replica.install(opened, conf_state, at, around.bug);
                 if around.has(PlantedBug::InstallsTurnWatchesBack) {
                     running.turn_watches_back(around.now);
                 }

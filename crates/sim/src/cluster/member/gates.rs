@@ -144,7 +144,7 @@ impl Start {
     pub(in super::super) fn encode(
         &self,
         membership: &Membership,
-        id: u64,
+        header: RequestHeader,
         request: InternalRaftRequest,
         required: &[String],
     ) -> Option<Bytes> {
@@ -156,10 +156,6 @@ impl Start {
             return None;
         }
         let pack = packs && all_propose;
-        let header = RequestHeader {
-            id,
-            ..RequestHeader::default()
-        };
         Some(wrap::encode(
             header,
             request,

@@ -444,6 +444,7 @@ fn plant_in_snapshot(file: &SnapshotFile, bug: Option<PlantedBug>) {
     let bucket = match bug {
         Some(PlantedBug::SnapshotWithoutFeatures) => Bucket::Cluster,
         Some(PlantedBug::SnapshotWithoutLeases) => Bucket::Lease,
+        Some(PlantedBug::SnapshotWithoutUsers) => Bucket::AuthUsers,
         _ => return,
     };
     let Ok(snapshot) = file.backend.snapshot() else {
@@ -452,7 +453,7 @@ fn plant_in_snapshot(file: &SnapshotFile, bug: Option<PlantedBug>) {
     let mut changes = Vec::new();
     let each = &mut |key: &[u8], _: &[u8]| {
         let key = bytes::Bytes::copy_from_slice(key);
-        let is_lost = bucket == Bucket::Lease || key.starts_with(b"clusterParams");
+        let is_lost = bucket != Bucket::Cluster || key.starts_with(b"clusterParams");
         changes.extend(is_lost.then_some(Change::Delete { bucket, key }));
         std::ops::ControlFlow::Continue(())
     };

@@ -17,6 +17,7 @@ use portunus_statemachine::{
     Applied, EntryError, Local, Settings, SnapshotRequest, State, StateMachine,
 };
 
+use super::super::planted::PlantedBug;
 use super::super::scenario::Scenario;
 use super::super::violation::Violation;
 
@@ -169,23 +170,26 @@ impl Replica {
         Ok(applied)
     }
 
-    /// Replaces the state by a snapshot of the leader. The hub follows unless a planted bug
-    /// prevents it.
+    /// Replaces the state by a snapshot of the leader. The hub follows, and users and roles are
+    /// those of the snapshot, unless a planted bug prevents it.
     pub(in super::super) fn install(
         &mut self,
         opened: Opened,
         conf_state: Option<&ConfState>,
         at: EntryId,
-        informs_watches: bool,
+        bug: Option<PlantedBug>,
     ) {
         let Opened {
             store, mut state, ..
         } = opened;
         state.conf_state = state.conf_state.or_else(|| conf_state.cloned());
+        if bug == Some(PlantedBug::InstallKeepsOldUsers) {
+            state.auth = self.machine.auth().clone();
+        }
         let position = store.applied().unwrap_or(at);
         let revision = store.revision();
         drop(self.machine.install(store, state, position));
-        if informs_watches {
+        if bug != Some(PlantedBug::WatchesMissInstalls) {
             self.hub.restore(revision);
         }
         self.compaction_work = true;

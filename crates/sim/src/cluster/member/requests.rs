@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use portunus_auth::{Caller, ROOT};
 use portunus_consensus::Role;
 use portunus_features::LeaseCheckpoint as CheckpointFeature;
 use portunus_gates::cluster::MemberId;
@@ -41,8 +42,11 @@ pub(in super::super) enum Reply {
     Applied { index: u64, answer: Answer },
     /// The outcome is unknown: the leader of the proposal's term was replaced.
     Unknown,
-    /// The answer to a read.
-    Read(Result<RangeResponse, EtcdError>),
+    /// The answer to a read, and the applied index that it was given at.
+    Read {
+        index: u64,
+        answer: Result<RangeResponse, EtcdError>,
+    },
     /// The answer to a keep-alive: the TTL.
     Renewed(Result<i64, EtcdError>),
 }
@@ -71,6 +75,7 @@ struct PendingRead {
     /// `None`: a keep-alive waits until it is known what was committed before it.
     range: Option<RangeRequest>,
     state: ReadState,
+    user: Option<&'static str>,
     /// For a planted bug: the reader of the time of the request.
     early_reader: Option<Reader>,
 }
@@ -200,6 +205,7 @@ impl Member {
         &mut self,
         request: u64,
         range: RangeRequest,
+        user: Option<&'static str>,
         around: &mut Surroundings<'_>,
     ) -> Result<(), crate::cluster::Violation> {
         let Some(running) = &mut self.running else {
@@ -216,6 +222,7 @@ impl Member {
             PendingRead {
                 range: Some(range),
                 state,
+                user: user.filter(|_| !around.has(PlantedBug::ReadsWithoutPermission)),
                 early_reader: around
                     .has(PlantedBug::ReaderBeforeBarrier)
                     .then_some(reader),
@@ -368,13 +375,20 @@ impl Running {
             let reader = read
                 .early_reader
                 .unwrap_or_else(|| self.replica.machine.reader());
+            let auth = self.replica.machine.auth();
+            let permitted = read.user.map_or(Ok(()), |user| {
+                let caller = Caller::new(user, auth.revision());
+                auth.check_range(&caller, &range.key, &range.range_end)
+            });
             let answer = match reader.range(&range) {
+                _ if permitted.is_err() => permitted.map(|()| RangeResponse::default()),
                 Ok(response) => Ok(response),
                 Err(ReadError::Refused(error)) => Err(error),
                 // A store that was replaced; the client reads again.
                 Err(_) => Err(EtcdError::Stopped),
             };
-            self.replies.push((request, Reply::Read(answer)));
+            let index = applied;
+            self.replies.push((request, Reply::Read { index, answer }));
         }
     }
 
@@ -429,6 +443,7 @@ impl Running {
             let barrier = PendingRead {
                 range: None,
                 state: ReadState::Unasked,
+                user: None,
                 early_reader: None,
             };
             self.requests.reads.insert(request, barrier);
@@ -492,7 +507,14 @@ impl Running {
         leader_term: Option<Term>,
         mut request: InternalRaftRequest,
     ) {
-        request.header = Some(RequestHeader::default());
+        let username = match request.lease_revoke {
+            Some(_) => ROOT.to_owned(),
+            None => String::new(),
+        };
+        request.header = Some(RequestHeader {
+            username,
+            ..RequestHeader::default()
+        });
         let proposal = Proposal::Normal(request.encode_to_vec().into());
         self.requests.enqueue(None, proposal, leader_term);
     }

@@ -1,5 +1,7 @@
 //! The requests of clients and the streams of watchers.
 
+use portunus_auth::{AuthState, Caller};
+use portunus_proto::etcdserverpb::RequestHeader;
 use portunus_proto::{EtcdError, LeaseId};
 use portunus_statemachine::Response;
 
@@ -7,6 +9,7 @@ use super::super::client::{Pending, Request, any_keys};
 use super::super::member::{Proposal, REQUIRED, Reply};
 use super::super::planted::PlantedBug;
 use super::super::scenario::TICK;
+use super::super::users::user_of;
 use super::super::violation::Violation;
 use super::super::watcher::Watcher;
 use super::{Event, World};
@@ -15,6 +18,24 @@ use super::{Event, World};
 const REQUESTS_MAX: u64 = 1200;
 /// A client gives up after this time, as a server does.
 const REQUEST_TICKS_MAX: u64 = 70;
+
+/// Returns the caller of a request as the server identifies it.
+fn caller(auth: &AuthState, user: Option<&str>, bug: Option<PlantedBug>) -> Caller {
+    match user {
+        Some(_) if !auth.is_enabled() => Caller::default(),
+        Some(_) if bug == Some(PlantedBug::ProposesAsRoot) => Caller::new("root", auth.revision()),
+        Some(user) => Caller::new(user, auth.revision()),
+        None => Caller::default(),
+    }
+}
+
+fn header(id: u64, caller: &Caller) -> RequestHeader {
+    RequestHeader {
+        id,
+        username: caller.username().to_owned(),
+        auth_revision: caller.revision(),
+    }
+}
 
 impl World<'_> {
     pub(super) fn open_watchers(&mut self) {
@@ -70,15 +91,22 @@ impl World<'_> {
             floor: self.oracle.floor(),
             member,
         });
+        let user = self.scenario.has_users.then(|| user_of(client));
+        if let Some(user) = user {
+            self.oracle.sends(number, user);
+        }
         let timeout = REQUEST_TICKS_MAX * TICK;
         self.after(timeout, Event::Timeout { client, number });
         match request {
             Request::Write { request, required } => {
                 let start = self.members.get(&member).map(|it| it.start.clone());
                 let running = self.members.get(&member).and_then(|it| it.running.as_ref());
-                let membership = running.map(|it| it.replica.machine.membership());
-                let data = membership.zip(start).and_then(|(membership, start)| {
-                    start.encode(membership, number, *request, &required)
+                let machine = running.map(|it| &it.replica.machine);
+                let bug = self.bug;
+                let data = machine.zip(start).and_then(|(machine, start)| {
+                    let caller = caller(machine.auth(), user, bug);
+                    let membership = machine.membership();
+                    start.encode(membership, header(number, &caller), *request, &required)
                 });
                 let Some(data) = data else {
                     // A required feature may be unknown to a member.
@@ -89,9 +117,9 @@ impl World<'_> {
                     member.submit(Some(number), Proposal::Normal(data), around)
                 })
             }
-            Request::Read { range, .. } => {
-                self.with_member(member, |member, around| member.read(number, range, around))
-            }
+            Request::Read { range, .. } => self.with_member(member, |member, around| {
+                member.read(number, range, user, around)
+            }),
             Request::Renew { .. } => {
                 let running = self.members.get(&member).and_then(|it| it.running.as_ref());
                 let leader = running.map_or(0, |it| it.core().current_leadership().leader.0);
@@ -197,7 +225,10 @@ impl World<'_> {
                     self.oracle.lease_lives(granted.id, called_at, granted.ttl);
                 }
             }
-            (Request::Read { range, keys }, Reply::Read(answer)) => {
+            (Request::Read { range, keys }, Reply::Read { index, answer }) => {
+                if self.scenario.has_users {
+                    self.oracle.answers_reader(number, range, index, &answer)?;
+                }
                 self.note(|| format!("client {client}: {number} read {answer:?}"));
                 let floor = pending.floor;
                 self.oracle

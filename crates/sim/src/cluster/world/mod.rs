@@ -186,7 +186,10 @@ impl<'a> World<'a> {
             };
             (id, Member::new(id, origin, Start::first()))
         });
-        let clients = (0..scenario.clients).map(|_| Client::default());
+        let clients = (0..scenario.clients).map(|number| Client {
+            administrations: (scenario.has_users && number == 0).then_some(0),
+            ..Client::default()
+        });
         Self {
             scenario: scenario.clone(),
             bug,
@@ -249,6 +252,7 @@ impl<'a> World<'a> {
         report.hashes_compared = self.invariants.hashes_compared;
         report.leases_expired = self.oracle.expired;
         report.refused_by_feature = self.oracle.refused_by_feature;
+        report.refused_by_permission = self.oracle.refused_by_permission;
         for watcher in &self.watchers {
             report.watch_events += watcher.events;
             report.watches_compacted += watcher.compacted;
