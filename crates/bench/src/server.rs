@@ -6,6 +6,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
@@ -16,6 +17,9 @@ use tempfile::TempDir;
 use thiserror::Error;
 
 use crate::client;
+use crate::endpoint::Endpoint;
+use crate::mode::Mode;
+use crate::users;
 
 /// The time limit for a start.
 const START_TIME_MAX: Duration = Duration::from_secs(60);
@@ -61,6 +65,7 @@ pub enum StopMode {
 pub struct Server {
     member: Member,
     label: String,
+    token: Option<Arc<str>>,
     _data: TempDir,
 }
 
@@ -125,8 +130,13 @@ fn version_in(text: &str) -> String {
 
 impl Server {
     /// Prepares a server with an empty data directory and free ports; `flags` are added to those
-    /// of every server.
-    pub fn new(program: &Program, name: &str, flags: &[&str]) -> Result<Server, ServerError> {
+    /// of every server in this mode.
+    pub fn new(
+        program: &Program,
+        name: &str,
+        flags: &[&str],
+        mode: Mode,
+    ) -> Result<Server, ServerError> {
         let data = TempDir::with_prefix("compare-").map_err(ServerError::Prepare)?;
         let label = program.label.clone();
         let program = portunus_testkit::program::Program {
@@ -134,11 +144,13 @@ impl Server {
             path: program.path.clone(),
         };
         let mut member = Member::new(name, program, data.path()).map_err(ServerError::Prepare)?;
-        let flags = FLAGS.iter().chain(flags);
+        let auth_flags = if mode.auth { users::FLAGS } else { &[] };
+        let flags = FLAGS.iter().chain(auth_flags).chain(flags);
         member.flags = flags.map(|flag| (*flag).to_owned()).collect();
         Ok(Server {
             member,
             label,
+            token: None,
             _data: data,
         })
     }
@@ -191,10 +203,18 @@ impl Server {
         process.map(Process::id).unwrap_or_default()
     }
 
-    /// Returns the client address as `host:port`.
+    /// Returns where and as whom clients connect.
     #[must_use]
-    pub fn address(&self) -> String {
-        self.member.endpoint()
+    pub fn endpoint(&self) -> Endpoint {
+        Endpoint {
+            token: self.token.clone(),
+            ..Endpoint::plain(&self.member.endpoint())
+        }
+    }
+
+    /// Makes later connections use the token of a user.
+    pub fn set_token(&mut self, token: Arc<str>) {
+        self.token = Some(token);
     }
 
     /// Waits until the server answers a linearizable read, which requires a leader.
@@ -202,7 +222,7 @@ impl Server {
         let deadline = Instant::now() + START_TIME_MAX;
         loop {
             self.check_running()?;
-            if client::is_answering(&self.address()).await {
+            if client::is_answering(&self.endpoint()).await {
                 return Ok(());
             }
             if Instant::now() >= deadline {
@@ -278,7 +298,7 @@ mod tests {
             path: "/bin/false".into(),
             label: "false".to_owned(),
         };
-        let mut server = Server::new(&program, "m0", &[]).unwrap();
+        let mut server = Server::new(&program, "m0", &[], Mode::default()).unwrap();
         let initial_cluster = server.member().initial_cluster_entry();
         server.launch(&initial_cluster, InitialState::New).unwrap();
         let error = server.wait_until_answering().await.unwrap_err();

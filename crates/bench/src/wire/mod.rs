@@ -24,6 +24,7 @@ use thiserror::Error;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use crate::endpoint::Endpoint;
 use frame::{FrameHeader, Kind, flag, setting};
 use headers::HeaderBlocks;
 pub use headers::Method;
@@ -105,15 +106,15 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects to `host:port`.
-    pub async fn open(address: &str) -> Result<Connection, WireError> {
-        let socket = TcpStream::connect(address).await?;
+    /// Connects to an endpoint.
+    pub async fn open(endpoint: &Endpoint) -> Result<Connection, WireError> {
+        let socket = TcpStream::connect(&*endpoint.address).await?;
         socket.set_nodelay(true)?;
         let mut connection = Connection {
             socket,
             outgoing: BytesMut::with_capacity(READ_BYTES),
             incoming: BytesMut::with_capacity(READ_BYTES),
-            blocks: HeaderBlocks::new(address),
+            blocks: HeaderBlocks::new(endpoint),
             next_stream: 1,
             send_window_bytes: i64::from(WINDOW_BYTES_DEFAULT),
             held: VecDeque::new(),

@@ -11,7 +11,7 @@ fn grpc(message: &[u8]) -> Vec<u8> {
 async fn pair() -> (Connection, TcpStream) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let connection = Connection::open(&address).await.unwrap();
+    let connection = Connection::open(&Endpoint::plain(&address)).await.unwrap();
     let (mut server, _) = listener.accept().await.unwrap();
     let mut greeting = vec![0; PREFACE.len() + 9 + 6 + 9 + 4];
     server.read_exact(&mut greeting).await.unwrap();
