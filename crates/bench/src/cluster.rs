@@ -10,9 +10,9 @@ use portunus_proto::etcdserverpb::{MemberAddRequest, StatusResponse};
 use portunus_testkit::member::{self, InitialState};
 use thiserror::Error;
 
+use crate::access::Access;
 use crate::client;
 use crate::endpoint::Endpoint;
-use crate::mode::Mode;
 use crate::server::{Program, Server, ServerError, StopMode};
 use crate::users::{self, UsersError};
 use crate::wire::Method;
@@ -26,7 +26,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 pub struct Cluster {
     program: Program,
     flags: &'static [&'static str],
-    mode: Mode,
+    access: Access,
     /// The members, in the order of their start.
     pub servers: Vec<Server>,
 }
@@ -60,13 +60,13 @@ impl Cluster {
         program: &Program,
         members: usize,
         flags: &'static [&'static str],
-        mode: Mode,
+        access: &Access,
     ) -> Result<Cluster, ClusterError> {
-        let servers = (0..members).map(|number| Server::new(program, &name(number), flags, mode));
+        let servers = (0..members).map(|number| Server::new(program, &name(number), flags, access));
         let mut cluster = Cluster {
             program: program.clone(),
             flags,
-            mode,
+            access: access.clone(),
             servers: servers.collect::<Result<Vec<Server>, ServerError>>()?,
         };
         let initial_cluster = cluster.initial_cluster();
@@ -76,7 +76,7 @@ impl Cluster {
         for server in &mut cluster.servers {
             server.wait_until_answering().await?;
         }
-        if mode.auth {
+        if access.mode().auth {
             cluster.enable_auth().await?;
         }
         Ok(cluster)
@@ -144,7 +144,7 @@ impl Cluster {
     /// Does not wait until it answers.
     pub async fn add_learner(&mut self) -> Result<usize, ClusterError> {
         let number = self.servers.len();
-        let server = Server::new(&self.program, &name(number), self.flags, self.mode)?;
+        let server = Server::new(&self.program, &name(number), self.flags, &self.access)?;
         let request = MemberAddRequest {
             peer_urls: vec![server.member().peer_url()],
             is_learner: true,

@@ -9,6 +9,7 @@ use portunus_testkit::go::Tool;
 use portunus_testkit::program::Kind;
 use thiserror::Error;
 
+use crate::access::{Access, AccessError};
 use crate::compare::{self, Plan};
 use crate::lines::Line;
 use crate::machine::Machine;
@@ -35,6 +36,9 @@ pub struct Command {
     /// read and write the keys of the load
     #[arg(long)]
     auth: bool,
+    /// Use mutual TLS between clients and both servers; peers do not use TLS
+    #[arg(long)]
+    tls: bool,
     /// Number of rounds of all workloads
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -86,6 +90,9 @@ pub enum CommandError {
     /// None of the selected workloads can run in this mode.
     #[error("none of the selected workloads can run with {mode}")]
     NoneSupported { mode: Mode },
+    /// The certificates could not be issued.
+    #[error("TLS could not be prepared")]
+    Access(#[from] AccessError),
     /// A workload failed.
     #[error("the comparison could not be finished")]
     Run(#[from] WorkloadError),
@@ -160,7 +167,7 @@ impl Command {
         }
         Ok(Plan {
             programs,
-            mode,
+            access: Access::new(mode)?,
             members: self.members,
             workloads,
             rounds: usize::try_from(rounds).unwrap_or(usize::MAX),
@@ -171,7 +178,10 @@ impl Command {
     }
 
     fn mode(&self) -> Mode {
-        Mode { auth: self.auth }
+        Mode {
+            auth: self.auth,
+            tls: self.tls,
+        }
     }
 
     /// Returns the etcd to compare with, or prints a notice that there is none.

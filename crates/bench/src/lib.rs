@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  command ──▶ compare ──▶ for each round, workload and server:
-//!                            cluster   start a new one    (server: one process; mode; users)
+//!                            cluster   start a new one    (server: one process; access: its mode and
+//!                                                          certificates; users)
 //!                            workload  fill it, load it   (client: keys; wire: cheap gRPC to an endpoint;
 //!                                                          closed_loop: many clients; answer)
 //!                            window    measured time      (usage: CPU and memory of a process)
@@ -12,6 +13,7 @@
 //! Called by the `compare` binary. Both servers are measured in the same way from outside:
 //! over the network and from `/proc`.
 
+pub mod access;
 pub mod answer;
 pub mod client;
 pub mod closed_loop;

@@ -218,7 +218,10 @@ mod tests {
         let line = Line::of(&outcome(vec![peer, own])).unwrap();
         let json = serde_json::to_value(&line).unwrap();
         assert_eq!(json["op"], "get");
-        assert_eq!(json["auth"], false);
+        assert_eq!(
+            (&json["auth"], &json["tls"]),
+            (&false.into(), &false.into())
+        );
         assert_eq!(json["clients"], 100);
         assert_eq!(json["unit"], "gets/s");
         assert_eq!(

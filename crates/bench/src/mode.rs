@@ -1,4 +1,4 @@
-//! The mode of a comparison: whether clients are authenticated.
+//! The mode of a comparison: whether clients are authenticated, and whether they use TLS.
 
 use std::fmt;
 
@@ -11,6 +11,8 @@ use crate::workload::{Kind, Workload};
 pub struct Mode {
     /// Whether authentication is enabled and requests carry a token.
     pub auth: bool,
+    /// Whether clients connect with mutual TLS.
+    pub tls: bool,
 }
 
 impl Mode {
@@ -18,8 +20,10 @@ impl Mode {
     #[must_use]
     pub fn supports(self, workload: &Workload) -> bool {
         match workload.kind {
-            // Simple tokens end with the process, and only root changes the members.
-            Kind::Restart(_) | Kind::LeaderChange(_) | Kind::NewMember => !self.auth,
+            // Simple tokens end with the process.
+            Kind::Restart(_) | Kind::LeaderChange(_) => !self.auth,
+            // Only root changes the members, and the metrics are read without TLS.
+            Kind::NewMember => !self.auth && !self.tls,
             Kind::Kv(_)
             | Kind::Txn(_)
             | Kind::Mixed
@@ -43,9 +47,11 @@ impl Mode {
 /// The flags that select the mode.
 impl fmt::Display for Mode {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self.auth {
-            true => "--auth",
-            false => "plain",
+        out.write_str(match (self.auth, self.tls) {
+            (false, false) => "plain",
+            (true, false) => "--auth",
+            (false, true) => "--tls",
+            (true, true) => "--auth --tls",
         })
     }
 }
@@ -54,6 +60,19 @@ impl fmt::Display for Mode {
 mod tests {
     use super::*;
     use crate::workload::{ONE_MEMBER, THREE_MEMBERS};
+
+    const AUTH: Mode = Mode {
+        auth: true,
+        tls: false,
+    };
+    const TLS: Mode = Mode {
+        auth: false,
+        tls: true,
+    };
+    const BOTH: Mode = Mode {
+        auth: true,
+        tls: true,
+    };
 
     fn unsupported(mode: Mode) -> Vec<&'static str> {
         let all = ONE_MEMBER.iter().chain(THREE_MEMBERS);
@@ -79,12 +98,16 @@ mod tests {
             "leader-stop",
             "snapshot-to-new-member",
         ];
-        assert_eq!(unsupported(Mode { auth: true }), expected);
+        assert_eq!(unsupported(AUTH), expected);
+        assert_eq!(unsupported(BOTH), expected);
+        assert_eq!(unsupported(TLS), ["snapshot-to-new-member"]);
     }
 
     #[test]
     fn title_names_the_mode() {
-        let title = Mode { auth: true }.title_of(&ONE_MEMBER[0]);
-        assert_eq!(title, "--auth: put, 1 connection, 1 client");
+        let put = "put, 1 connection, 1 client";
+        for (mode, flags) in [(AUTH, "--auth"), (TLS, "--tls"), (BOTH, "--auth --tls")] {
+            assert_eq!(mode.title_of(&ONE_MEMBER[0]), format!("{flags}: {put}"));
+        }
     }
 }

@@ -13,13 +13,13 @@ use nix::sys::signal::Signal;
 use portunus_testkit::member::{InitialState, Member};
 use portunus_testkit::process::Process;
 use portunus_testkit::program::Kind;
+use portunus_tls::ClientTls;
 use tempfile::TempDir;
 use thiserror::Error;
 
+use crate::access::Access;
 use crate::client;
 use crate::endpoint::Endpoint;
-use crate::mode::Mode;
-use crate::users;
 
 /// The time limit for a start.
 const START_TIME_MAX: Duration = Duration::from_secs(60);
@@ -65,6 +65,7 @@ pub enum StopMode {
 pub struct Server {
     member: Member,
     label: String,
+    tls: Option<ClientTls>,
     token: Option<Arc<str>>,
     _data: TempDir,
 }
@@ -130,12 +131,12 @@ fn version_in(text: &str) -> String {
 
 impl Server {
     /// Prepares a server with an empty data directory and free ports; `flags` are added to those
-    /// of every server in this mode.
+    /// of every server and of the mode.
     pub fn new(
         program: &Program,
         name: &str,
         flags: &[&str],
-        mode: Mode,
+        access: &Access,
     ) -> Result<Server, ServerError> {
         let data = TempDir::with_prefix("compare-").map_err(ServerError::Prepare)?;
         let label = program.label.clone();
@@ -144,12 +145,14 @@ impl Server {
             path: program.path.clone(),
         };
         let mut member = Member::new(name, program, data.path()).map_err(ServerError::Prepare)?;
-        let auth_flags = if mode.auth { users::FLAGS } else { &[] };
-        let flags = FLAGS.iter().chain(auth_flags).chain(flags);
-        member.flags = flags.map(|flag| (*flag).to_owned()).collect();
+        let flags = FLAGS.iter().chain(flags).map(|flag| (*flag).to_owned());
+        member.flags = flags.chain(access.server_flags()).collect();
+        let tls = access.client_tls();
+        member.client_is_tls = tls.is_some();
         Ok(Server {
             member,
             label,
+            tls,
             token: None,
             _data: data,
         })
@@ -207,8 +210,9 @@ impl Server {
     #[must_use]
     pub fn endpoint(&self) -> Endpoint {
         Endpoint {
+            address: self.member.endpoint().into(),
+            tls: self.tls.clone(),
             token: self.token.clone(),
-            ..Endpoint::plain(&self.member.endpoint())
         }
     }
 
@@ -283,6 +287,7 @@ impl Server {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mode::Mode;
 
     #[test]
     fn version_is_parsed_from_the_output_of_both_servers() {
@@ -298,7 +303,8 @@ mod tests {
             path: "/bin/false".into(),
             label: "false".to_owned(),
         };
-        let mut server = Server::new(&program, "m0", &[], Mode::default()).unwrap();
+        let access = Access::new(Mode::default()).unwrap();
+        let mut server = Server::new(&program, "m0", &[], &access).unwrap();
         let initial_cluster = server.member().initial_cluster_entry();
         server.launch(&initial_cluster, InitialState::New).unwrap();
         let error = server.wait_until_answering().await.unwrap_err();

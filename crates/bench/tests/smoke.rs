@@ -1,5 +1,5 @@
 //! Smoke runs of the comparison: of Portunus alone, of some workloads with etcd, of three members,
-//! and with authentication.
+//! and with authentication and TLS.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::path::Path;
@@ -121,6 +121,13 @@ fn comparison_with_etcd_prints_ratios_as_json_lines() {
 fn smoke_run_with_auth_has_no_failed_requests() {
     const TEST: &str = "smoke_run_with_auth_has_no_failed_requests";
     run_in_mode(&["--auth"], "--auth", TEST);
+}
+
+#[test]
+fn smoke_run_with_tls_has_no_failed_requests() {
+    const TEST: &str = "smoke_run_with_tls_has_no_failed_requests";
+    run_in_mode(&["--tls"], "--tls", TEST);
+    run_in_mode(&["--auth", "--tls"], "--auth --tls", TEST);
 }
 
 /// Runs some workloads of one and of three members in a mode.

@@ -82,6 +82,7 @@ mod known {
     pub const METHOD_POST: u8 = 3;
     pub const PATH: u8 = 4;
     pub const SCHEME_HTTP: u8 = 6;
+    pub const SCHEME_HTTPS: u8 = 7;
     pub const CONTENT_TYPE: u8 = 31;
     /// The newest entry of the dynamic table.
     pub const NEWEST: usize = 62;
@@ -95,6 +96,8 @@ const LITERAL_TO_BE_KEPT: u8 = 0x40;
 pub(super) struct HeaderBlocks {
     authority: Arc<str>,
     token: Option<Arc<str>>,
+    /// The index of the scheme.
+    scheme: u8,
     /// Number of entries in the dynamic table, which never evicts one.
     entries: usize,
     /// The entries of the authority, the path of each method, the content type, the `te` header
@@ -108,6 +111,10 @@ impl HeaderBlocks {
         HeaderBlocks {
             authority: Arc::clone(&endpoint.address),
             token: endpoint.token.clone(),
+            scheme: match endpoint.tls {
+                Some(_) => known::SCHEME_HTTPS,
+                None => known::SCHEME_HTTP,
+            },
             entries: 0,
             sent: [None; METHODS + OTHER_HEADERS],
             block: BytesMut::with_capacity(256),
@@ -119,7 +126,7 @@ impl HeaderBlocks {
     pub fn of(&mut self, method: Method) -> &[u8] {
         self.block.clear();
         self.block.put_u8(INDEXED | known::METHOD_POST);
-        self.block.put_u8(INDEXED | known::SCHEME_HTTP);
+        self.block.put_u8(INDEXED | self.scheme);
         let authority = Arc::clone(&self.authority);
         self.put_once(0, Some(known::AUTHORITY), "", &authority);
         // Pseudo-headers must come before the others.
@@ -174,6 +181,8 @@ impl HeaderBlocks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::Access;
+    use crate::mode::Mode;
 
     #[test]
     fn first_call_sends_headers_and_later_calls_send_indexes() {
@@ -213,6 +222,19 @@ mod tests {
         // Five entries: the newest, 62, is the token, and 66 the authority.
         let second = blocks.of(Method::Put);
         assert_eq!(second, [0x83, 0x86, 194, 193, 192, 191, 190]);
+    }
+
+    #[test]
+    fn scheme_is_https_with_tls() {
+        let access = Access::new(Mode {
+            auth: false,
+            tls: true,
+        });
+        let mut blocks = HeaderBlocks::new(&Endpoint {
+            tls: access.unwrap().client_tls(),
+            ..Endpoint::plain("127.0.0.1:1")
+        });
+        assert!(blocks.of(Method::Put).starts_with(&[0x83, 0x87]));
     }
 
     #[test]
