@@ -12,6 +12,7 @@ use thiserror::Error;
 use tokio::task::JoinSet;
 
 use crate::answer::{Fields, field};
+use crate::endpoint::Endpoint;
 use crate::wire::{Connection, Event, MESSAGE_BYTES_MAX, Method, WireError};
 
 /// Default size of a value.
@@ -43,58 +44,58 @@ pub enum FillError {
     Refused { refused: u64 },
 }
 
-/// Opens `count` connections, to the addresses in turn.
-pub async fn connect(addresses: &[String], count: usize) -> Result<Vec<Connection>, WireError> {
+/// Opens `count` connections, to the endpoints in turn.
+pub async fn connect(endpoints: &[Endpoint], count: usize) -> Result<Vec<Connection>, WireError> {
     let mut connections = Vec::with_capacity(count);
-    for address in addresses.iter().cycle().take(count.max(1)) {
-        connections.push(Connection::open(address).await?);
+    for endpoint in endpoints.iter().cycle().take(count.max(1)) {
+        connections.push(Connection::open(endpoint).await?);
     }
     Ok(connections)
 }
 
 /// Returns whether a linearizable read is answered, which requires a leader.
-pub async fn is_answering(address: &str) -> bool {
+pub async fn is_answering(endpoint: &Endpoint) -> bool {
     let read = RangeRequest {
         key: key(0),
         ..RangeRequest::default()
     };
-    call(address, Method::Range, &read).await.is_some()
+    call(endpoint, Method::Range, &read).await.is_some()
 }
 
 /// Returns whether this member has applied the put of a key.
-pub async fn holds_key(address: &str, number: usize) -> bool {
+pub async fn holds_key(endpoint: &Endpoint, number: usize) -> bool {
     let read = RangeRequest {
         key: key(number),
         serializable: true,
         keys_only: true,
         ..RangeRequest::default()
     };
-    let answer = call(address, Method::Range, &read).await;
+    let answer = call(endpoint, Method::Range, &read).await;
     answer.is_some_and(|answer| Fields::of(&answer).all(field::RANGE_KVS).count() == 1)
 }
 
 /// Returns the status of a member, if it answers.
-pub async fn status(address: &str) -> Option<StatusResponse> {
-    let answer = call(address, Method::Status, &StatusRequest {}).await?;
+pub async fn status(endpoint: &Endpoint) -> Option<StatusResponse> {
+    let answer = call(endpoint, Method::Status, &StatusRequest {}).await?;
     StatusResponse::decode(answer).ok()
 }
 
 /// Returns the number of members in a member's own list.
-pub async fn member_count(address: &str) -> Option<usize> {
+pub async fn member_count(endpoint: &Endpoint) -> Option<usize> {
     let own_view = MemberListRequest {
         linearizable: false,
     };
-    let answer = call(address, Method::MemberList, &own_view).await?;
+    let answer = call(endpoint, Method::MemberList, &own_view).await?;
     let answer = MemberListResponse::decode(answer).ok()?;
     Some(answer.members.len())
 }
 
 /// Sends one request on a new connection; returns `None` if it was refused or timed out. For
 /// requests that are not measured.
-pub async fn call(address: &str, method: Method, request: &impl Message) -> Option<Bytes> {
+pub async fn call(endpoint: &Endpoint, method: Method, request: &impl Message) -> Option<Bytes> {
     let message = request.encode_to_vec();
     let answer = async {
-        let mut connection = Connection::open(address).await?;
+        let mut connection = Connection::open(endpoint).await?;
         connection.call(method, &message).await
     };
     let answer = tokio::time::timeout(ANSWER_TIME_MAX, answer).await;
@@ -102,9 +103,9 @@ pub async fn call(address: &str, method: Method, request: &impl Message) -> Opti
 }
 
 /// Writes keys 0 to `keys`, with many concurrent transactions.
-pub async fn fill(address: &str, keys: usize, value_bytes: usize) -> Result<(), FillError> {
+pub async fn fill(endpoint: &Endpoint, keys: usize, value_bytes: usize) -> Result<(), FillError> {
     let mut fillers = JoinSet::new();
-    for (number, connection) in connect(&[address.to_owned()], FILLING_CONNECTIONS)
+    for (number, connection) in connect(std::slice::from_ref(endpoint), FILLING_CONNECTIONS)
         .await?
         .into_iter()
         .enumerate()

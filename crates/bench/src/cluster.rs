@@ -3,14 +3,18 @@
 //! Each group of workloads gets a new cluster. The leader is determined over the API, in the
 //! same way for both servers.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use portunus_proto::etcdserverpb::{MemberAddRequest, StatusResponse};
 use portunus_testkit::member::{self, InitialState};
 use thiserror::Error;
 
+use crate::access::Access;
 use crate::client;
+use crate::endpoint::Endpoint;
 use crate::server::{Program, Server, ServerError, StopMode};
+use crate::users::{self, UsersError};
 use crate::wire::Method;
 
 /// The time limit for members to agree on a leader or a member list.
@@ -22,6 +26,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 pub struct Cluster {
     program: Program,
     flags: &'static [&'static str],
+    access: Access,
     /// The members, in the order of their start.
     pub servers: Vec<Server>,
 }
@@ -37,6 +42,9 @@ pub enum ClusterError {
     /// The members did not agree on a leader.
     #[error("the members of {label} did not agree on a leader within {seconds} s")]
     NoLeader { label: String, seconds: u64 },
+    /// Authentication was not enabled.
+    #[error("authentication could not be enabled on {label}")]
+    Users { label: String, source: UsersError },
     /// The cluster refused a new member.
     #[error("{label} refused a new member: is the cluster healthy?")]
     MemberRefused { label: String },
@@ -46,16 +54,19 @@ pub enum ClusterError {
 }
 
 impl Cluster {
-    /// Starts members without data and waits until each of them answers.
+    /// Starts members without data and waits until each of them answers; with authentication,
+    /// until each of them answers the user of the load.
     pub async fn start(
         program: &Program,
         members: usize,
         flags: &'static [&'static str],
+        access: &Access,
     ) -> Result<Cluster, ClusterError> {
-        let servers = (0..members).map(|number| Server::new(program, &name(number), flags));
+        let servers = (0..members).map(|number| Server::new(program, &name(number), flags, access));
         let mut cluster = Cluster {
             program: program.clone(),
             flags,
+            access: access.clone(),
             servers: servers.collect::<Result<Vec<Server>, ServerError>>()?,
         };
         let initial_cluster = cluster.initial_cluster();
@@ -65,7 +76,27 @@ impl Cluster {
         for server in &mut cluster.servers {
             server.wait_until_answering().await?;
         }
+        if access.mode().auth {
+            cluster.enable_auth().await?;
+        }
         Ok(cluster)
+    }
+
+    /// Enables authentication, and waits until every member answers the user of the load.
+    async fn enable_auth(&mut self) -> Result<(), ClusterError> {
+        let enabled = users::enable(&self.first().endpoint()).await;
+        let token: Arc<str> = match enabled {
+            Ok(token) => token.into(),
+            Err(source) => {
+                let label = self.program.label.clone();
+                return Err(ClusterError::Users { label, source });
+            }
+        };
+        for server in &mut self.servers {
+            server.set_token(Arc::clone(&token));
+            server.wait_until_answering().await?;
+        }
+        Ok(())
     }
 
     fn initial_cluster(&self) -> String {
@@ -78,10 +109,10 @@ impl Cluster {
         &mut self.servers[0]
     }
 
-    /// Returns the client addresses of all members.
+    /// Returns where and as whom clients connect, for all members.
     #[must_use]
-    pub fn addresses(&self) -> Vec<String> {
-        self.servers.iter().map(Server::address).collect()
+    pub fn endpoints(&self) -> Vec<Endpoint> {
+        self.servers.iter().map(Server::endpoint).collect()
     }
 
     /// Returns the process ids of all members.
@@ -96,7 +127,7 @@ impl Cluster {
         while Instant::now() < deadline {
             let mut statuses = Vec::with_capacity(self.servers.len());
             for server in &self.servers {
-                statuses.push(client::status(&server.address()).await);
+                statuses.push(client::status(&server.endpoint()).await);
             }
             if let Some(leader) = agreed_leader(&statuses) {
                 return Ok(leader);
@@ -113,14 +144,14 @@ impl Cluster {
     /// Does not wait until it answers.
     pub async fn add_learner(&mut self) -> Result<usize, ClusterError> {
         let number = self.servers.len();
-        let server = Server::new(&self.program, &name(number), self.flags)?;
+        let server = Server::new(&self.program, &name(number), self.flags, &self.access)?;
         let request = MemberAddRequest {
             peer_urls: vec![server.member().peer_url()],
             is_learner: true,
         };
         let (leader, _) = self.leader().await?;
-        let address = self.servers[leader].address();
-        let added = client::call(&address, Method::MemberAdd, &request).await;
+        let endpoint = self.servers[leader].endpoint();
+        let added = client::call(&endpoint, Method::MemberAdd, &request).await;
         added.ok_or_else(|| ClusterError::MemberRefused {
             label: self.program.label.clone(),
         })?;
@@ -136,7 +167,7 @@ impl Cluster {
     async fn wait_until_all_count(&self, members: usize) -> Result<(), ClusterError> {
         let deadline = Instant::now() + AGREEMENT_TIME_MAX;
         for server in &self.servers {
-            while client::member_count(&server.address()).await != Some(members) {
+            while client::member_count(&server.endpoint()).await != Some(members) {
                 if Instant::now() >= deadline {
                     return Err(ClusterError::MemberUnknown {
                         label: self.program.label.clone(),

@@ -9,9 +9,11 @@ use portunus_testkit::go::Tool;
 use portunus_testkit::program::Kind;
 use thiserror::Error;
 
+use crate::access::{Access, AccessError};
 use crate::compare::{self, Plan};
 use crate::lines::Line;
 use crate::machine::Machine;
+use crate::mode::Mode;
 use crate::report::Report;
 use crate::server::{Program, ServerError};
 use crate::workload::{self, Scale, Workload, WorkloadError};
@@ -30,6 +32,13 @@ pub struct Command {
     /// Members of each cluster: 1 or 3, each with its own workloads
     #[arg(long, default_value_t = 1, value_parser = members)]
     members: usize,
+    /// Enable authentication on both servers: every request carries the token of a user, who may
+    /// read and write the keys of the load
+    #[arg(long)]
+    auth: bool,
+    /// Use mutual TLS between clients and both servers; peers do not use TLS
+    #[arg(long)]
+    tls: bool,
     /// Number of rounds of all workloads
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -78,6 +87,12 @@ pub enum CommandError {
     /// A name that matches no workload.
     #[error("no workload is called `{name}`: choose from {known}")]
     UnknownWorkload { name: String, known: String },
+    /// None of the selected workloads can run in this mode.
+    #[error("none of the selected workloads can run with {mode}")]
+    NoneSupported { mode: Mode },
+    /// The certificates could not be issued.
+    #[error("TLS could not be prepared")]
+    Access(#[from] AccessError),
     /// A workload failed.
     #[error("the comparison could not be finished")]
     Run(#[from] WorkloadError),
@@ -131,7 +146,8 @@ impl Command {
             1 => workload::ONE_MEMBER,
             _ => workload::THREE_MEMBERS,
         };
-        let workloads = select_workloads(&self.only, known)?;
+        let mode = self.mode();
+        let workloads = supported(mode, select_workloads(&self.only, known)?)?;
         let own_path = self.portunus.clone().unwrap_or_else(beside_this_program);
         let portunus = Program::at(&own_path, Kind::Portunus).map_err(|source| {
             let path = own_path.display().to_string();
@@ -151,6 +167,7 @@ impl Command {
         }
         Ok(Plan {
             programs,
+            access: Access::new(mode)?,
             members: self.members,
             workloads,
             rounds: usize::try_from(rounds).unwrap_or(usize::MAX),
@@ -158,6 +175,13 @@ impl Command {
             is_quick: self.quick,
             is_smoke: self.smoke,
         })
+    }
+
+    fn mode(&self) -> Mode {
+        Mode {
+            auth: self.auth,
+            tls: self.tls,
+        }
     }
 
     /// Returns the etcd to compare with, or prints a notice that there is none.
@@ -214,6 +238,24 @@ fn select_workloads(names: &[String], all: &[Workload]) -> Result<Vec<Workload>,
     Ok(groups.flatten().copied().collect())
 }
 
+/// Returns the workloads that can run in this mode; prints the names of the others.
+fn supported(mode: Mode, selected: Vec<Workload>) -> Result<Vec<Workload>, CommandError> {
+    let (supported, left_out): (Vec<Workload>, Vec<Workload>) = selected
+        .into_iter()
+        .partition(|workload| mode.supports(workload));
+    if !left_out.is_empty() {
+        let names: Vec<&str> = left_out.iter().map(|workload| workload.name).collect();
+        eprintln!(
+            "!! left out, because they cannot run with {mode}: {}",
+            names.join(", ")
+        );
+    }
+    match supported.is_empty() {
+        true => Err(CommandError::NoneSupported { mode }),
+        false => Ok(supported),
+    }
+}
+
 fn write_json(path: &Path, report: &Report) -> Result<(), CommandError> {
     serde_json::to_vec_pretty(report)
         .map_err(io::Error::from)
@@ -249,6 +291,19 @@ mod tests {
             "big-asked",
         ];
         assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn workloads_that_cannot_run_in_the_mode_are_left_out() {
+        let mode = Command::parse_from(["compare", "--auth"]).mode();
+        let selected = select_workloads(&["restart".to_owned()], ONE_MEMBER).unwrap();
+        let remaining = supported(mode, selected).unwrap();
+        let names: Vec<&str> = remaining.iter().map(|workload| workload.name).collect();
+        assert_eq!(names, ["restart-load"]);
+
+        let selected = select_workloads(&["leader".to_owned()], THREE_MEMBERS).unwrap();
+        let error = supported(mode, selected).unwrap_err().to_string();
+        assert!(error.contains("--auth"), "{error}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Within a round a workload runs on both servers one directly after the other, in alternating
 //! order, so that other load of the machine affects both equally.
 
+use crate::access::Access;
 use crate::cluster::Cluster;
 use crate::machine::Machine;
 use crate::report::{Measure, Outcome, Report, Sample, ServerSamples};
@@ -14,6 +15,8 @@ use crate::workload::{Scale, Workload, WorkloadError, groups};
 pub struct Plan {
     /// The servers: etcd first, if available; Portunus last.
     pub programs: Vec<Program>,
+    /// How clients reach both servers.
+    pub access: Access,
     /// Members of each cluster.
     pub members: usize,
     /// The workloads, in order.
@@ -35,7 +38,8 @@ pub async fn run(plan: &Plan, machine: Machine) -> Result<Report, WorkloadError>
         .iter()
         .map(|workload| Outcome {
             workload: workload.name,
-            title: workload.title,
+            title: plan.access.mode().title_of(workload),
+            mode: plan.access.mode(),
             unit: workload.unit,
             clients: workload.clients.min(plan.scale.clients_max),
             measure: workload.measure,
@@ -54,7 +58,8 @@ pub async fn run(plan: &Plan, machine: Machine) -> Result<Report, WorkloadError>
                 let at = (turn + round) % plan.programs.len();
                 let program = &plan.programs[at];
                 let flags = group.first().map_or(&[][..], |first| first.server_flags);
-                let mut cluster = Cluster::start(program, plan.members, flags).await?;
+                let mut cluster =
+                    Cluster::start(program, plan.members, flags, &plan.access).await?;
                 for (workload, outcome) in group.iter().zip(outcomes.iter_mut()) {
                     let sample = workload.run(&mut cluster, &plan.scale).await?;
                     eprintln!(

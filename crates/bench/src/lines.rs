@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::mode::Mode;
 use crate::report::{Measure, Outcome, Sample, ServerSamples, median, ratios};
 
 /// The figures of a workload. Ratios are Portunus' figure divided by etcd's, the median of all
@@ -10,6 +11,9 @@ use crate::report::{Measure, Outcome, Sample, ServerSamples, median, ratios};
 pub struct Line {
     /// Name of the workload.
     pub op: &'static str,
+    /// The mode of both servers.
+    #[serde(flatten)]
+    pub mode: Mode,
     /// Number of clients, each with one request in flight.
     pub clients: usize,
     /// The counted unit, per second.
@@ -109,6 +113,7 @@ impl Line {
         let samples = outcome.servers.iter().flat_map(|server| &server.samples);
         Some(Line {
             op: outcome.workload,
+            mode: outcome.mode,
             clients: outcome.clients,
             unit: format!("{}s/s", outcome.unit),
             portunus: middle_of(portunus, PER_SECOND),
@@ -190,7 +195,8 @@ mod tests {
     fn outcome(servers: Vec<ServerSamples>) -> Outcome {
         Outcome {
             workload: "get",
-            title: "reads",
+            title: "reads".to_owned(),
+            mode: Mode::default(),
             unit: "get",
             clients: 100,
             measure: Measure::Rate,
@@ -212,6 +218,10 @@ mod tests {
         let line = Line::of(&outcome(vec![peer, own])).unwrap();
         let json = serde_json::to_value(&line).unwrap();
         assert_eq!(json["op"], "get");
+        assert_eq!(
+            (&json["auth"], &json["tls"]),
+            (&false.into(), &false.into())
+        );
         assert_eq!(json["clients"], 100);
         assert_eq!(json["unit"], "gets/s");
         assert_eq!(

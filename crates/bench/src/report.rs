@@ -7,6 +7,7 @@
 use serde::Serialize;
 
 use crate::machine::Machine;
+use crate::mode::Mode;
 use crate::usage::Memory;
 use crate::window::{ClientResults, WindowUsage};
 
@@ -108,8 +109,11 @@ pub(crate) fn percentile(sorted: &[u32], percent: usize) -> Option<u32> {
 pub struct Outcome {
     /// Name of the workload.
     pub workload: &'static str,
-    /// Description of the workload.
-    pub title: &'static str,
+    /// Description of the workload, with the mode.
+    pub title: String,
+    /// The mode of both servers.
+    #[serde(flatten)]
+    pub mode: Mode,
     /// The counted unit.
     pub unit: &'static str,
     /// Number of clients.
@@ -452,7 +456,8 @@ mod tests {
         });
         Outcome {
             workload: "get",
-            title: "reads",
+            title: "reads".to_owned(),
+            mode: Mode::default(),
             unit: "get",
             clients: 1,
             measure: Measure::Rate,

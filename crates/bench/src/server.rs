@@ -6,16 +6,20 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use portunus_testkit::member::{InitialState, Member};
 use portunus_testkit::process::Process;
 use portunus_testkit::program::Kind;
+use portunus_tls::ClientTls;
 use tempfile::TempDir;
 use thiserror::Error;
 
+use crate::access::Access;
 use crate::client;
+use crate::endpoint::Endpoint;
 
 /// The time limit for a start.
 const START_TIME_MAX: Duration = Duration::from_secs(60);
@@ -61,6 +65,8 @@ pub enum StopMode {
 pub struct Server {
     member: Member,
     label: String,
+    tls: Option<ClientTls>,
+    token: Option<Arc<str>>,
     _data: TempDir,
 }
 
@@ -125,8 +131,13 @@ fn version_in(text: &str) -> String {
 
 impl Server {
     /// Prepares a server with an empty data directory and free ports; `flags` are added to those
-    /// of every server.
-    pub fn new(program: &Program, name: &str, flags: &[&str]) -> Result<Server, ServerError> {
+    /// of every server and of the mode.
+    pub fn new(
+        program: &Program,
+        name: &str,
+        flags: &[&str],
+        access: &Access,
+    ) -> Result<Server, ServerError> {
         let data = TempDir::with_prefix("compare-").map_err(ServerError::Prepare)?;
         let label = program.label.clone();
         let program = portunus_testkit::program::Program {
@@ -134,11 +145,15 @@ impl Server {
             path: program.path.clone(),
         };
         let mut member = Member::new(name, program, data.path()).map_err(ServerError::Prepare)?;
-        let flags = FLAGS.iter().chain(flags);
-        member.flags = flags.map(|flag| (*flag).to_owned()).collect();
+        let flags = FLAGS.iter().chain(flags).map(|flag| (*flag).to_owned());
+        member.flags = flags.chain(access.server_flags()).collect();
+        let tls = access.client_tls();
+        member.client_is_tls = tls.is_some();
         Ok(Server {
             member,
             label,
+            tls,
+            token: None,
             _data: data,
         })
     }
@@ -191,10 +206,19 @@ impl Server {
         process.map(Process::id).unwrap_or_default()
     }
 
-    /// Returns the client address as `host:port`.
+    /// Returns where and as whom clients connect.
     #[must_use]
-    pub fn address(&self) -> String {
-        self.member.endpoint()
+    pub fn endpoint(&self) -> Endpoint {
+        Endpoint {
+            address: self.member.endpoint().into(),
+            tls: self.tls.clone(),
+            token: self.token.clone(),
+        }
+    }
+
+    /// Makes later connections use the token of a user.
+    pub fn set_token(&mut self, token: Arc<str>) {
+        self.token = Some(token);
     }
 
     /// Waits until the server answers a linearizable read, which requires a leader.
@@ -202,7 +226,7 @@ impl Server {
         let deadline = Instant::now() + START_TIME_MAX;
         loop {
             self.check_running()?;
-            if client::is_answering(&self.address()).await {
+            if client::is_answering(&self.endpoint()).await {
                 return Ok(());
             }
             if Instant::now() >= deadline {
@@ -263,6 +287,7 @@ impl Server {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mode::Mode;
 
     #[test]
     fn version_is_parsed_from_the_output_of_both_servers() {
@@ -278,7 +303,8 @@ mod tests {
             path: "/bin/false".into(),
             label: "false".to_owned(),
         };
-        let mut server = Server::new(&program, "m0", &[]).unwrap();
+        let access = Access::new(Mode::default()).unwrap();
+        let mut server = Server::new(&program, "m0", &[], &access).unwrap();
         let initial_cluster = server.member().initial_cluster_entry();
         server.launch(&initial_cluster, InitialState::New).unwrap();
         let error = server.wait_until_answering().await.unwrap_err();

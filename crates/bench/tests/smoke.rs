@@ -1,5 +1,5 @@
-//! Smoke runs of the comparison: of Portunus alone, of some workloads with etcd, and of three
-//! members.
+//! Smoke runs of the comparison: of Portunus alone, of some workloads with etcd, of three members,
+//! and with authentication and TLS.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::path::Path;
@@ -114,6 +114,50 @@ fn comparison_with_etcd_prints_ratios_as_json_lines() {
         }
         assert_eq!(line["failures"], 0, "{line}");
         assert!(line["op"].is_string() && line["unit"].is_string(), "{line}");
+    }
+}
+
+#[test]
+fn smoke_run_with_auth_has_no_failed_requests() {
+    const TEST: &str = "smoke_run_with_auth_has_no_failed_requests";
+    run_in_mode(&["--auth"], "--auth", TEST);
+}
+
+#[test]
+fn smoke_run_with_tls_has_no_failed_requests() {
+    const TEST: &str = "smoke_run_with_tls_has_no_failed_requests";
+    run_in_mode(&["--tls"], "--tls", TEST);
+    run_in_mode(&["--auth", "--tls"], "--auth --tls", TEST);
+}
+
+/// Runs some workloads of one and of three members in a mode.
+fn run_in_mode(flags: &[&str], mode: &str, test: &str) {
+    let portunus = Program::portunus().path;
+    let etcd = find_for_test(Tool::Etcd, test);
+    let peer = etcd.as_deref().unwrap_or(Path::new("/nowhere/etcd"));
+    for (members, only, expected) in [
+        (
+            "--members=1",
+            "--only=put-100,get,range,txn-delete,mixed,watch-100,lease,restart-load",
+            10,
+        ),
+        ("--members=3", "--only=put-100,get", 3),
+    ] {
+        let mut args = vec!["--smoke", members, only];
+        args.extend(flags);
+        args.extend(["--portunus", portunus.to_str().unwrap()]);
+        args.extend(["--peer", peer.to_str().unwrap()]);
+        let output = compare(&args);
+        let (stdout, stderr) = (
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr),
+        );
+        assert!(output.status.success(), "{stdout}\n{stderr}");
+        let title = format!("{mode}: ");
+        let titles = stdout.lines().filter(|line| line.starts_with(&title));
+        assert!(titles.count() >= expected, "{stdout}");
+        assert!(!stdout.contains("FAILED"), "{stdout}");
+        assert_eq!(stdout.contains("portunus / etcd"), etcd.is_some());
     }
 }
 

@@ -3,7 +3,11 @@
 //! The first call of a method on a connection sends its headers in full and adds them to the
 //! dynamic table; every later call sends a few indexes.
 
+use std::sync::Arc;
+
 use bytes::{BufMut, BytesMut};
+
+use crate::endpoint::Endpoint;
 
 /// A gRPC method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,9 +30,23 @@ pub enum Method {
     MemberAdd,
     /// Lists the members.
     MemberList,
+    /// Adds a role.
+    RoleAdd,
+    /// Grants a permission to a role.
+    RoleGrantPermission,
+    /// Adds a user.
+    UserAdd,
+    /// Grants a role to a user.
+    UserGrantRole,
+    /// Enables authentication.
+    AuthEnable,
+    /// Logs a user in.
+    Authenticate,
 }
 
-const METHODS: usize = 9;
+const METHODS: usize = 15;
+/// The headers besides the paths: the authority, the content type, `te` and the token.
+const OTHER_HEADERS: usize = 4;
 
 impl Method {
     fn path(self) -> &'static str {
@@ -42,6 +60,12 @@ impl Method {
             Method::Status => "/etcdserverpb.Maintenance/Status",
             Method::MemberAdd => "/etcdserverpb.Cluster/MemberAdd",
             Method::MemberList => "/etcdserverpb.Cluster/MemberList",
+            Method::RoleAdd => "/etcdserverpb.Auth/RoleAdd",
+            Method::RoleGrantPermission => "/etcdserverpb.Auth/RoleGrantPermission",
+            Method::UserAdd => "/etcdserverpb.Auth/UserAdd",
+            Method::UserGrantRole => "/etcdserverpb.Auth/UserGrantRole",
+            Method::AuthEnable => "/etcdserverpb.Auth/AuthEnable",
+            Method::Authenticate => "/etcdserverpb.Auth/Authenticate",
         }
     }
 
@@ -58,6 +82,7 @@ mod known {
     pub const METHOD_POST: u8 = 3;
     pub const PATH: u8 = 4;
     pub const SCHEME_HTTP: u8 = 6;
+    pub const SCHEME_HTTPS: u8 = 7;
     pub const CONTENT_TYPE: u8 = 31;
     /// The newest entry of the dynamic table.
     pub const NEWEST: usize = 62;
@@ -69,21 +94,29 @@ const LITERAL_TO_BE_KEPT: u8 = 0x40;
 /// Header blocks of one connection.
 #[derive(Debug)]
 pub(super) struct HeaderBlocks {
-    authority: String,
+    authority: Arc<str>,
+    token: Option<Arc<str>>,
+    /// The index of the scheme.
+    scheme: u8,
     /// Number of entries in the dynamic table, which never evicts one.
     entries: usize,
-    /// The entries of the authority, the path of each method, the content type and the `te`
-    /// header, counted from the first.
-    sent: [Option<usize>; METHODS + 3],
+    /// The entries of the authority, the path of each method, the content type, the `te` header
+    /// and the token, counted from the first.
+    sent: [Option<usize>; METHODS + OTHER_HEADERS],
     block: BytesMut,
 }
 
 impl HeaderBlocks {
-    pub fn new(authority: &str) -> HeaderBlocks {
+    pub fn new(endpoint: &Endpoint) -> HeaderBlocks {
         HeaderBlocks {
-            authority: authority.to_owned(),
+            authority: Arc::clone(&endpoint.address),
+            token: endpoint.token.clone(),
+            scheme: match endpoint.tls {
+                Some(_) => known::SCHEME_HTTPS,
+                None => known::SCHEME_HTTP,
+            },
             entries: 0,
-            sent: [None; METHODS + 3],
+            sent: [None; METHODS + OTHER_HEADERS],
             block: BytesMut::with_capacity(256),
         }
     }
@@ -93,23 +126,25 @@ impl HeaderBlocks {
     pub fn of(&mut self, method: Method) -> &[u8] {
         self.block.clear();
         self.block.put_u8(INDEXED | known::METHOD_POST);
-        self.block.put_u8(INDEXED | known::SCHEME_HTTP);
-        let authority = std::mem::take(&mut self.authority);
+        self.block.put_u8(INDEXED | self.scheme);
+        let authority = Arc::clone(&self.authority);
         self.put_once(0, Some(known::AUTHORITY), "", &authority);
-        self.authority = authority;
         // Pseudo-headers must come before the others.
         self.put_once(1 + method as usize, Some(known::PATH), "", method.path());
         let after_paths = 1 + METHODS;
         let content_type = "application/grpc";
         self.put_once(after_paths, Some(known::CONTENT_TYPE), "", content_type);
         self.put_once(after_paths + 1, None, "te", "trailers");
+        if let Some(token) = self.token.clone() {
+            self.put_once(after_paths + 2, None, "token", &token);
+        }
         &self.block
     }
 
     /// Writes an index if the header was sent on this connection, else the header itself.
     fn put_once(&mut self, header: usize, known_name: Option<u8>, name: &str, value: &str) {
         if let Some(entry) = self.sent[header] {
-            // There are at most 12 entries, so the index fits into seven bits.
+            // There are at most 19 entries, so the index fits into seven bits.
             let index = known::NEWEST + self.entries - 1 - entry;
             self.block.put_u8(INDEXED | index as u8);
             return;
@@ -124,10 +159,21 @@ impl HeaderBlocks {
         self.put_text(value);
     }
 
-    /// Writes a text below 127 bytes, whose length takes one byte, without Huffman coding.
+    /// Writes the length of a text and the text, without Huffman coding.
     fn put_text(&mut self, text: &str) {
-        assert!(text.len() < 127, "{text}");
-        self.block.put_u8(text.len() as u8);
+        // An integer with a prefix of seven bits; the first bit is that of Huffman coding.
+        const PREFIX_MAX: usize = 0x7f;
+        if text.len() < PREFIX_MAX {
+            self.block.put_u8(text.len() as u8);
+        } else {
+            self.block.put_u8(PREFIX_MAX as u8);
+            let mut rest = text.len() - PREFIX_MAX;
+            while rest >= 0x80 {
+                self.block.put_u8((rest % 0x80) as u8 | 0x80);
+                rest /= 0x80;
+            }
+            self.block.put_u8(rest as u8);
+        }
         self.block.put_slice(text.as_bytes());
     }
 }
@@ -135,10 +181,12 @@ impl HeaderBlocks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::Access;
+    use crate::mode::Mode;
 
     #[test]
     fn first_call_sends_headers_and_later_calls_send_indexes() {
-        let mut blocks = HeaderBlocks::new("127.0.0.1:1");
+        let mut blocks = HeaderBlocks::new(&Endpoint::plain("127.0.0.1:1"));
         let first = blocks.of(Method::Put).to_vec();
         let text = String::from_utf8_lossy(&first).into_owned();
         for part in ["127.0.0.1:1", "application/grpc", "trailers", "KV/Put"] {
@@ -150,12 +198,58 @@ mod tests {
 
     #[test]
     fn another_method_adds_its_path_and_shifts_the_indexes() {
-        let mut blocks = HeaderBlocks::new("127.0.0.1:1");
+        let mut blocks = HeaderBlocks::new(&Endpoint::plain("127.0.0.1:1"));
         blocks.of(Method::Put);
         let second = blocks.of(Method::Range).to_vec();
         assert!(second.starts_with(&[0x83, 0x86, 193, 0x44]));
         assert!(second.ends_with(&[192, 191]));
         assert_eq!(blocks.of(Method::Put), [0x83, 0x86, 194, 193, 192, 191]);
         assert_eq!(blocks.of(Method::Range), [0x83, 0x86, 194, 190, 192, 191]);
+    }
+
+    fn blocks_with_token(token: &str) -> HeaderBlocks {
+        HeaderBlocks::new(&Endpoint {
+            token: Some(token.into()),
+            ..Endpoint::plain("127.0.0.1:1")
+        })
+    }
+
+    #[test]
+    fn token_is_sent_once_and_then_by_index() {
+        let mut blocks = blocks_with_token("abc.7");
+        let first = blocks.of(Method::Put).to_vec();
+        assert!(first.ends_with(b"\x40\x05token\x05abc.7"), "{first:?}");
+        // Five entries: the newest, 62, is the token, and 66 the authority.
+        let second = blocks.of(Method::Put);
+        assert_eq!(second, [0x83, 0x86, 194, 193, 192, 191, 190]);
+    }
+
+    #[test]
+    fn scheme_is_https_with_tls() {
+        let access = Access::new(Mode {
+            auth: false,
+            tls: true,
+        });
+        let mut blocks = HeaderBlocks::new(&Endpoint {
+            tls: access.unwrap().client_tls(),
+            ..Endpoint::plain("127.0.0.1:1")
+        });
+        assert!(blocks.of(Method::Put).starts_with(&[0x83, 0x87]));
+    }
+
+    #[test]
+    fn length_of_a_long_token_takes_several_bytes() {
+        for (length, encoded) in [
+            (126, &[126][..]),
+            (127, &[127, 0]),
+            (254, &[127, 127]),
+            (255, &[127, 0x80, 1]),
+            (1337, &[127, 0xba, 9]),
+        ] {
+            let token = "t".repeat(length);
+            let expected = [b"\x40\x05token", encoded, token.as_bytes()].concat();
+            let mut blocks = blocks_with_token(&token);
+            assert!(blocks.of(Method::Put).ends_with(&expected), "{length}");
+        }
     }
 }

@@ -9,24 +9,25 @@
 //!   request, send ──▶ outgoing ──flush──▶ socket ──receive──▶ incoming ──▶ next_event
 //! ```
 //!
-//! It supports only this load: plain TCP, no compression, messages below the window of a
+//! It supports only this load: no compression, messages below the window of a
 //! stream, one message in flight per stream. Headers of answers are not decoded: a call that
 //! ends without a message has failed.
 
 mod frame;
 mod headers;
+mod socket;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use thiserror::Error;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
+use crate::endpoint::Endpoint;
 use frame::{FrameHeader, Kind, flag, setting};
 use headers::HeaderBlocks;
 pub use headers::Method;
+use socket::Socket;
 
 /// The connection preface of HTTP/2 clients.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -84,7 +85,7 @@ pub enum WireError {
 /// One connection.
 #[derive(Debug)]
 pub struct Connection {
-    socket: TcpStream,
+    socket: Socket,
     outgoing: BytesMut,
     incoming: BytesMut,
     blocks: HeaderBlocks,
@@ -105,15 +106,13 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects to `host:port`.
-    pub async fn open(address: &str) -> Result<Connection, WireError> {
-        let socket = TcpStream::connect(address).await?;
-        socket.set_nodelay(true)?;
+    /// Connects to an endpoint.
+    pub async fn open(endpoint: &Endpoint) -> Result<Connection, WireError> {
         let mut connection = Connection {
-            socket,
+            socket: Socket::open(endpoint).await?,
             outgoing: BytesMut::with_capacity(READ_BYTES),
             incoming: BytesMut::with_capacity(READ_BYTES),
-            blocks: HeaderBlocks::new(address),
+            blocks: HeaderBlocks::new(endpoint),
             next_stream: 1,
             send_window_bytes: i64::from(WINDOW_BYTES_DEFAULT),
             held: VecDeque::new(),

@@ -1,3 +1,11 @@
+use portunus_testkit::certificates::{Authority, IssuedFiles};
+use portunus_tls::{
+    ALPN_GRPC, AllowedNames, CipherSuites, ClientOptions, ClientTls, KeyPairFiles, ServerOptions,
+    ServerTls, VersionRange,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
 use super::*;
 
 fn grpc(message: &[u8]) -> Vec<u8> {
@@ -9,9 +17,9 @@ fn grpc(message: &[u8]) -> Vec<u8> {
 
 /// A connection and the socket of its server.
 async fn pair() -> (Connection, TcpStream) {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let connection = Connection::open(&address).await.unwrap();
+    let connection = Connection::open(&Endpoint::plain(&address)).await.unwrap();
     let (mut server, _) = listener.accept().await.unwrap();
     let mut greeting = vec![0; PREFACE.len() + 9 + 6 + 9 + 4];
     server.read_exact(&mut greeting).await.unwrap();
@@ -88,6 +96,66 @@ async fn only_the_last_frame_of_a_large_message_ends_the_stream() {
     let last = FrameHeader::cut(&mut connection.outgoing).unwrap();
     assert_eq!(last.length, 20_000 + 5 - FRAME_BYTES_MAX);
     assert_eq!(last.flags, flag::END_STREAM);
+}
+
+fn key_pair(files: IssuedFiles) -> KeyPairFiles {
+    KeyPairFiles {
+        certificate: files.certificate,
+        key: files.key,
+    }
+}
+
+#[tokio::test]
+async fn connection_with_tls_presents_its_certificate_and_exchanges_frames() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::new("CA");
+    let ca = authority.write_to(folder.path(), "ca.crt");
+    let issued = |name| authority.server(name).write_to(folder.path(), name);
+    let server = ServerTls::new(ServerOptions {
+        identity: key_pair(issued("server")),
+        trusted_ca_file: Some(ca.clone()),
+        crl_file: None,
+        allowed: AllowedNames::default(),
+        versions: VersionRange::default(),
+        cipher_suites: CipherSuites::default(),
+        alpn: ALPN_GRPC,
+    });
+    let tls = ClientTls::new(ClientOptions {
+        trusted_ca_file: Some(ca),
+        identity: Some(key_pair(issued("client"))),
+        alpn: ALPN_GRPC,
+        ..ClientOptions::default()
+    });
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = Endpoint {
+        tls: Some(tls.unwrap()),
+        ..Endpoint::plain(&listener.local_addr().unwrap().to_string())
+    };
+    let accepting = async {
+        let (stream, _) = listener.accept().await.unwrap();
+        server.unwrap().accept(stream).await.unwrap()
+    };
+    let (connection, mut accepted) = tokio::join!(Connection::open(&endpoint), accepting);
+    let mut connection = connection.unwrap();
+    assert_eq!(accepted.client.unwrap().common_name, "client");
+
+    // Larger than a record of TLS, so that reading takes several.
+    let sent = [7; 50_000];
+    connection.request(Method::Put, &sent);
+    connection.flush().await.unwrap();
+    let mut received = vec![0; PREFACE.len() + sent.len()];
+    accepted.stream.read_exact(&mut received).await.unwrap();
+    assert!(received.starts_with(PREFACE));
+
+    let mut bytes = BytesMut::new();
+    put_message(&mut bytes, 1, &sent, true);
+    accepted.stream.write_all(&bytes).await.unwrap();
+    accepted.stream.flush().await.unwrap();
+    match next(&mut connection).await {
+        Event::Message(1, message) => assert_eq!(message, &sent[..]),
+        other => panic!("{other:?}"),
+    }
+    assert!(matches!(next(&mut connection).await, Event::End(1)));
 }
 
 #[tokio::test]

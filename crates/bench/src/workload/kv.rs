@@ -35,7 +35,7 @@ pub(super) async fn run(kind: KvKind, load: &Load<'_>) -> Result<LoadOutcome, Wo
         KvKind::List => (load.scale.list_keys, LIST_VALUE_BYTES),
         _ => (load.scale.hot_keys, VALUE_BYTES),
     };
-    client::fill(&load.address, keys, value_bytes).await?;
+    client::fill(&load.endpoint, keys, value_bytes).await?;
     let clients = (0..load.clients).map(|number| KvRequester {
         kind,
         numbers: RandomNumbers::of_client(number),

@@ -19,6 +19,7 @@ use tokio::time::MissedTickBehavior;
 use super::{Scale, WorkloadError, sample_of};
 use crate::client::{self, VALUE_BYTES, put_of};
 use crate::cluster::Cluster;
+use crate::endpoint::Endpoint;
 use crate::report::Sample;
 use crate::server::StopMode;
 use crate::usage;
@@ -39,7 +40,7 @@ pub(super) async fn run(
 ) -> Result<Sample, WorkloadError> {
     let (leader, _) = cluster.leader().await?;
     client::fill(
-        &cluster.servers[leader].address(),
+        &cluster.servers[leader].endpoint(),
         scale.hot_keys,
         VALUE_BYTES,
     )
@@ -77,7 +78,7 @@ async fn change_leader(
     stop_mode: StopMode,
 ) -> Result<Change, WorkloadError> {
     let (leader, _) = cluster.leader().await?;
-    let mut puts = SteadyPuts::start(&cluster.addresses(), keys);
+    let mut puts = SteadyPuts::start(&cluster.endpoints(), keys);
     tokio::time::sleep(LOAD_BEFORE_KILL).await;
     if !puts.take_acknowledged() {
         return Err(WorkloadError::NoPuts);
@@ -130,15 +131,15 @@ struct SteadyPuts {
 }
 
 impl SteadyPuts {
-    fn start(addresses: &[String], keys: usize) -> SteadyPuts {
+    fn start(endpoints: &[Endpoint], keys: usize) -> SteadyPuts {
         let (sender, acknowledged) = mpsc::unbounded_channel();
         let mut tasks = JoinSet::new();
-        for (member, address) in addresses.iter().cloned().enumerate() {
+        for (member, endpoint) in endpoints.iter().cloned().enumerate() {
             let sender = sender.clone();
             tasks.spawn(async move {
                 // The connection to the killed member fails, as expected; if another one
                 // fails, the puts to that member are missing.
-                let _ = put_steadily(&address, member, keys, &sender).await;
+                let _ = put_steadily(&endpoint, member, keys, &sender).await;
             });
         }
         SteadyPuts {
@@ -177,12 +178,12 @@ impl SteadyPuts {
 }
 
 async fn put_steadily(
-    address: &str,
+    endpoint: &Endpoint,
     member: usize,
     keys: usize,
     acknowledged: &mpsc::UnboundedSender<Acknowledged>,
 ) -> Result<(), WireError> {
-    let mut connection = Connection::open(address).await?;
+    let mut connection = Connection::open(endpoint).await?;
     let mut numbers = client::RandomNumbers::of_client(member);
     let mut under_way: HashMap<StreamId, Instant> = HashMap::new();
     let mut ticks = tokio::time::interval(PUT_INTERVAL);

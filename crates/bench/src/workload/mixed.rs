@@ -26,10 +26,10 @@ enum Part {
 
 pub(super) async fn run(load: &Load<'_>) -> Result<LoadOutcome, WorkloadError> {
     let keys = load.scale.hot_keys;
-    client::fill(&load.address, keys, VALUE_BYTES).await?;
+    client::fill(&load.endpoint, keys, VALUE_BYTES).await?;
     let events = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&events);
-    let mut watcher = Watcher::open(Connection::open(&load.address).await?, 1).await?;
+    let mut watcher = Watcher::open(Connection::open(&load.endpoint).await?, 1).await?;
     let watching = tokio::spawn(async move {
         let count = |count, _: Option<&[u8]>| {
             counted.fetch_add(count, Ordering::Relaxed);

@@ -22,6 +22,7 @@ pub use self::three_members::THREE_MEMBERS;
 pub use self::txn::TxnKind;
 use crate::client::{self, FillError};
 use crate::cluster::{Cluster, ClusterError};
+use crate::endpoint::Endpoint;
 use crate::report::Sample;
 use crate::server::ServerError;
 use crate::usage::{self, UsageError};
@@ -97,10 +98,10 @@ impl Scale {
 
 /// The parameters of a load on a running cluster.
 struct Load<'a> {
-    /// The address of the leader, where stores are filled.
-    address: String,
-    /// The addresses of the clients' connections.
-    addresses: Vec<String>,
+    /// The leader, where stores are filled.
+    endpoint: Endpoint,
+    /// The members to which the clients connect.
+    endpoints: Vec<Endpoint>,
     /// The process ids of all members.
     process_ids: Vec<u32>,
     connections: usize,
@@ -110,7 +111,7 @@ struct Load<'a> {
 
 impl Load<'_> {
     async fn connect(&self) -> Result<Vec<Connection>, WireError> {
-        client::connect(&self.addresses, self.connections).await
+        client::connect(&self.endpoints, self.connections).await
     }
 }
 
@@ -194,14 +195,14 @@ impl Workload {
     }
 
     fn load<'a>(&self, cluster: &Cluster, leader: usize, scale: &'a Scale) -> Load<'a> {
-        let mut addresses = cluster.addresses();
-        addresses.rotate_left(leader);
+        let mut endpoints = cluster.endpoints();
+        endpoints.rotate_left(leader);
         if self.target == Target::Leader {
-            addresses.truncate(1);
+            endpoints.truncate(1);
         }
         Load {
-            address: cluster.servers[leader].address(),
-            addresses,
+            endpoint: cluster.servers[leader].endpoint(),
+            endpoints,
             process_ids: cluster.process_ids(),
             connections: self.connections.min(scale.connections_max),
             clients: self.clients.min(scale.clients_max),

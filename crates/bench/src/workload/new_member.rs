@@ -17,6 +17,7 @@ use tokio::net::TcpStream;
 use super::{Scale, WorkloadError, sample_of};
 use crate::client;
 use crate::cluster::Cluster;
+use crate::endpoint::Endpoint;
 use crate::report::{Sample, Transfer};
 use crate::server::Server;
 use crate::usage;
@@ -37,14 +38,14 @@ const SENT_METRIC: &str = "etcd_network_snapshot_send_success{";
 
 pub(super) async fn run(cluster: &mut Cluster, scale: &Scale) -> Result<Sample, WorkloadError> {
     let (leader, term) = cluster.leader().await?;
-    let (address, sender) = {
+    let (endpoint, sender) = {
         let server = &cluster.servers[leader];
-        (server.address(), server.process_id())
+        (server.endpoint(), server.process_id())
     };
-    client::fill(&address, scale.snapshot_keys, SNAPSHOT_VALUE_BYTES).await?;
+    client::fill(&endpoint, scale.snapshot_keys, SNAPSHOT_VALUE_BYTES).await?;
     tokio::time::sleep(scale.settle).await;
 
-    let sent_before = snapshots_sent(&address).await;
+    let sent_before = snapshots_sent(&endpoint).await;
     let resident_before = usage::memory(sender)?.resident_bytes;
     usage::reset_peak(sender)?;
     let sender_cpu_before = usage::cpu_time(sender)?;
@@ -55,7 +56,7 @@ pub(super) async fn run(cluster: &mut Cluster, scale: &Scale) -> Result<Sample, 
     let last_key = scale.snapshot_keys - 1;
     tokio::select! {
         caught_up = wait_for_last_key(&mut cluster.servers[learner], last_key) => caught_up?,
-        () = put_periodically(&address) => {}
+        () = put_periodically(&endpoint) => {}
     }
     let took = started.elapsed();
 
@@ -71,7 +72,7 @@ pub(super) async fn run(cluster: &mut Cluster, scale: &Scale) -> Result<Sample, 
         latencies_us: vec![micros(took)],
         ..ClientResults::default()
     };
-    if !has_sent_another(&address, sent_before).await {
+    if !has_sent_another(&endpoint, sent_before).await {
         results.failed("the new member was not sent a snapshot by the leader");
     }
     let (_, term_afterwards) = cluster.leader().await?;
@@ -95,9 +96,9 @@ pub(super) async fn run(cluster: &mut Cluster, scale: &Scale) -> Result<Sample, 
 }
 
 async fn wait_for_last_key(server: &mut Server, last_key: usize) -> Result<(), WorkloadError> {
-    let address = server.address();
+    let endpoint = server.endpoint();
     let deadline = Instant::now() + CATCH_UP_TIME_MAX;
-    while !client::holds_key(&address, last_key).await {
+    while !client::holds_key(&endpoint, last_key).await {
         server.check_running()?;
         if Instant::now() >= deadline {
             return Err(server.not_answering(CATCH_UP_TIME_MAX).into());
@@ -108,7 +109,7 @@ async fn wait_for_last_key(server: &mut Server, last_key: usize) -> Result<(), W
 }
 
 /// Puts a key every [`PUT_INTERVAL`] until it is dropped.
-async fn put_periodically(address: &str) {
+async fn put_periodically(endpoint: &Endpoint) {
     let put = PutRequest {
         key: client::key(0),
         ..PutRequest::default()
@@ -116,14 +117,14 @@ async fn put_periodically(address: &str) {
     loop {
         tokio::time::sleep(PUT_INTERVAL).await;
         // A refused put is ignored; the next one follows.
-        client::call(address, Method::Put, &put).await;
+        client::call(endpoint, Method::Put, &put).await;
     }
 }
 
-async fn has_sent_another(address: &str, sent_before: Option<f64>) -> bool {
+async fn has_sent_another(endpoint: &Endpoint, sent_before: Option<f64>) -> bool {
     let deadline = Instant::now() + COUNT_TIME_MAX;
     while Instant::now() < deadline {
-        let sent = snapshots_sent(address).await;
+        let sent = snapshots_sent(endpoint).await;
         if sent.unwrap_or(0.0) > sent_before.unwrap_or(0.0) {
             return true;
         }
@@ -133,8 +134,8 @@ async fn has_sent_another(address: &str, sent_before: Option<f64>) -> bool {
 }
 
 /// Returns the number of sent snapshots in the member's metrics, if it is there.
-async fn snapshots_sent(address: &str) -> Option<f64> {
-    let mut socket = TcpStream::connect(address).await.ok()?;
+async fn snapshots_sent(endpoint: &Endpoint) -> Option<f64> {
+    let mut socket = TcpStream::connect(&*endpoint.address).await.ok()?;
     // HTTP/1.0, so that the answer is not chunked.
     socket
         .write_all(b"GET /metrics HTTP/1.0\r\n\r\n")

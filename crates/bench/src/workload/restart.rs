@@ -20,7 +20,7 @@ pub(super) async fn load(
     let client_before = usage::cpu_time(own_process_id)?;
     let written_before = usage::disk_written_bytes();
     let began = Instant::now();
-    client::fill(&server.address(), keys, VALUE_BYTES).await?;
+    client::fill(&server.endpoint(), keys, VALUE_BYTES).await?;
     let elapsed = began.elapsed();
     let client_cpu = usage::cpu_time(own_process_id)?.saturating_sub(client_before);
     tokio::time::sleep(settle).await;

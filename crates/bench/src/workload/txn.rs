@@ -31,7 +31,7 @@ pub enum TxnKind {
 }
 
 pub(super) async fn run(kind: TxnKind, load: &Load<'_>) -> Result<LoadOutcome, WorkloadError> {
-    client::fill(&load.address, load.scale.hot_keys, VALUE_BYTES).await?;
+    client::fill(&load.endpoint, load.scale.hot_keys, VALUE_BYTES).await?;
     let connections = load.connect().await?;
     let (durations, process_ids) = (load.scale.durations, &load.process_ids);
     let numbers = 0..load.clients;

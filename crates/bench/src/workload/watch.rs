@@ -38,7 +38,7 @@ pub(super) async fn run(load: &Load<'_>) -> Result<LoadOutcome, WorkloadError> {
         seen_by_stream.push(Arc::clone(&results));
         readers.spawn(read_events(watcher, Arc::clone(&fan_out), results));
     }
-    let writer = Connection::open(&load.address).await?;
+    let writer = Connection::open(&load.endpoint).await?;
     let writing = write(writer, watches as u64, &fan_out);
     let passing = fan_out.window.run(load.scale.durations, &load.process_ids);
     let (written, usage_in_window) = tokio::join!(writing, passing);
