@@ -348,7 +348,7 @@ impl Model {
             Step::LeaseGrant(id) => drop(self.leases.insert(id, BTreeSet::new())),
             Step::LeaseRevoke(id) => {
                 let keys = self.leases.remove(&id).unwrap_or_default();
-                keys.iter().for_each(|key| drop(self.lease_of.remove(key)));
+                self.lease_of.retain(|key, _| !keys.contains(key));
             }
         }
     }
