@@ -2,10 +2,11 @@
 //!
 //! ```text
 //!  command ──▶ compare ──▶ for each round, workload and server:
-//!                            cluster   start a new one    (server: one process; access: its mode and
-//!                                                          certificates; users)
-//!                            workload  fill it, load it   (client: keys; wire: cheap gRPC to an endpoint;
-//!                                                          closed_loop: many clients; answer)
+//!                            cluster   start a new one    (server: one process; access: its
+//!                                                          mode and certificates; users)
+//!                            workload  fill it, load it   (client: keys; wire: cheap gRPC to an
+//!                                                          endpoint; closed_loop: many clients;
+//!                                                          answer)
 //!                            window    measured time      (usage: CPU and memory of a process)
 //!                            report    samples ──▶ tables (lines: JSON; machine: its hardware)
 //! ```
