@@ -5,7 +5,9 @@ mod support;
 
 use portunus_client::{Client, Options};
 use portunus_proto::etcdserverpb::PutRequest;
+use portunus_testkit::http::http_at;
 use portunus_testkit::program::Program;
+use portunus_testkit::wait::until_blocking;
 use support::Server;
 use support::cluster::{Cluster, MECHANISM, WANTS_IT};
 
@@ -446,6 +448,15 @@ fn server_without_gates_is_distinguished_from_a_refusal() {
         return;
     };
     let etcd = Server::start(&program);
+    // A new cluster begins at an older version, which a plan would find an obstacle.
+    until_blocking("the cluster version", || {
+        let address = etcd.endpoint().parse().unwrap();
+        let version = http_at(address, "GET", "/version", &[], &[]).body;
+        match version.contains(r#""etcdcluster":"3.7"#) {
+            true => Ok(()),
+            false => Err(version),
+        }
+    });
     for arguments in [
         &["endpoint", "featuregate", "LeaseCheckpoint"][..],
         &["endpoint", "featuregate", "A", "--is-server-feature"],
