@@ -10,7 +10,8 @@ use portunus_proto::{EtcdError, LeaseId};
 
 use crate::state::{AuthState, User};
 
-/// Who sent a request, as its token or certificate says. The default is a request without either.
+/// The user that a token or a certificate identifies as the sender of a request. The default is a
+/// request with neither.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Caller {
     username: Option<Arc<str>>,
@@ -51,8 +52,8 @@ impl Caller {
 pub type LeasedKeys<'a> = dyn Fn(LeaseId) -> Vec<Bytes> + 'a;
 
 impl AuthState {
-    /// Checks that the caller administers the cluster. Like etcd, it takes the user as it is now,
-    /// whatever the caller's revision.
+    /// Checks that the caller administers the cluster. Like etcd, it checks the present roles of
+    /// the user and ignores the caller's revision.
     ///
     /// # Errors
     /// [`EtcdError::UserEmpty`], [`EtcdError::UserNotFound`] or [`EtcdError::PermissionDenied`].

@@ -23,7 +23,7 @@ pub fn full_token(prefix: &str, login_index: u64) -> String {
     format!("{prefix}.{}", login_index.saturating_sub(1))
 }
 
-/// The index of the entry that assigned a token, as the token says.
+/// The index of the login entry, parsed from a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TokenIndex(pub u64);
 

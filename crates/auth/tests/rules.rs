@@ -355,7 +355,8 @@ fn transaction_is_checked_in_both_branches_on_every_level() {
     }
 }
 
-/// Whoever may write a key only may neither see its previous value nor take it along with a lease.
+/// A user with permission to write a key may not read its previous value, and may not attach the
+/// key to a lease with other keys.
 #[test]
 fn write_permission_permits_no_read_and_no_other_key_of_the_lease() {
     let rules = Rules::enabled(&[permission(Type::Write, "a", "b")]);

@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use portunus_auth::{AuthState, Caller};
+use portunus_gates::cluster::MemberId;
 use portunus_proto::EtcdError;
 use portunus_proto::wire::metadata::{AUTHORIZATION, GATEWAY_ACCEPT, TOKEN};
 use portunus_tls::ClientCertificate;
@@ -79,7 +80,21 @@ impl Api {
                 generation: self.member.auth.generation(),
             }),
             Access::Authenticated => self.permit(caller, AuthState::check_authenticated).await,
-            Access::Root => self.permit(caller, AuthState::check_admin).await,
+            Access::Root => {
+                self.catch_up_before_administration().await;
+                self.permit(caller, AuthState::check_admin).await
+            }
+        }
+    }
+
+    /// Applies what is committed before a caller is checked for the role `root`: most calls that
+    /// need it are not checked again at apply, and a member that lags behind may not know that the
+    /// role was revoked. Without a leader the applied state decides, because an administrator must
+    /// be able to save a snapshot of a member that has lost its quorum.
+    async fn catch_up_before_administration(&self) {
+        let has_leader = self.member.consensus.status().leader != MemberId::NONE;
+        if has_leader && self.member.auth.state().is_enabled() {
+            let _ = self.member.store.linearizable().await;
         }
     }
 
