@@ -18,7 +18,8 @@ common name of its certificate. The role `root` permits everything.
 ## How a request is checked
 
 1. The member that receives it identifies the user and checks the rule below. Before it refuses, it
-   applies everything that is committed, so that the answer does not depend on the member.
+   applies everything that is committed, so that the answer does not depend on the member. It also does
+   so before it checks the role `root`, if it knows a leader.
 2. A write is checked again when it is applied, on every member alike, with the users and roles as of
    that position in the log. If they have changed since the user was identified, the answer is
    `etcdserver: revision of auth store is old`; clients log in again and repeat the request.
