@@ -223,13 +223,33 @@ fn txn(success: Vec<Op>, failure: Vec<Op>) -> TxnRequest {
     }
 }
 
+/// A permission of a role for the keys `from..=to`.
+#[derive(Debug, Clone, Copy)]
+struct KeyPermission {
+    from: usize,
+    to: usize,
+    kind: i32,
+}
+
+impl KeyPermission {
+    /// Changes the type of a role's permission, or adds a permission. Like etcd, only the first
+    /// permission that starts at the key is compared with the range: a role can have the same
+    /// range several times, and then has the rights of all of them.
+    fn grant(self, permissions: &mut Vec<KeyPermission>) {
+        let first = permissions.iter_mut().find(|it| it.from == self.from);
+        match first {
+            Some(it) if it.to == self.to => it.kind = self.kind,
+            _ => permissions.push(self),
+        }
+    }
+}
+
 /// Users, roles and permissions, key by key.
 #[derive(Debug, Default)]
 struct Model {
     enabled: bool,
     users: BTreeMap<usize, BTreeSet<usize>>,
-    /// The permissions of a role: the range and its type.
-    roles: BTreeMap<usize, BTreeMap<(usize, usize), i32>>,
+    roles: BTreeMap<usize, Vec<KeyPermission>>,
     /// The keys of each lease that exists.
     leases: BTreeMap<i64, BTreeSet<usize>>,
     lease_of: BTreeMap<usize, i64>,
@@ -245,9 +265,9 @@ impl Model {
     fn may(&self, user: usize, key: usize, wanted: Type) -> bool {
         let roles = self.users.get(&user).into_iter().flatten();
         let permissions = roles.filter_map(|role| self.roles.get(role)).flatten();
-        let mut covering = permissions.filter(|((from, to), _)| (*from..=*to).contains(&key));
-        self.is_root(user)
-            || covering.any(|(_, kind)| *kind == wanted as i32 || *kind == Type::Readwrite as i32)
+        let mut covering = permissions.filter(|it| (it.from..=it.to).contains(&key));
+        let has_right = |kind: i32| kind == wanted as i32 || kind == Type::Readwrite as i32;
+        self.is_root(user) || covering.any(|it| has_right(it.kind))
     }
 
     fn permits(&self, user: usize, access: Access) -> bool {
@@ -330,17 +350,18 @@ impl Model {
             Step::Revoke(user, role) => {
                 self.users.get_mut(&user).unwrap().remove(&role);
             }
-            Step::RoleAdd(role) => drop(self.roles.insert(role, BTreeMap::new())),
+            Step::RoleAdd(role) => drop(self.roles.insert(role, Vec::new())),
             Step::Permit {
                 role,
                 from,
                 to,
                 kind,
             } => {
-                self.roles.get_mut(&role).unwrap().insert((from, to), kind);
+                KeyPermission { from, to, kind }.grant(self.roles.get_mut(&role).unwrap());
             }
             Step::Forbid { role, from, to } => {
-                self.roles.get_mut(&role).unwrap().remove(&(from, to));
+                let permissions = self.roles.get_mut(&role).unwrap();
+                permissions.retain(|it| (it.from, it.to) != (from, to));
             }
             Step::Data(access) => self.wrote(access),
             // Only the first branch is taken.
@@ -380,6 +401,54 @@ fn is_auth_refusal(error: EtcdError) -> bool {
             | EtcdError::AuthOldRevision
             | EtcdError::UserNotFound
     )
+}
+
+/// A role that was granted a range twice with different types has both rights, like in etcd.
+#[test]
+fn range_granted_twice_behind_another_range_has_both_types() {
+    let mut machine = Machine::new(settings());
+    let permit = |to, kind| Step::Permit {
+        role: 1,
+        from: 2,
+        to,
+        kind,
+    };
+    let read = Type::Read as i32;
+    let write = Type::Write as i32;
+    let steps = [
+        Step::UserAdd(0),
+        Step::Grant(0, 0),
+        Step::UserAdd(1),
+        Step::RoleAdd(1),
+        Step::Grant(1, 1),
+        permit(2, read),
+        permit(4, read),
+        permit(4, write),
+        Step::Enable,
+    ];
+    let mut index = 0;
+    let mut apply = |step: &Step, sender| {
+        index += 1;
+        let revision = machine.machine.auth().revision();
+        machine.apply(entry(index, step, Some(sender), revision))
+    };
+    for step in &steps {
+        apply(step, 0).answer.unwrap();
+    }
+    let put = Step::Data(Access::Put {
+        key: 3,
+        lease: 0,
+        prev: true,
+    });
+    apply(&put, 1).answer.unwrap();
+    let forbid = Step::Forbid {
+        role: 1,
+        from: 2,
+        to: 4,
+    };
+    apply(&forbid, 0).answer.unwrap();
+    let refused = apply(&put, 1).answer;
+    assert_eq!(refused.err(), Some(EtcdError::PermissionDenied));
 }
 
 proptest! {
