@@ -20,7 +20,7 @@ use support::{
 /// A progress notice named a revision whose events were not yet sent, so a
 /// client that resumed after it lost them.
 ///
-/// Proves: K19
+/// Proves: K19, C17
 #[test]
 fn issue_15220_progress_notice_never_overtakes_events() {
     let limits = Limits {

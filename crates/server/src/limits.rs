@@ -11,6 +11,7 @@ use portunus_mvcc::rules::validate::TXN_DEPTH_MAX;
 use portunus_mvcc::watch::Limits as WatchLimits;
 use portunus_proto::wire;
 
+use crate::handles::admission::{FILES_PER_PEER_CONNECTION, RESERVED_FILES};
 use crate::handles::hashing::HASHES_MAX;
 use crate::handles::passwords;
 use crate::handles::range_budget::LARGE_BYTES;
@@ -77,6 +78,8 @@ fn fixed(
 }
 
 const CONNECTIONS_REFUSED: &str = "portunus_client_connections_refused_total";
+const PEERS_REFUSED: &str = "portunus_peer_connections_refused_total";
+const SCRAPERS_REFUSED: &str = "portunus_metrics_connections_refused_total";
 const CONNECTIONS_CLOSED: &str = "portunus_client_connections_closed_total";
 const REQUESTS_REFUSED: &str = "portunus_client_requests_refused_total";
 const TLS_REJECTED: &str = "portunus_tls_rejected_connections_total";
@@ -91,6 +94,10 @@ pub fn groups() -> Vec<Group> {
         Group {
             title: "Connections of clients",
             limits: connections(),
+        },
+        Group {
+            title: "Connections of peers and for metrics",
+            limits: other_connections(),
         },
         Group {
             title: "Requests",
@@ -120,14 +127,14 @@ pub fn groups() -> Vec<Group> {
 }
 
 fn connections() -> Vec<Limit> {
-    let files = serve::RESERVED_FILES;
+    let files = RESERVED_FILES;
     let interval = seconds(log_throttle::INTERVAL);
     vec![
         flag(
             "open connections",
             "max-client-connections",
             format!(
-                "a further one is closed, with at most one log line in {interval}; never more than the file descriptors of the process less {files}"
+                "a further one is closed, with at most one log line in {interval}; never more than the file descriptors of the process less {files} and less the connections that peers and scrapers may have"
             ),
             CONNECTIONS_REFUSED,
         ),
@@ -192,6 +199,47 @@ fn connections() -> Vec<Limit> {
             "max-pending-response-bytes",
             format!("{EXHAUSTED} for further requests of the connection"),
             REQUESTS_REFUSED,
+        ),
+    ]
+}
+
+fn other_connections() -> Vec<Limit> {
+    let interval = seconds(log_throttle::INTERVAL);
+    let closed = format!("a further one is closed, with at most one log line in {interval}");
+    let within_share = format!(
+        "{closed}; never more than 1/{} of the file descriptors of the process",
+        FILES_PER_PEER_CONNECTION
+    );
+    vec![
+        flag(
+            "open connections of peers",
+            "max-peer-connections",
+            within_share.clone(),
+            PEERS_REFUSED,
+        ),
+        flag(
+            "open connections of peers from one IPv4 address or one 64-bit prefix of IPv6 addresses",
+            "max-peer-connections-per-address",
+            closed.clone(),
+            PEERS_REFUSED,
+        ),
+        flag(
+            "open connections at `--listen-metrics-urls`",
+            "max-metrics-connections",
+            within_share,
+            SCRAPERS_REFUSED,
+        ),
+        flag(
+            "open connections at `--listen-metrics-urls` from one IPv4 address or one 64-bit prefix of IPv6 addresses",
+            "max-metrics-connections-per-address",
+            closed,
+            SCRAPERS_REFUSED,
+        ),
+        fixed(
+            "time for the head of a request at `--listen-metrics-urls`",
+            seconds(serve::METRICS_HEADER_WAIT_MAX),
+            "the connection is closed",
+            "",
         ),
     ]
 }

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use common::gates::{MECHANISM, NO_MECHANISM, TAG, decisions, wants};
 use common::requests::{get, put};
 use common::{Clients, WAIT_MAX, eventually};
+use mixed_users::mutual_tls::MutualTls;
 use portunus_proto::etcdserverpb::{
     FeatureGateDetail, FeatureGateStatusRequest, HashKvRequest, HashKvResponse, MemberAddRequest,
     MemberListRequest, MemberPromoteRequest, MemberRemoveRequest, MoveLeaderRequest, PutRequest,
@@ -26,15 +27,6 @@ use portunus_proto::etcdserverpb::{
 use portunus_testkit::member::{self, InitialState, Member};
 use portunus_testkit::program::{Kind, Program};
 use portunus_testkit::users::signed;
-
-/// Returns a connection to a member, once it listens.
-async fn clients_of(member: &Member) -> Clients {
-    eventually(&format!("listening {}", member.name), async || {
-        std::net::TcpStream::connect(member.client).ok()
-    })
-    .await;
-    common::connect(member.client).await
-}
 
 /// A cluster of both kinds.
 struct Mixed {
@@ -47,6 +39,8 @@ struct Mixed {
     members: BTreeMap<String, Member>,
     /// The token of the requests about the cluster, while authentication is enabled.
     token: Option<String>,
+    /// TLS at both ports of all members; `None` without.
+    tls: Option<MutualTls>,
 }
 
 impl Mixed {
@@ -61,6 +55,7 @@ impl Mixed {
             dir: tempfile::tempdir().unwrap(),
             members: BTreeMap::new(),
             token: None,
+            tls: None,
         }
     }
 
@@ -85,7 +80,10 @@ impl Mixed {
     }
 
     fn add(&mut self, name: &str, kind: Kind) {
-        let member = Member::new(name, self.program(kind), self.dir.path()).unwrap();
+        let mut member = Member::new(name, self.program(kind), self.dir.path()).unwrap();
+        if let Some(tls) = &self.tls {
+            tls.require(&mut member);
+        }
         self.members.insert(name.to_owned(), member);
     }
 
@@ -102,6 +100,8 @@ impl Mixed {
                 emulated.chain(self.flags.iter().cloned()).collect()
             }
         };
+        let tls_flags = self.tls.iter().flat_map(|tls| tls.flags.iter().cloned());
+        member.flags.extend(tls_flags);
         member.launch(&[
             "--snapshot-count=100".to_owned(),
             "--snapshot-catchup-entries=20".to_owned(),
@@ -109,7 +109,19 @@ impl Mixed {
     }
 
     async fn clients(&self, name: &str) -> Clients {
-        clients_of(&self.members[name]).await
+        self.clients_of(&self.members[name]).await
+    }
+
+    /// Returns a connection to a member, once it listens.
+    async fn clients_of(&self, member: &Member) -> Clients {
+        if let Some(tls) = &self.tls {
+            return tls.connect(member.client).await;
+        }
+        eventually(&format!("listening {}", member.name), async || {
+            std::net::TcpStream::connect(member.client).ok()
+        })
+        .await;
+        common::connect(member.client).await
     }
 
     async fn members(&self, via: &str) -> Vec<portunus_proto::etcdserverpb::Member> {
@@ -185,7 +197,7 @@ impl Mixed {
         let deadline = Instant::now() + WAIT_MAX;
         loop {
             for node in self.members.values().filter(|node| node.is_running()) {
-                let mut clients = clients_of(node).await;
+                let mut clients = self.clients_of(node).await;
                 let request = self.signed(StatusRequest {});
                 if let Ok(status) = clients.maintenance.status(request).await {
                     let status = status.into_inner();
@@ -283,7 +295,7 @@ impl Mixed {
             // All at the revision of the first: writers continue meanwhile.
             let mut revision = 0;
             for node in self.members.values() {
-                let mut clients = clients_of(node).await;
+                let mut clients = self.clients_of(node).await;
                 if revision == 0 {
                     let request = self.signed(StatusRequest {});
                     let status = clients.maintenance.status(request).await.unwrap();

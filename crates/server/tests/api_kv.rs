@@ -382,6 +382,8 @@ async fn range_options_select_sort_and_limit_keys() {
 }
 
 /// All pieces together are the response of the plain range.
+///
+/// Proves: K10
 #[tokio::test]
 async fn range_stream_returns_the_result_of_range() {
     let (_guard, _server, mut clients) = started(&["--max-request-bytes=20000"]).await;
@@ -761,6 +763,7 @@ async fn refused_txn_changes_nothing() {
     }
 }
 
+/// Proves: K26
 #[tokio::test]
 async fn refused_requests_have_etcd_codes_and_texts() {
     let (_guard, _server, mut clients) = started(&["--max-txn-ops=4"]).await;

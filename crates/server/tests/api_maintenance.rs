@@ -59,6 +59,7 @@ fn error(error: EtcdError) -> (Code, String) {
     (error.code(), error.text().to_owned())
 }
 
+/// Proves: K24
 #[tokio::test]
 async fn status_reports_versions_sizes_and_indexes() {
     let (_guard, _server, mut clients) = started(&["--name=m1"]).await;
@@ -344,6 +345,8 @@ async fn corrupt_alarm_allows_only_reads() {
 }
 
 /// Raising the alarm, and removing its cause: delete, compact, defragment, disarm.
+///
+/// Proves: K26
 #[tokio::test]
 async fn nospace_alarm_refuses_writes_until_it_is_disarmed() {
     const QUOTA_BYTES: i64 = 8 << 20;

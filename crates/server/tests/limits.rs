@@ -364,6 +364,7 @@ async fn connection_that_reads_no_responses_gets_no_more_of_them() {
     assert_eq!(large.unwrap().into_inner().kvs[0].value.len(), 60_000);
 }
 
+/// Proves: C20
 #[tokio::test(flavor = "multi_thread")]
 async fn large_ranges_that_nobody_reads_leave_room_for_small_ones() {
     let mut subject = Subject::start(&["--max-range-bytes-in-flight=1000000"]).await;

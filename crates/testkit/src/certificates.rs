@@ -50,6 +50,9 @@ pub struct Subject<'s> {
     pub is_expired: bool,
 }
 
+/// The organization of certificates that name none.
+const ORGANIZATION: &str = "portunus tests";
+
 impl Authority {
     /// Creates an authority with a self-signed certificate.
     ///
@@ -116,7 +119,10 @@ impl Authority {
     /// If the subject is malformed.
     #[must_use]
     pub fn issue(&self, subject: &Subject<'_>) -> Issued {
-        let mut params = params(subject);
+        self.sign(params(subject))
+    }
+
+    fn sign(&self, mut params: CertificateParams) -> Issued {
         let serial = SerialNumber::from(NEXT_SERIAL.fetch_add(1, Ordering::Relaxed));
         params.serial_number = Some(serial.clone());
         let key = KeyPair::generate().unwrap();
@@ -126,6 +132,20 @@ impl Authority {
             key: key.serialize_pem(),
             serial,
         }
+    }
+
+    /// Issues a certificate for a client that is a user of at most two groups: the organizations.
+    ///
+    /// # Panics
+    /// If a name is malformed or there are more groups.
+    #[must_use]
+    pub fn user(&self, common_name: &str, groups: &[&str]) -> Issued {
+        let subject = Subject {
+            common_name,
+            names: &[],
+            is_expired: false,
+        };
+        self.sign(params_of(&subject, groups))
     }
 
     /// Returns a revocation list in DER format, which etcd reads.
@@ -180,12 +200,22 @@ impl Issued {
 }
 
 fn params(subject: &Subject<'_>) -> CertificateParams {
+    params_of(subject, &[ORGANIZATION])
+}
+
+fn params_of(subject: &Subject<'_>, organizations: &[&str]) -> CertificateParams {
     let names: Vec<String> = subject.names.iter().map(|name| (*name).into()).collect();
     let mut params = CertificateParams::new(names).unwrap();
     params.distinguished_name = DistinguishedName::new();
-    params
-        .distinguished_name
-        .push(DnType::OrganizationName, "portunus tests");
+    // The library keeps one value per type; a second organization has the type by its number.
+    let types = [
+        DnType::OrganizationName,
+        DnType::CustomDnType(vec![2, 5, 4, 10]),
+    ];
+    assert!(organizations.len() <= types.len(), "too many organizations");
+    for (kind, organization) in types.into_iter().zip(organizations) {
+        params.distinguished_name.push(kind, *organization);
+    }
     if !subject.common_name.is_empty() {
         params
             .distinguished_name

@@ -23,9 +23,10 @@ use crate::random::Random;
 use crate::standalone::READY;
 use crate::wait::{self, WAIT_MAX};
 
-/// Clusters that tests of one program run at a time; elections must not starve.
-const CLUSTERS_MAX: usize = 2;
-static TURNS: tokio::sync::Semaphore = tokio::sync::Semaphore::const_new(CLUSTERS_MAX);
+/// Members that clusters of one test program have at a time: two clusters of three, or one of
+/// five. With more of them elections starve on two cores.
+const MEMBERS_MAX: u32 = 6;
+static TURNS: tokio::sync::Semaphore = tokio::sync::Semaphore::const_new(MEMBERS_MAX as usize);
 
 /// Shorter than the default, to make tests fast.
 pub const ELECTION_TIMEOUT: Duration = Duration::from_millis(500);
@@ -50,7 +51,8 @@ pub struct Cluster {
 impl Cluster {
     /// Creates `count` members that found a cluster when they are started.
     pub async fn prepare(test: &str, count: usize, flags: &[&str]) -> Cluster {
-        let turn = TURNS.acquire().await.unwrap();
+        let founders = u32::try_from(count).unwrap_or(MEMBERS_MAX);
+        let turn = TURNS.acquire_many(founders.min(MEMBERS_MAX)).await.unwrap();
         let mut random = Random::seeded(test);
         let election_ms = ELECTION_TIMEOUT.as_millis();
         let mut shared_flags = vec![

@@ -223,7 +223,8 @@ impl Shared {
                 let found = processes.iter().find(|(_, pid)| has_open(**pid, &socket));
                 Some(found.map(|(member, _)| *member))
             });
-            if let Some(member) = looked_up.await.unwrap()? {
+            // Cancelled if the network is dropped meanwhile.
+            if let Some(member) = looked_up.await.ok()?? {
                 return Some(member);
             }
             tokio::time::sleep(ASK_CALLER_PAUSE).await;

@@ -80,6 +80,7 @@ mod tests {
     fn certificate(dns_names: &[&str], ips: &[&str]) -> ClientCertificate {
         ClientCertificate {
             common_name: String::new(),
+            organizations: Vec::new(),
             dns_names: dns_names.iter().map(|name| (*name).to_owned()).collect(),
             ip_addresses: ips.iter().map(|ip| ip.parse().unwrap()).collect(),
         }

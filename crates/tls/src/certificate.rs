@@ -11,6 +11,8 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 pub struct ClientCertificate {
     /// The common name of the subject; empty if there is none.
     pub common_name: String,
+    /// The organizations of the subject, in the order of the certificate.
+    pub organizations: Vec<String>,
     /// The DNS names of the subject.
     pub dns_names: Vec<String>,
     /// The IP addresses of the subject.
@@ -25,6 +27,9 @@ impl ClientCertificate {
         // Of several common names the last one counts, as in Go.
         let common_name = certificate.subject().iter_common_name().last();
         let common_name = common_name.and_then(|name| name.as_str().ok());
+        let organizations = certificate.subject().iter_organization();
+        let organizations = organizations.filter_map(|name| name.as_str().ok());
+        let organizations = organizations.map(str::to_owned).collect();
         let names = certificate.subject_alternative_name().ok()?;
         let names = names.map_or(&[][..], |names| &names.value.general_names);
         let mut dns_names = Vec::new();
@@ -38,6 +43,7 @@ impl ClientCertificate {
         }
         Some(ClientCertificate {
             common_name: common_name.unwrap_or_default().to_owned(),
+            organizations,
             dns_names,
             ip_addresses,
         })

@@ -12,6 +12,10 @@
 //! client certificate, a revocation list refuses serial numbers, and a certificate that is itself
 //! in the file of trusted CAs is trusted.
 //!
+//! An API server has several CAs, each for another kind of client. Its listener requests a
+//! certificate without verifying it ([`ServerTls::requesting_certificates`]), and each
+//! authenticator verifies it against its own CA ([`ClientCa`]).
+//!
 //! Not in this crate: sockets, limits on handshakes, time limits, HTTP.
 
 mod address;
@@ -19,8 +23,10 @@ mod allowed;
 mod certificate;
 mod cipher_suites;
 mod client;
+mod client_ca;
 mod files;
 mod reload;
+mod requested;
 mod revocation;
 mod self_signed;
 mod server;
@@ -31,7 +37,9 @@ pub use address::AddressMismatch;
 pub use allowed::AllowedNames;
 pub use certificate::ClientCertificate;
 pub use cipher_suites::{CipherSuiteError, CipherSuites};
+
 pub use client::{ClientOptions, ClientTls, ServerNameError};
+pub use client_ca::{ClientCa, RefusedCertificate};
 pub use files::{KeyPairFiles, LoadError};
 pub use self_signed::{SelfSignedError, self_signed};
 pub use server::{AcceptError, Accepted, ServerOptions, ServerTls};

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
@@ -25,6 +26,7 @@ use crate::certificate::ClientCertificate;
 use crate::cipher_suites::CipherSuites;
 use crate::files::{KeyPairFiles, LoadError, key_pair};
 use crate::reload::{Reloading, chain};
+use crate::requested::AnyClient;
 use crate::revocation::RevokedSerials;
 use crate::trust::{Trust, Usage, check_trusted_leaf};
 use crate::versions::VersionRange;
@@ -64,8 +66,17 @@ impl fmt::Debug for ServerTls {
 pub struct Accepted<S> {
     /// The encrypted stream.
     pub stream: TlsStream<S>,
-    /// The verified certificate of the client; `None` if the listener asks for none.
+    /// The certificate of the client, verified unless the listener only requests one; `None` if
+    /// the client presented none.
     pub client: Option<Arc<ClientCertificate>>,
+}
+
+impl<S> Accepted<S> {
+    /// Returns the certificates that the client presented, in DER format, its own first.
+    pub fn certificates(&self) -> impl Iterator<Item = &[u8]> {
+        let presented = self.stream.get_ref().1.peer_certificates();
+        presented.unwrap_or_default().iter().map(AsRef::as_ref)
+    }
 }
 
 /// Why a connection was refused.
@@ -181,6 +192,25 @@ impl ServerTls {
         Ok(ServerTls { config })
     }
 
+    /// Reads the files of the options for a listener that requests a certificate and verifies
+    /// only that the client holds its key. A client without a certificate is accepted, too. The
+    /// caller verifies the presented [certificates](Accepted::certificates) with
+    /// [`ClientCa`](crate::ClientCa); the trusted CAs, the revocation list and the allowed names
+    /// of the options are not used.
+    ///
+    /// # Errors
+    /// If a file cannot be used.
+    pub fn requesting_certificates(options: ServerOptions) -> Result<ServerTls, LoadError> {
+        let identity = &options.identity;
+        let files = vec![identity.certificate.clone(), identity.key.clone()];
+        let config = Reloading::new(files, move || {
+            let provider = options.cipher_suites.provider();
+            let clients = Arc::new(AnyClient::new(&provider));
+            config(&options, &provider, Some(clients)).map(Arc::new)
+        })?;
+        Ok(ServerTls { config })
+    }
+
     /// Performs the handshake with a client. There is no time limit.
     ///
     /// # Errors
@@ -205,27 +235,38 @@ impl ServerTls {
 
 fn build(options: &ServerOptions) -> Result<ServerConfig, LoadError> {
     let provider = options.cipher_suites.provider();
-    let identity = key_pair(&options.identity, &provider)?;
-    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+    let Some(file) = &options.trusted_ca_file else {
+        return config(options, &provider, None);
+    };
+    let trust = Trust::from_file(file)?;
+    let store = Arc::clone(&trust.store);
+    let chains = WebPkiClientVerifier::builder_with_provider(store, Arc::clone(&provider));
+    let revoked = match &options.crl_file {
+        Some(file) => RevokedSerials::from_file(file)?,
+        None => RevokedSerials::default(),
+    };
+    let clients = AdmittedClients {
+        trust,
+        chains: chains.build()?,
+        revoked,
+        allowed: options.allowed.clone(),
+    };
+    config(options, &provider, Some(Arc::new(clients)))
+}
+
+/// Builds the settings of a listener; without a verifier it requests no certificate.
+fn config(
+    options: &ServerOptions,
+    provider: &Arc<CryptoProvider>,
+    clients: Option<Arc<dyn ClientCertVerifier>>,
+) -> Result<ServerConfig, LoadError> {
+    let identity = key_pair(&options.identity, provider)?;
+    let builder = ServerConfig::builder_with_provider(Arc::clone(provider))
         .with_protocol_versions(&options.versions.protocols())
         .map_err(LoadError::Settings)?;
-    let builder = match &options.trusted_ca_file {
+    let builder = match clients {
         None => builder.with_no_client_auth(),
-        Some(file) => {
-            let trust = Trust::from_file(file)?;
-            let store = Arc::clone(&trust.store);
-            let chains = WebPkiClientVerifier::builder_with_provider(store, provider).build()?;
-            let revoked = match &options.crl_file {
-                Some(file) => RevokedSerials::from_file(file)?,
-                None => RevokedSerials::default(),
-            };
-            builder.with_client_cert_verifier(Arc::new(AdmittedClients {
-                trust,
-                chains,
-                revoked,
-                allowed: options.allowed.clone(),
-            }))
-        }
+        Some(clients) => builder.with_client_cert_verifier(clients),
     };
     let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(identity)));
     let alpn = options.alpn.iter().map(|name| name.as_bytes().to_vec());

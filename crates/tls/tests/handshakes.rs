@@ -10,10 +10,13 @@ use portunus_testkit::certificates::{Authority, Issued, IssuedFiles, Subject, re
 use portunus_testkit::random::Random;
 use portunus_testkit::wait;
 use portunus_tls::{
-    ALPN_GRPC, ALPN_GRPC_AND_HTTP, AcceptError, AllowedNames, CipherSuites, ClientCertificate,
-    ClientOptions, ClientTls, KeyPairFiles, LoadError, ServerOptions, ServerTls, VersionRange,
-    self_signed,
+    ALPN_GRPC, ALPN_GRPC_AND_HTTP, AcceptError, AllowedNames, CipherSuites, ClientCa,
+    ClientCertificate, ClientOptions, ClientTls, KeyPairFiles, LoadError, RefusedCertificate,
+    ServerOptions, ServerTls, VersionRange, self_signed,
 };
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
@@ -430,4 +433,101 @@ fn unusable_files_are_refused_with_their_path() {
     assert!(matches!(mixed, LoadError::KeyPair { .. }), "{mixed}");
     let no_list = fail(&|it| it.crl_file = Some(empty.clone()));
     assert!(matches!(no_list, LoadError::RevocationList { .. }));
+}
+
+/// The certificates that a listener receives which only requests them.
+async fn presented(
+    fixture: &Fixture,
+    version: &str,
+    identity: Option<KeyPairFiles>,
+) -> Vec<Vec<u8>> {
+    let mut listener = fixture.listener();
+    listener.versions = VersionRange::parse(version, version).unwrap();
+    let server = ServerTls::requesting_certificates(listener).unwrap();
+    let client = ClientTls::new(fixture.dialler(identity)).unwrap();
+    let (near, far) = duplex(64 * 1024);
+    let (accepted, dialled) = tokio::join!(server.accept(far), client.connect("localhost", near));
+    dialled.unwrap();
+    let accepted = accepted.unwrap();
+    accepted.certificates().map(<[u8]>::to_vec).collect()
+}
+
+#[tokio::test]
+async fn requested_certificate_is_verified_after_the_handshake() {
+    let fixture = Fixture::new();
+    let foreign = Authority::new("ca");
+    let ca = ClientCa::from_file(fixture.ca.clone()).unwrap();
+    for version in ["TLS1.2", "TLS1.3"] {
+        assert!(presented(&fixture, version, None).await.is_empty());
+
+        let alice = fixture.authority.user("alice", &["admins", "readers"]);
+        let alice = fixture.write(&alice, "alice");
+        let chain = presented(&fixture, version, Some(alice)).await;
+        let identity = ca.verify(&chain).unwrap();
+        assert_eq!(identity.common_name, "alice");
+        assert_eq!(identity.organizations, ["admins", "readers"]);
+
+        let mallory = fixture.write(&foreign.user("alice", &["admins"]), "mallory");
+        let chain = presented(&fixture, version, Some(mallory)).await;
+        let refused = ca.verify(&chain).unwrap_err();
+        assert!(
+            matches!(refused, RefusedCertificate::Untrusted(_)),
+            "{refused}"
+        );
+    }
+    let none: [&[u8]; 0] = [];
+    assert_eq!(ca.verify(&none).unwrap_err(), RefusedCertificate::Missing);
+    assert!(ca.verify(&[b"no certificate"]).is_err());
+}
+
+#[tokio::test]
+async fn client_without_the_key_of_its_certificate_fails_the_handshake() {
+    let fixture = Fixture::new();
+    let mallory = fixture.authority.client("mallory");
+    let ring = rustls::crypto::ring::default_provider();
+    let key = PrivateKeyDer::from_pem_slice(mallory.key.as_bytes()).unwrap();
+    let key = ring.key_provider.load_private_key(key).unwrap();
+    let alice = CertificateDer::from(der(&fixture.authority.client("alice")));
+    // The certificate of alice with the key of mallory, which `ClientTls` would not load.
+    let stolen = Arc::new(SingleCertAndKey::from(CertifiedKey::new(vec![alice], key)));
+    let mut roots = rustls::RootCertStore::empty();
+    let ca = CertificateDer::from_pem_slice(fixture.authority.pem().as_bytes()).unwrap();
+    roots.add(ca).unwrap();
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        let client = rustls::ClientConfig::builder_with_provider(Arc::new(ring.clone()))
+            .with_protocol_versions(&[version])
+            .unwrap()
+            .with_root_certificates(roots.clone())
+            .with_client_cert_resolver(Arc::clone(&stolen) as _);
+        let client = tokio_rustls::TlsConnector::from(Arc::new(client));
+        let server = ServerTls::requesting_certificates(fixture.open_listener()).unwrap();
+        let (near, far) = duplex(64 * 1024);
+        let name = "localhost".try_into().unwrap();
+        let (accepted, _) = tokio::join!(server.accept(far), client.connect(name, near));
+        assert!(accepted.is_err(), "{version:?}");
+    }
+}
+
+#[test]
+fn expired_certificate_is_refused_and_a_changed_ca_file_is_used() {
+    let fixture = Fixture::new();
+    let expired = fixture.authority.issue(&Subject {
+        common_name: "alice",
+        names: &[],
+        is_expired: true,
+    });
+    let ca = ClientCa::from_file(fixture.ca.clone()).unwrap();
+    assert!(ca.verify(&[der(&expired)]).is_err());
+    let other = Authority::new("other");
+    let bob = der(&other.client("bob"));
+    assert!(ca.verify(std::slice::from_ref(&bob)).is_err());
+    replace(&fixture.ca, other.pem().as_bytes());
+    wait::until_blocking("use of the new CA", || {
+        ca.verify(std::slice::from_ref(&bob))
+    });
+}
+
+fn der(issued: &Issued) -> Vec<u8> {
+    let pem = issued.certificate.as_bytes();
+    CertificateDer::from_pem_slice(pem).unwrap().to_vec()
 }

@@ -456,9 +456,35 @@ mod tests {
         assert_eq!(index.slots().count(), model.len());
     }
 
+    /// The keys between the bounds are taken away, and only their number is left.
+    ///
+    /// Proves: C20
+    #[test]
+    fn count_does_not_visit_the_keys_between_its_bounds() {
+        const KEYS: u16 = 2000;
+        let mut index = Index::default();
+        for number in 0..KEYS {
+            index.insert(Slot::new(&key(number)), true, 1);
+        }
+        let Node::Branch(children) = Arc::make_mut(&mut index.root) else {
+            panic!("2000 keys fit into a leaf");
+        };
+        assert!(children.len() > 2);
+        let between = 1..children.len() - 1;
+        for child in &mut children[between] {
+            child.node = Arc::new(Node::Leaf(Vec::new()));
+        }
+        for (first, last) in [(1, KEYS - 1), (0, KEYS - 2), (7, KEYS - 7)] {
+            let range = KeyRange::new(&key(first), &key(last));
+            assert_eq!(index.count(&range), usize::from(last - first));
+            assert!(indexed(&index, &range).len() < usize::from(last - first));
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
 
+        /// Proves: K28
         #[test]
         fn index_agrees_with_an_ordered_map(
             changes in prop::collection::vec(change(), 1..2500),

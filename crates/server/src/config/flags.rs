@@ -291,6 +291,30 @@ pub const FLAGS: &[Flag] = &[
         "connections of clients from one address (0: no limit)",
     ),
     own(
+        "max-peer-connections",
+        Number,
+        "1024",
+        "connections of peers (0: an eighth of the file descriptors)",
+    ),
+    own(
+        "max-peer-connections-per-address",
+        Number,
+        "512",
+        "connections of peers from one address (0: no limit)",
+    ),
+    own(
+        "max-metrics-connections",
+        Number,
+        "512",
+        "connections at --listen-metrics-urls (0: an eighth of the file descriptors)",
+    ),
+    own(
+        "max-metrics-connections-per-address",
+        Number,
+        "256",
+        "connections at --listen-metrics-urls from one address (0: no limit)",
+    ),
+    own(
         "max-watches-per-stream",
         Number,
         "100000",

@@ -1,17 +1,51 @@
-//! Limits of what clients may use, with the meaning of zero: no limit.
+//! Limits of what clients and peers may use, with the meaning of zero: no limit.
 
 use std::time::Duration;
 
 use super::checks::Checks;
 use super::{Values, duration, number};
 
+/// The limits of the connections of one kind of listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    /// Open connections.
+    pub connections_max: usize,
+    /// Open connections from one address.
+    pub per_address_max: usize,
+}
+
+impl ConnectionLimits {
+    pub(super) fn of_peers(values: &Values, checks: &mut Checks) -> Option<ConnectionLimits> {
+        let per_address = "max-peer-connections-per-address";
+        ConnectionLimits::of(values, checks, "max-peer-connections", per_address)
+    }
+
+    pub(super) fn of_metrics(values: &Values, checks: &mut Checks) -> Option<ConnectionLimits> {
+        let per_address = "max-metrics-connections-per-address";
+        ConnectionLimits::of(values, checks, "max-metrics-connections", per_address)
+    }
+
+    fn of(
+        values: &Values,
+        checks: &mut Checks,
+        total: &'static str,
+        per_address: &'static str,
+    ) -> Option<ConnectionLimits> {
+        let mut count = |flag| checks.ok(number(values, flag)).map(or_unlimited);
+        let connections_max = count(total);
+        let per_address_max = count(per_address);
+        Some(ConnectionLimits {
+            connections_max: connections_max?,
+            per_address_max: per_address_max?,
+        })
+    }
+}
+
 /// The limits of clients. `docs/limits.md` lists them with the other limits of the product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientLimits {
     /// Open connections.
-    pub connections_max: usize,
-    /// Open connections from one address.
-    pub connections_per_address_max: usize,
+    pub connections: ConnectionLimits,
     /// Watches on one stream.
     pub watches_per_stream_max: usize,
     /// Watches on all streams of one connection.
@@ -36,9 +70,10 @@ pub struct ClientLimits {
 
 impl ClientLimits {
     pub(super) fn of(values: &Values, checks: &mut Checks) -> Option<ClientLimits> {
+        let per_address = "max-client-connections-per-address";
+        let connections =
+            ConnectionLimits::of(values, checks, "max-client-connections", per_address);
         let mut count = |flag| checks.ok(number(values, flag)).map(or_unlimited);
-        let connections_max = count("max-client-connections");
-        let connections_per_address_max = count("max-client-connections-per-address");
         let watches_per_stream_max = count("max-watches-per-stream");
         let watches_per_connection_max = count("max-watches-per-connection");
         let snapshots_max = count("max-concurrent-snapshots");
@@ -52,8 +87,7 @@ impl ClientLimits {
         let first_byte_timeout = time("client-first-byte-timeout");
         let idle_timeout = time("client-idle-timeout");
         Some(ClientLimits {
-            connections_max: connections_max?,
-            connections_per_address_max: connections_per_address_max?,
+            connections: connections?,
             watches_per_stream_max: watches_per_stream_max?,
             watches_per_connection_max: watches_per_connection_max?,
             snapshots_max: snapshots_max?,

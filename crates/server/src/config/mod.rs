@@ -25,7 +25,7 @@ use checks::Checks;
 pub use checks::ConfigErrors;
 pub use cluster::ClusterConfig;
 pub use duration::parse_duration;
-pub use limits::ClientLimits;
+pub use limits::{ClientLimits, ConnectionLimits};
 use numbers::Numbers;
 pub use tls::TlsConfig;
 pub use values::{UnrecognizedVariable, Values, ValuesError};
@@ -90,6 +90,10 @@ pub struct Config {
     pub keepalive_timeout: Duration,
     /// Limits of what clients may use.
     pub limits: ClientLimits,
+    /// Limits of connections of peers.
+    pub peer_connections: ConnectionLimits,
+    /// Limits of connections at the addresses for metrics.
+    pub metrics_connections: ConnectionLimits,
     /// Automatic compaction of old revisions.
     pub auto_compaction: AutoCompaction,
     /// Bytes of values kept in memory; 0: all.
@@ -227,6 +231,8 @@ impl Config {
         let numbers = Numbers::of(values, checks);
         let auth = AuthConfig::from_values(values, checks);
         let limits = ClientLimits::of(values, checks);
+        let peer_connections = ConnectionLimits::of_peers(values, checks);
+        let metrics_connections = ConnectionLimits::of_metrics(values, checks);
         let listen_client_urls = checks.ok(listen_urls(values, "listen-client-urls"));
         let advertise_client_urls = checks.ok(urls(values, "advertise-client-urls"));
         let listen_client_http_urls =
@@ -262,6 +268,8 @@ impl Config {
             keepalive_interval: numbers.keepalive_interval,
             keepalive_timeout: numbers.keepalive_timeout,
             limits: limits?,
+            peer_connections: peer_connections?,
+            metrics_connections: metrics_connections?,
             auto_compaction: auto_compaction?,
             resident_value_bytes_max: numbers.resident_value_bytes_max,
             compaction_batch_limit: numbers.compaction_batch_limit,

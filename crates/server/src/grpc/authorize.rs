@@ -27,7 +27,7 @@ const BEARER: &str = "Bearer ";
 #[derive(Debug)]
 pub(crate) struct Permit {
     pub(super) caller: Caller,
-    generation: u64,
+    pub(super) generation: u64,
 }
 
 /// The token of a request; `None` without one. A token that is no text is invalid.

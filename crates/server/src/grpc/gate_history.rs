@@ -46,7 +46,7 @@ impl FeatureGates for Api {
         self.check_method(CLUSTER_PARAMS_SINCE, SERVICE, "Watch")?;
         let required = self.check_metadata_for_learners(Kind::Stream, request.metadata())?;
         let permit = self.authorize(Rpc::GateWatch, request.metadata(), request.extensions());
-        permit.await?;
+        let permit = permit.await?;
         self.check_required(&required)?;
         let after_index = request.get_ref().after_index;
         let api = self.clone();
@@ -72,6 +72,7 @@ impl FeatureGates for Api {
                 }
             }
         };
+        let stream = self.while_permitted(Rpc::GateWatch, permit, Box::pin(stream));
         Ok(Response::new(Box::pin(stream)))
     }
 }

@@ -199,9 +199,11 @@ impl Maintenance for Api {
     async fn snapshot(&self, request: Request<SnapshotRequest>) -> Result<Response<Blobs>, Status> {
         let required = self.check_metadata_for_learners(Kind::Stream, request.metadata())?;
         let permit = self.authorize(Rpc::Snapshot, request.metadata(), request.extensions());
-        permit.await?;
+        let permit = permit.await?;
         self.check_required(&required)?;
-        Ok(Response::new(Box::pin(self.snapshot_blobs()?)))
+        let blobs = self.snapshot_blobs()?;
+        let blobs = self.while_permitted(Rpc::Snapshot, permit, blobs);
+        Ok(Response::new(Box::pin(blobs)))
     }
 
     async fn move_leader(

@@ -11,6 +11,7 @@ mod lease;
 mod long_answer;
 mod maintenance;
 mod oversized;
+mod permitted_stream;
 mod piece;
 mod required;
 mod snapshot;

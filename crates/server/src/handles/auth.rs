@@ -8,6 +8,8 @@ use arc_swap::{ArcSwap, Guard};
 use portunus_auth::jwt::JwtTokens;
 use portunus_auth::{AuthState, Caller, SimpleTokens, TokenIndex};
 use portunus_proto::{EtcdError, LogIndex};
+use tokio::sync::watch;
+use tokio_stream::wrappers::WatchStream;
 
 use super::caller_limits::CallerLimits;
 use super::passwords::Passwords;
@@ -43,6 +45,8 @@ pub struct Auth {
     state: ArcSwap<AuthState>,
     /// Incremented after each change of the state.
     generation: AtomicU64,
+    /// Wakes streams after each change of the state; they compare the generation.
+    changed: watch::Sender<()>,
     tokens: Tokens,
     started: Instant,
     /// Hashes and compares passwords.
@@ -62,6 +66,7 @@ impl Auth {
         Auth {
             state: ArcSwap::from_pointee(state),
             generation: AtomicU64::new(0),
+            changed: watch::Sender::new(()),
             tokens,
             started: Instant::now(),
             passwords,
@@ -80,11 +85,17 @@ impl Auth {
         self.generation.load(Ordering::SeqCst)
     }
 
+    /// Returns a stream with an item after each change of the state.
+    pub fn changes(&self) -> WatchStream<()> {
+        WatchStream::from_changes(self.changed.subscribe())
+    }
+
     /// Publishes a new state. Without authentication, no token stays valid.
     pub fn publish(&self, state: AuthState) {
         let is_enabled = state.is_enabled();
         self.state.store(Arc::new(state));
         self.generation.fetch_add(1, Ordering::SeqCst);
+        self.changed.send_replace(());
         if !is_enabled {
             self.change_tokens(SimpleTokens::clear);
         }

@@ -13,6 +13,7 @@
 //! the crate than `config`, `metrics` and helpers: what proposes, connects or serves is above it.
 
 pub mod address_block;
+pub mod admission;
 pub mod applied;
 pub mod auth;
 pub mod caller_limits;

@@ -4,14 +4,48 @@ use prometheus::{IntCounter, IntGauge, Registry};
 
 use super::{MetricsError, counter, counters, gauge};
 
-/// The metrics of the limits of clients.
-pub struct LimitMetrics {
-    /// Open connections of clients.
-    pub connections: IntGauge,
+/// The metrics of the connections of one kind of listener.
+#[derive(Debug, Clone)]
+pub struct ConnectionMetrics {
+    /// Open connections.
+    pub open: IntGauge,
     /// Connections refused because there were too many.
-    pub connections_refused_total: IntCounter,
+    pub refused_total: IntCounter,
     /// Connections refused because there were too many from one address.
-    pub connections_refused_per_address: IntCounter,
+    pub refused_per_address: IntCounter,
+}
+
+impl ConnectionMetrics {
+    /// Registers the metrics of a kind, with the word for it in names of metrics and flags.
+    fn register(r: &Registry, kind: &str, of: &str) -> Result<ConnectionMetrics, MetricsError> {
+        let refused = counters(
+            r,
+            &format!("portunus_{kind}_connections_refused_total"),
+            &format!("Connections {of} that were refused, by the flag of the limit."),
+            &["limit"],
+        )?;
+        let total = format!("max-{kind}-connections");
+        let per_address = format!("max-{kind}-connections-per-address");
+        Ok(ConnectionMetrics {
+            open: gauge(
+                r,
+                &format!("portunus_{kind}_connections"),
+                &format!("Open connections {of}."),
+            )?,
+            refused_total: refused.with_label_values(&[total.as_str()]),
+            refused_per_address: refused.with_label_values(&[per_address.as_str()]),
+        })
+    }
+}
+
+/// The metrics of the limits of clients, and of the connections of peers and scrapers.
+pub struct LimitMetrics {
+    /// Connections of clients.
+    pub client_connections: ConnectionMetrics,
+    /// Connections of peers.
+    pub peer_connections: ConnectionMetrics,
+    /// Connections at the addresses for metrics.
+    pub metrics_connections: ConnectionMetrics,
     /// Connections closed because the client sent nothing that could become a request.
     pub closed_before_first_byte: IntCounter,
     /// Requests that took the last stream of their connection.
@@ -36,12 +70,6 @@ pub struct LimitMetrics {
 
 impl LimitMetrics {
     pub(super) fn register(r: &Registry) -> Result<LimitMetrics, MetricsError> {
-        let connections_refused = counters(
-            r,
-            "portunus_client_connections_refused_total",
-            "Connections of clients that were refused, by the flag of the limit.",
-            &["limit"],
-        )?;
         let connections_closed = counters(
             r,
             "portunus_client_connections_closed_total",
@@ -77,15 +105,13 @@ impl LimitMetrics {
                 "portunus_failed_logins_total",
                 "Logins with a wrong password or user.",
             )?,
-            connections: gauge(
+            client_connections: ConnectionMetrics::register(r, "client", "of clients")?,
+            peer_connections: ConnectionMetrics::register(r, "peer", "of peers")?,
+            metrics_connections: ConnectionMetrics::register(
                 r,
-                "portunus_client_connections",
-                "Open connections of clients.",
+                "metrics",
+                "at the addresses for metrics",
             )?,
-            connections_refused_total: connections_refused
-                .with_label_values(&["max-client-connections"]),
-            connections_refused_per_address: connections_refused
-                .with_label_values(&["max-client-connections-per-address"]),
             closed_before_first_byte: connections_closed
                 .with_label_values(&["client-first-byte-timeout"]),
             closed_idle: connections_closed.with_label_values(&["client-idle-timeout"]),

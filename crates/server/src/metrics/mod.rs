@@ -16,7 +16,7 @@ pub use client_skew::ClientSkew;
 pub use cluster_gates::ClusterGateMetrics;
 pub use compaction::CompactionMetrics;
 pub use disk::{DiskMetrics, MeasuredLog};
-pub use limits::LimitMetrics;
+pub use limits::{ConnectionMetrics, LimitMetrics};
 pub use operations::{Operation, OperationMetrics};
 pub use rpc::{RpcMetrics, Running};
 

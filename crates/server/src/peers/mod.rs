@@ -37,6 +37,7 @@ pub use raft::PeerRaft;
 use replication_hold::ReplicationHold;
 
 use crate::config::Config;
+use crate::handles::admission::Admission;
 use crate::listen::{Reserved, TlsEndpoint};
 use portunus_features::version::version_text;
 use portunus_statemachine::membership::{MemberRecord, Membership, PlannedChange};
@@ -155,13 +156,14 @@ impl Peers {
     }
 
     /// Starts to exchange messages with peers and to serve their requests: messages of raft, and
-    /// `routes`. `tls` accepts the connections at `https` addresses.
+    /// `routes`. `tls` accepts the connections at `https` addresses; `admission` limits all.
     pub fn attach(
         &self,
         raft: PeerRaft,
         reserved: Vec<Reserved>,
         routes: &Router,
         tls: Option<&Arc<TlsEndpoint>>,
+        admission: &Arc<Admission>,
     ) -> Result<Vec<SocketAddr>, PeersError> {
         let stop = raft.stop();
         {
@@ -179,7 +181,8 @@ impl Peers {
             let listener = reserved.listen().map_err(PeersError::Listen)?;
             addresses.push(listener.local_addr().map_err(PeersError::Listen)?);
             let router = self.transport.router().merge(routes.clone());
-            let served = listener::serve(Arc::clone(&stop), listener, router, tls);
+            let (stop, admission) = (Arc::clone(&stop), Arc::clone(admission));
+            let served = listener::serve(stop, listener, router, tls, admission);
             self.runtime.spawn(served);
         }
         Ok(addresses)

@@ -67,6 +67,7 @@ async fn is_idle(timeout: Duration, connection: &Connection) {
 mod tests {
     use std::sync::Arc;
 
+    use crate::config::ConnectionLimits;
     use portunus_mvcc::watch::ConnectionId;
     use tokio::time::Instant;
 
@@ -79,8 +80,10 @@ mod tests {
         ClientLimits {
             unauthenticated_requests_max: 0,
             failed_logins_max: 0,
-            connections_max: 1,
-            connections_per_address_max: 1,
+            connections: ConnectionLimits {
+                connections_max: 1,
+                per_address_max: 1,
+            },
             watches_per_stream_max: 1,
             watches_per_connection_max: 1,
             snapshots_max: 1,

@@ -3,7 +3,6 @@
 //! A separate thread serves them from the moment the member exists, also before it has a leader
 //! and accepts clients.
 
-use std::future::IntoFuture;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -12,17 +11,19 @@ use std::time::Duration;
 use axum::Router;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::spawn;
+use crate::handles::admission::Admission;
 use crate::http;
-use crate::listen::{ListenError, Listening, Security, TlsEndpoint, begins_with_tls};
+use crate::listen::{EndpointKind, ListenError, Listening, Security, TlsEndpoint, begins_with_tls};
 use crate::member::Member;
 
 /// Connections stay open between two scrapes; they get this long to end.
 const GOODBYE: Duration = Duration::from_secs(1);
-/// A TLS connection is closed if no request header arrives for this long.
-const HEADER_WAIT_MAX: Duration = Duration::from_secs(60);
+/// A connection is closed if no request header arrives for this long.
+pub(crate) const HEADER_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// The listeners for metrics, and their thread.
 #[derive(Default)]
@@ -54,10 +55,12 @@ pub fn serve_metrics(
         addresses.push(listener.local_addr().map_err(ListenError::Thread)?);
     }
     let member = Arc::clone(member);
+    let admission = Arc::new(Admission::new(EndpointKind::Metrics, &member.process));
     let thread = spawn("serve-metrics", move || {
         runtime.block_on(async {
             for listening in listeners {
-                tokio::spawn(serve(Arc::clone(&member), listening, tls.clone()));
+                let (member, admission) = (Arc::clone(&member), Arc::clone(&admission));
+                tokio::spawn(serve(member, listening, tls.clone(), admission));
             }
             member.process.stop.stopped().await;
         });
@@ -69,71 +72,71 @@ pub fn serve_metrics(
     })
 }
 
-async fn serve(member: Arc<Member>, listening: Listening, tls: Option<Arc<TlsEndpoint>>) {
+async fn serve(
+    member: Arc<Member>,
+    listening: Listening,
+    tls: Option<Arc<TlsEndpoint>>,
+    admission: Arc<Admission>,
+) {
     let router = http::watching_router(&member);
-    let served = match (TcpListener::from_std(listening.listener), tls) {
-        (Ok(listener), Some(tls)) if listening.security != Security::Plain => {
-            serve_tls(listener, listening.security, router, tls).await
+    let security = listening.security;
+    let listener = match TcpListener::from_std(listening.listener) {
+        Ok(listener) => listener,
+        Err(error) => {
+            tracing::warn!(%error, "metrics are not served at one of --listen-metrics-urls");
+            return;
         }
-        (Ok(listener), _) => axum::serve(listener, router).into_future().await,
-        (Err(error), _) => Err(error),
     };
-    if let Err(error) = served {
-        tracing::warn!(%error, "metrics are not served any more at one of --listen-metrics-urls");
-    }
-}
-
-async fn serve_tls(
-    listener: TcpListener,
-    security: Security,
-    router: Router,
-    tls: Arc<TlsEndpoint>,
-) -> std::io::Result<()> {
     loop {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, slot) = match listener.accept().await {
+            Ok((stream, address)) => match admission.admit(address) {
+                Ok(slot) => (stream, slot),
+                Err(_) => continue,
+            },
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
         };
-        tokio::spawn(serve_one(
-            stream,
-            security,
-            router.clone(),
-            Arc::clone(&tls),
-        ));
+        let served = serve_one(stream, security, router.clone(), tls.clone());
+        tokio::spawn(async move {
+            // Held until the connection ends.
+            let _slot = slot;
+            served.await;
+        });
     }
 }
 
-async fn serve_one(stream: TcpStream, security: Security, router: Router, tls: Arc<TlsEndpoint>) {
+async fn serve_one(
+    stream: TcpStream,
+    security: Security,
+    router: Router,
+    tls: Option<Arc<TlsEndpoint>>,
+) {
     let is_tls = match security {
         Security::Both => begins_with_tls(&stream).await,
         Security::Tls => Some(true),
         Security::Plain => Some(false),
     };
-    let service = TowerToHyperService::new(router);
-    let mut builder = hyper::server::conn::http1::Builder::new();
-    builder
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_WAIT_MAX);
-    let ended = match is_tls {
-        None => return,
-        Some(false) => {
-            builder
-                .serve_connection(TokioIo::new(stream), service)
-                .await
-        }
-        Some(true) => match tls.accept(stream).await {
-            None => return,
-            Some(accepted) => {
-                let stream = TokioIo::new(accepted.stream);
-                builder.serve_connection(stream, service).await
+    match (is_tls, tls) {
+        (Some(false), _) => serve_stream(stream, router).await,
+        (Some(true), Some(tls)) => {
+            if let Some(accepted) = tls.accept(stream).await {
+                serve_stream(accepted.stream, router).await;
             }
-        },
-    };
-    if let Err(error) = ended {
+        }
+        // The client has gone, or, never, an `https` URL has no certificate.
+        (None, _) | (Some(true), None) => {}
+    }
+}
+
+async fn serve_stream(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router) {
+    let served = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_WAIT_MAX)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    if let Err(error) = served.await {
         tracing::debug!(%error, "a connection ended with an error");
     }
 }

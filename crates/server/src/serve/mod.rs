@@ -4,17 +4,16 @@
 //! are assigned round-robin. Each address has one listener, which hands accepted sockets to the
 //! cores, so a second process on the same port fails instead of silently sharing clients.
 
-mod admission;
 mod cork;
 mod counted;
 mod deadline;
 mod expiry;
 mod metrics;
 
-pub(crate) use admission::RESERVED_FILES;
+pub(crate) use metrics::HEADER_WAIT_MAX as METRICS_HEADER_WAIT_MAX;
 pub use metrics::{MetricsServers, serve_metrics};
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -26,11 +25,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
 use crate::handles::Process;
+use crate::handles::admission::Admission;
 use crate::handles::connections::{Connection, ConnectionSlot};
-use crate::listen::{ListenError, Listening, Security, TlsEndpoint, begins_with_tls};
+use crate::listen::{EndpointKind, ListenError, Listening, Security, TlsEndpoint, begins_with_tls};
 use crate::member::Member;
 use crate::{coarse_timeout, grpc, http};
-use admission::{Admission, Admitted};
 use counted::Client;
 use expiry::Expired;
 
@@ -78,7 +77,8 @@ pub struct ClientListener {
 
 /// An accepted connection that waits for its core.
 struct Accepted {
-    admitted: Admitted,
+    stream: TcpStream,
+    slot: ConnectionSlot,
     security: Security,
     traffic: Traffic,
 }
@@ -107,7 +107,7 @@ pub fn serve(
             runtime.block_on(serve_connections(member, tls, receiver));
         })?);
     }
-    let admission = Arc::new(Admission::new(Arc::clone(&member.process)));
+    let admission = Arc::new(Admission::new(EndpointKind::Client, &member.process));
     let mut addresses = Vec::new();
     for listener in listeners {
         let address = listener.listening.listener.local_addr();
@@ -143,8 +143,11 @@ fn accept(
 ) {
     let Listening { listener, security } = &client_listener.listening;
     for queue in queues.iter().cycle() {
-        let admitted = match listener.accept() {
-            Ok((connection, address)) => admission.admit(connection, address),
+        let (stream, slot) = match listener.accept() {
+            Ok((stream, address)) => match admission.admit(address) {
+                Ok(slot) => (stream, slot),
+                Err(_) => continue,
+            },
             Err(error) => {
                 // Most likely out of file descriptors: give other connections time to close.
                 tracing::warn!(%error, "a connection could not be accepted");
@@ -152,14 +155,13 @@ fn accept(
                 continue;
             }
         };
-        let accepted = admitted.map(|admitted| Accepted {
-            admitted,
+        let accepted = Accepted {
+            stream,
+            slot,
             security: *security,
             traffic: client_listener.traffic,
-        });
-        if let Some(accepted) = accepted
-            && queue.blocking_send(accepted).is_err()
-        {
+        };
+        if queue.blocking_send(accepted).is_err() {
             return;
         }
     }
@@ -233,7 +235,12 @@ async fn serve_one(
     tls: Option<Arc<TlsEndpoint>>,
 ) {
     // The slot is held until the connection ends.
-    let Admitted { stream, slot } = accepted.admitted;
+    let Accepted {
+        stream,
+        slot,
+        security,
+        ..
+    } = accepted;
     let process = Arc::clone(&member.process);
     let mut client = Client {
         address: slot.address(),
@@ -251,7 +258,7 @@ async fn serve_one(
             return;
         }
     };
-    let is_tls = match accepted.security {
+    let is_tls = match security {
         Security::Plain => false,
         Security::Tls => true,
         Security::Both => match begins_with_tls(&stream).await {

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use portunus_statemachine::membership::MemberRecord;
 
 use super::StartError;
+use crate::handles::admission::Admission;
 use crate::http;
-use crate::listen::{Listening, Reserved, TlsEndpoint};
+use crate::listen::{EndpointKind, Listening, Reserved, TlsEndpoint};
 use crate::member::{Member, attributes, founding, settings};
 use crate::peers::PeerRaft;
 use crate::serve::{self, MetricsServers};
@@ -27,7 +28,10 @@ pub(super) fn connect_peers(
         Arc::clone(member.peers.replication_hold()),
     );
     let routes = http::peers::router(member);
-    let addresses = member.peers.attach(raft, reserved, &routes, tls)?;
+    let admission = Arc::new(Admission::new(EndpointKind::Peer, &member.process));
+    let addresses = member
+        .peers
+        .attach(raft, reserved, &routes, tls, &admission)?;
     member.peers.add_remotes(remotes);
     tracing::info!(addresses = joined(&addresses), "listening for peers");
     Ok(())

@@ -5,6 +5,7 @@ mod certificates;
 #[path = "../common/mod.rs"]
 mod common;
 mod matrix;
+mod streams;
 mod tokens;
 mod watches;
 

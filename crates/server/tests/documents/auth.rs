@@ -24,13 +24,14 @@ common name of its certificate. The role `root` permits everything.
    that position in the log. If they have changed since the user was identified, the answer is
    `etcdserver: revision of auth store is old`; clients log in again and repeat the request.
 3. A read is checked again after the data was read if users or roles have changed meanwhile.
-4. A watch is canceled when its user loses the permission for its range, before the next event. etcd
-   checks a watch only when it is created; `--feature-gates=WatchPermissionRecheck=false` does the
-   same.
+4. A watch is canceled when its user loses the permission for its range, before the next event. A
+   running `Snapshot` ends with `etcdserver: permission denied` when its user loses the role `root`, and
+   a running `FeatureGates/Watch` when its user is deleted. etcd checks watches and snapshots only when
+   they begin; `--feature-gates=WatchPermissionRecheck=false` does the same.
 
 ## Differences from etcd
 
-- Watches are checked for their whole life (see above).
+- Watches and snapshots are checked for their whole life (see above).
 - A change of users or roles is refused before its password is hashed and before it is in the log, and
   so is a write without permission. The errors are etcd's.
 - A token is never accepted without its random letters. etcd members with simple tokens accept

@@ -1,5 +1,7 @@
 //! Authentication in clusters of both kinds of members.
 
+pub mod mutual_tls;
+
 use std::collections::BTreeMap;
 
 use portunus_proto::etcdserverpb::{
@@ -14,6 +16,7 @@ use tonic::Status;
 
 use super::common::requests::{get, put};
 use super::{Mixed, etcd_for, patiently};
+use mutual_tls::MutualTls;
 
 const DENIED: &str = "etcdserver: permission denied";
 const OLD_REVISION: &str = "etcdserver: revision of auth store is old";
@@ -89,8 +92,9 @@ impl Mixed {
 }
 
 /// Two Go members with users, and a Portunus member that joins by snapshot.
-async fn with_users(etcd: Program) -> Mixed {
+async fn with_users(etcd: Program, tls: Option<MutualTls>) -> Mixed {
     let mut mixed = Mixed::new(etcd);
+    mixed.tls = tls;
     for name in ["go1", "go2"] {
         mixed.add(name, Kind::Etcd);
     }
@@ -109,14 +113,29 @@ async fn with_users(etcd: Program) -> Mixed {
     mixed
 }
 
-/// A token from either kind is accepted by the other, a change of permissions through one holds
-/// on the other, and leases expire whoever leads, though only `root` may write their keys.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn users_and_tokens_are_those_of_the_cluster() {
-    let Some(etcd) = etcd_for("users_and_tokens_are_those_of_the_cluster") else {
-        return;
+    if let Some(etcd) = etcd_for("users_and_tokens_are_those_of_the_cluster") {
+        share_users(etcd, None).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn users_and_tokens_are_those_of_the_cluster_over_mutual_tls() {
+    if let Some(etcd) = etcd_for("users_and_tokens_are_those_of_the_cluster_over_mutual_tls") {
+        share_users(etcd, Some(MutualTls::new())).await;
+    }
+}
+
+/// A token from either kind is accepted by the other, a change of permissions through one holds
+/// on the other, and leases expire whoever leads, though only `root` may write their keys.
+async fn share_users(etcd: Program, tls: Option<MutualTls>) {
+    // Over TLS the certificate names a user, which does not exist.
+    let refusal = match tls {
+        None => "etcdserver: user name is empty",
+        Some(_) => DENIED,
     };
-    let mut mixed = with_users(etcd).await;
+    let mut mixed = with_users(etcd, tls).await;
 
     // The new member never serves a key without a user.
     mixed.join_as_learner("p1", Kind::Portunus, "go1").await;
@@ -135,13 +154,15 @@ async fn users_and_tokens_are_those_of_the_cluster() {
                 }
                 Err(refused) => refused,
             };
-            match refused.message() == "etcdserver: user name is empty" {
+            match refused.message() == refusal {
                 true => Ok(()),
                 false => Err(refused),
             }
         },
     )
     .await;
+    let log = mixed.members["p1"].log();
+    assert!(log.contains("the snapshot of the leader is installed"));
     mixed.promote("p1", "go1").await;
 
     for (from, at) in [("p1", "go1"), ("go2", "p1")] {
@@ -152,6 +173,11 @@ async fn users_and_tokens_are_those_of_the_cluster() {
     }
     mixed.token = Some(mixed.token("p1", ROOT).await);
     let root = mixed.token.clone().unwrap();
+    if let Some(tls) = &mixed.tls {
+        for name in ["p1", "go1"] {
+            tls.assert_required(mixed.members[name].client, &root).await;
+        }
+    }
 
     for (by, other) in [("p1", "go1"), ("go2", "p1")] {
         let alice = mixed.token(other, ALICE).await;

@@ -324,13 +324,14 @@ impl Writer {
             let revision = clients
                 .maintenance
                 .hash_kv(portunus_proto::etcdserverpb::HashKvRequest { revision: 0 });
-            let compacted = revision.await.unwrap().into_inner().compact_revision;
+            // A store that was never compacted answers -1; the writer starts with 0.
+            let compacted = revision.await.unwrap().into_inner().compact_revision.max(0);
             assert!(
                 compacted >= self.compacted,
                 "{compacted} after {}",
                 self.compacted
             );
-            self.compacted = compacted.max(0);
+            self.compacted = compacted;
             return;
         }
         if (&found, lease) == (&self.keys, self.lease) {
