@@ -103,9 +103,9 @@ feature! {
     }
 }
 feature! {
-    /// Cancels a watch when its user loses the permission to read its range.
+    /// Ends a watch, a snapshot or a watch of gates when its user loses the permission for it.
     ///
-    /// Off, a watch is checked only when it is created, as in etcd.
+    /// Off, they are checked only when they begin, as in etcd.
     pub WatchPermissionRecheck {
         level: Server,
         owner: "auth",

@@ -224,7 +224,7 @@ pub(crate) fn parse_pair(at: usize, segment: &str) -> Result<(&str, bool), FlagE
 }
 
 /// Parses the boolean spellings of Go's `strconv.ParseBool`, and no others.
-pub(crate) fn parse_bool(text: &str) -> Option<bool> {
+pub fn parse_bool(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
         "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(false),

@@ -59,16 +59,19 @@ fn parse_versions<T: AsRef<str>>(
                 return Err(ComponentFlagError::Patch {
                     flag,
                     at,
+                    component: quoted(component),
                     version: quoted(value.trim()),
                     wanted: version.major_minor(),
                 });
             }
-            let previous = versions.insert(component.to_owned(), version.major_minor());
-            if previous.is_some() {
+            let second = version.major_minor();
+            if let Some(first) = versions.insert(component.to_owned(), second) {
                 return Err(ComponentFlagError::DuplicateVersion {
                     flag,
                     at,
                     component: quoted(component),
+                    first,
+                    second,
                 });
             }
         }
@@ -123,6 +126,7 @@ pub enum ComponentFlagError {
     Patch {
         flag: &'static str,
         at: usize,
+        component: String,
         version: String,
         wanted: MajorMinor,
     },
@@ -132,6 +136,8 @@ pub enum ComponentFlagError {
         flag: &'static str,
         at: usize,
         component: String,
+        first: MajorMinor,
+        second: MajorMinor,
     },
     /// Both `Name` and `kube:Name` are used in one process.
     #[error(

@@ -153,7 +153,8 @@ pub trait MemberOf<Set: FeatureSet>: Feature {
 /// }
 /// ```
 ///
-/// Four optional lines: `inert: "reason",` after `reversible` for a gate that is known
+/// Five optional lines: `name: "name",` at the start for a name that is no name of a type,
+/// `inert: "reason",` after `reversible` for a gate that is known
 /// but has no effect, then `readable_since: FirstSpec,` for one that writes what only versions
 /// with the feature can read (or `readable_since: "3.8",` where other versions can), then
 /// `stores: [("cluster", b"key")],` for the records that it writes to the store, and
@@ -163,6 +164,7 @@ macro_rules! feature {
     (
         $(#[doc = $doc:literal])+
         $visibility:vis $name:ident {
+            $(name: $written:literal,)?
             level: $level:ident,
             owner: $owner:literal,
             touches: $touches:ident,
@@ -194,8 +196,11 @@ macro_rules! feature {
                 $(readable_since = ::core::option::Option::Some(
                     $crate::readable_since!($readable_since, SPECS),
                 );)?
+                #[allow(unused_mut, unused_assignments)]
+                let mut name: &'static str = ::core::stringify!($name);
+                $(name = $written;)?
                 $crate::Declaration {
-                    name: ::core::stringify!($name),
+                    name,
                     level: $crate::Level::$level,
                     doc: ::core::concat!($($doc, "\n"),+),
                     owner: $owner,

@@ -487,12 +487,34 @@ impl Registry {
                     }
                     None => format!("did you mean {nearest}?"),
                 },
-                None => format!(
-                    "known {} features are listed by `gates list`",
-                    self.level.text()
-                ),
+                None => self.known_hint(),
             },
         }
+    }
+}
+
+/// How many known names the error for an unknown one lists.
+const NAMES_SHOWN_MAX: usize = 8;
+
+impl Registry {
+    /// Returns where the known features can be seen; of a component, which has no command for
+    /// that, their names.
+    fn known_hint(&self) -> String {
+        if self.level != Level::Component {
+            let level = self.level.text();
+            return format!("known {level} features are listed by `portctl gate list`");
+        }
+        let is_special = |name: &str| name == ALL_ALPHA || name == ALL_BETA;
+        let names = self.by_name.keys().map(String::as_str);
+        let names: Vec<&str> = names.filter(|name| !is_special(name)).collect();
+        let shown = names.iter().take(NAMES_SHOWN_MAX).copied();
+        let shown: Vec<&str> = shown.collect();
+        let more = if names.len() > NAMES_SHOWN_MAX {
+            ", ..."
+        } else {
+            ""
+        };
+        format!("known features are {}{more}", shown.join(", "))
     }
 }
 

@@ -221,5 +221,5 @@ fn unknown_name_is_refused_with_the_nearest_name_and_the_right_flag() {
         hint("LeaseCheckpoint"),
         "unknown feature \"LeaseCheckpoint\": it is a cluster feature: set it with --cluster-feature-gates"
     );
-    assert!(hint("Zzz").contains("gates list"));
+    assert!(hint("Zzz").contains("portctl gate list"));
 }
