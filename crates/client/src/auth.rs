@@ -1,7 +1,7 @@
 //! Users, roles and permissions.
 //!
 //! A change is sent once, like other writes. The token of the client itself is managed in
-//! [`session`](crate::session).
+//! [`token`](crate::token).
 
 use portunus_proto::etcdserverpb::auth_client::AuthClient;
 use portunus_proto::etcdserverpb::{
@@ -17,7 +17,8 @@ use portunus_proto::etcdserverpb::{
     AuthUserRevokeRoleResponse, AuthenticateRequest, AuthenticateResponse,
 };
 
-use crate::connection::{Client, RetryPolicy};
+use crate::calls;
+use crate::connection::Client;
 use crate::error::ClientError;
 
 impl Client {
@@ -26,7 +27,7 @@ impl Client {
     /// # Errors
     /// The server's error, or a timeout.
     pub async fn auth_enable(&self) -> Result<AuthEnableResponse, ClientError> {
-        self.call(RetryPolicy::NonRepeatable, |channel| {
+        self.call(calls::AUTH_ENABLE, |channel| {
             let request = self.request(AuthEnableRequest {});
             async move { AuthClient::new(channel).auth_enable(request).await }
         })
@@ -38,7 +39,7 @@ impl Client {
     /// # Errors
     /// The server's error, or a timeout.
     pub async fn auth_disable(&self) -> Result<AuthDisableResponse, ClientError> {
-        self.call(RetryPolicy::NonRepeatable, |channel| {
+        self.call(calls::AUTH_DISABLE, |channel| {
             let request = self.request(AuthDisableRequest {});
             async move { AuthClient::new(channel).auth_disable(request).await }
         })
@@ -50,7 +51,7 @@ impl Client {
     /// # Errors
     /// The server's error, or a timeout.
     pub async fn auth_status(&self) -> Result<AuthStatusResponse, ClientError> {
-        self.call(RetryPolicy::Repeatable, |channel| {
+        self.call(calls::AUTH_STATUS, |channel| {
             let request = self.request(AuthStatusRequest {});
             async move { AuthClient::new(channel).auth_status(request).await }
         })
@@ -65,7 +66,7 @@ impl Client {
         &self,
         request: AuthenticateRequest,
     ) -> Result<AuthenticateResponse, ClientError> {
-        self.call(RetryPolicy::NonRepeatable, |channel| {
+        self.call(calls::AUTHENTICATE, |channel| {
             let request = self.request(request.clone());
             async move { AuthClient::new(channel).authenticate(request).await }
         })
@@ -80,7 +81,7 @@ impl Client {
         &self,
         request: AuthUserAddRequest,
     ) -> Result<AuthUserAddResponse, ClientError> {
-        self.call(RetryPolicy::NonRepeatable, |channel| {
+        self.call(calls::USER_ADD, |channel| {
             let request = self.request(request.clone());
             async move { AuthClient::new(channel).user_add(request).await }
         })
@@ -95,7 +96,7 @@ impl Client {
         &self,
         request: AuthUserGetRequest,
     ) -> Result<AuthUserGetResponse, ClientError> {
-        self.call(RetryPolicy::Repeatable, |channel| {
+        self.call(calls::USER_GET, |channel| {
             let request = self.request(request.clone());
             async move { AuthClient::new(channel).user_get(request).await }
         })
@@ -107,7 +108,7 @@ impl Client {
     /// # Errors
     /// The server's error, or a timeout.
     pub async fn user_list(&self) -> Result<AuthUserListResponse, ClientError> {
-        self.call(RetryPolicy::Repeatable, |channel| {
+        self.call(calls::USER_LIST, |channel| {
             let request = self.request(AuthUserListRequest {});
             async move { AuthClient::new(channel).user_list(request).await }
         })
@@ -122,7 +123,7 @@ impl Client {
         &self,
         request: AuthUserDeleteRequest,
     ) -> Result<AuthUserDeleteResponse, ClientError> {
-        self.call(RetryPolicy::NonRepeatable, |channel| {
+        self.call(calls::USER_DELETE, |channel| {
             let request = self.request(request.clone());
             async move { AuthClient::new(channel).user_delete(request).await }
         })
@@ -137,7 +138,7 @@ impl Client {
         &self,
         request: AuthUserChangePasswordRequest,
     ) -> Result<AuthUserChangePasswordResponse, ClientError> {
-        self.call(RetryPolicy::NonRepeatable, |channel| {
+        self.call(calls::USER_CHANGE_PASSWORD, |channel| {
             let request = self.request(request.clone());
             async move { AuthClient::new(channel).user_change_password(request).await }
         })
@@ -152,7 +153,7 @@ impl Client {
         &self,
         request: AuthUserGrantRoleRequest,
     ) -> Result<AuthUserGrantRoleResponse, ClientError> {
-        self.call(RetryPolicy::NonRepeatable, |channel| {
+        self.call(calls::USER_GRANT_ROLE, |channel| {
             let request = self.request(request.clone());
             async move { AuthClient::new(channel).user_grant_role(request).await }
         })
@@ -167,7 +168,7 @@ impl Client {
         &self,
         request: AuthUserRevokeRoleRequest,
     ) -> Result<AuthUserRevokeRoleResponse, ClientError> {
-        self.call(RetryPolicy::NonRepeatable, |channel| {
+        self.call(calls::USER_REVOKE_ROLE, |channel| {
             let request = self.request(request.clone());
             async move { AuthClient::new(channel).user_revoke_role(request).await }
         })
@@ -182,7 +183,7 @@ impl Client {
         &self,
         request: AuthRoleAddRequest,
     ) -> Result<AuthRoleAddResponse, ClientError> {
-        self.call(RetryPolicy::NonRepeatable, |channel| {
+        self.call(calls::ROLE_ADD, |channel| {
             let request = self.request(request.clone());
             async move { AuthClient::new(channel).role_add(request).await }
         })
@@ -197,7 +198,7 @@ impl Client {
         &self,
         request: AuthRoleGetRequest,
     ) -> Result<AuthRoleGetResponse, ClientError> {
-        self.call(RetryPolicy::Repeatable, |channel| {
+        self.call(calls::ROLE_GET, |channel| {
             let request = self.request(request.clone());
             async move { AuthClient::new(channel).role_get(request).await }
         })
@@ -209,7 +210,7 @@ impl Client {
     /// # Errors
     /// The server's error, or a timeout.
     pub async fn role_list(&self) -> Result<AuthRoleListResponse, ClientError> {
-        self.call(RetryPolicy::Repeatable, |channel| {
+        self.call(calls::ROLE_LIST, |channel| {
             let request = self.request(AuthRoleListRequest {});
             async move { AuthClient::new(channel).role_list(request).await }
         })
@@ -224,7 +225,7 @@ impl Client {
         &self,
         request: AuthRoleDeleteRequest,
     ) -> Result<AuthRoleDeleteResponse, ClientError> {
-        self.call(RetryPolicy::NonRepeatable, |channel| {
+        self.call(calls::ROLE_DELETE, |channel| {
             let request = self.request(request.clone());
             async move { AuthClient::new(channel).role_delete(request).await }
         })
@@ -239,7 +240,7 @@ impl Client {
         &self,
         request: AuthRoleGrantPermissionRequest,
     ) -> Result<AuthRoleGrantPermissionResponse, ClientError> {
-        self.call(RetryPolicy::NonRepeatable, |channel| {
+        self.call(calls::ROLE_GRANT_PERMISSION, |channel| {
             let request = self.request(request.clone());
             async move {
                 AuthClient::new(channel)
@@ -258,7 +259,7 @@ impl Client {
         &self,
         request: AuthRoleRevokePermissionRequest,
     ) -> Result<AuthRoleRevokePermissionResponse, ClientError> {
-        self.call(RetryPolicy::NonRepeatable, |channel| {
+        self.call(calls::ROLE_REVOKE_PERMISSION, |channel| {
             let request = self.request(request.clone());
             async move {
                 AuthClient::new(channel)

@@ -10,7 +10,8 @@ use portunus_proto::etcdserverpb::{
     MemberUpdateRequest, MemberUpdateResponse,
 };
 
-use crate::connection::{Client, RetryPolicy};
+use crate::calls;
+use crate::connection::Client;
 use crate::error::ClientError;
 
 impl Client {
@@ -22,7 +23,7 @@ impl Client {
         &self,
         request: MemberListRequest,
     ) -> Result<MemberListResponse, ClientError> {
-        self.call(RetryPolicy::Repeatable, |channel| {
+        self.call(calls::MEMBER_LIST, |channel| {
             let request = self.request(request);
             async move { ClusterClient::new(channel).member_list(request).await }
         })
@@ -37,7 +38,7 @@ impl Client {
         &self,
         request: MemberAddRequest,
     ) -> Result<MemberAddResponse, ClientError> {
-        self.call(RetryPolicy::NonRepeatable, |channel| {
+        self.call(calls::MEMBER_ADD, |channel| {
             let request = self.request(request.clone());
             async move { ClusterClient::new(channel).member_add(request).await }
         })
@@ -52,7 +53,7 @@ impl Client {
         &self,
         request: MemberRemoveRequest,
     ) -> Result<MemberRemoveResponse, ClientError> {
-        self.call(RetryPolicy::NonRepeatable, |channel| {
+        self.call(calls::MEMBER_REMOVE, |channel| {
             let request = self.request(request);
             async move { ClusterClient::new(channel).member_remove(request).await }
         })
@@ -67,7 +68,7 @@ impl Client {
         &self,
         request: MemberUpdateRequest,
     ) -> Result<MemberUpdateResponse, ClientError> {
-        self.call(RetryPolicy::NonRepeatable, |channel| {
+        self.call(calls::MEMBER_UPDATE, |channel| {
             let request = self.request(request.clone());
             async move { ClusterClient::new(channel).member_update(request).await }
         })
@@ -82,7 +83,7 @@ impl Client {
         &self,
         request: MemberPromoteRequest,
     ) -> Result<MemberPromoteResponse, ClientError> {
-        self.call(RetryPolicy::NonRepeatable, |channel| {
+        self.call(calls::MEMBER_PROMOTE, |channel| {
             let request = self.request(request);
             async move { ClusterClient::new(channel).member_promote(request).await }
         })

@@ -10,18 +10,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portunus_proto::EtcdError;
-use portunus_proto::wire::{self, metadata};
+use portunus_proto::wire::metadata;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 
 use crate::balancer::{Balancer, Target};
+use crate::calls::{Call, RetryPolicy};
 use crate::endpoint::{EndpointParts, parse_endpoint};
 use crate::error::{ClientError, ConnectError, RequireError};
+use crate::options::Options;
 use crate::preface;
-use crate::session::{Credentials, Session};
 use crate::tls::{self, Tls};
+use crate::token::Identity;
 
 /// The shortest keepalive interval, as in Go's gRPC library: a server disconnects clients that
 /// ping more often than every five seconds.
@@ -33,67 +35,8 @@ const RETRY_PAUSE_MAX: Duration = Duration::from_millis(500);
 /// Repetitions of a call whose token was refused or whose auth revision was old, as in etcd's Go
 /// client; the deadline of the call ends them earlier.
 const TOKEN_RENEWALS_MAX: u32 = 100;
-/// Default of the largest request, as in etcd's Go client.
-const REQUEST_BYTES_MAX_DEFAULT: usize = 2 * 1024 * 1024;
 /// The API version this client was written for; a label in the server's metrics.
 const CLIENT_API_VERSION: &str = "3.8";
-/// Default user agent.
-const USER_AGENT_DEFAULT: &str = "portunus-client/v3.8.0";
-
-/// The options of a client. `Default` has etcdctl's defaults.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// `host:port`, `http://host:port` or `https://host:port`. The client connects to all and uses
-    /// them in turn.
-    pub endpoints: Vec<String>,
-    /// Time limit for connecting to one endpoint.
-    pub dial_timeout: Duration,
-    /// Time limit for a call, including connecting; `None` for no limit.
-    pub command_timeout: Option<Duration>,
-    /// Time without received data after which an active connection is probed.
-    pub keepalive_time: Duration,
-    /// Time limit for the answer to a probe.
-    pub keepalive_timeout: Duration,
-    /// Largest request sent.
-    pub request_bytes_max: usize,
-    /// Largest response accepted.
-    pub response_bytes_max: usize,
-    /// TLS for `https` endpoints and for those without a scheme. `None`: `https` endpoints are
-    /// verified with the CAs of the system, and the others have no TLS.
-    pub tls: Option<Tls>,
-    /// The identity of the client; `None` for an anonymous one, or one that its certificate
-    /// identifies.
-    pub credentials: Option<Credentials>,
-    /// The program, as `name/vX.Y.Z`; servers count clients of very different versions.
-    pub user_agent: String,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            endpoints: vec!["127.0.0.1:2379".to_owned()],
-            dial_timeout: Duration::from_secs(2),
-            command_timeout: Some(Duration::from_secs(5)),
-            keepalive_time: Duration::from_secs(2),
-            keepalive_timeout: Duration::from_secs(6),
-            request_bytes_max: REQUEST_BYTES_MAX_DEFAULT,
-            response_bytes_max: wire::RESPONSE_BYTES_MAX,
-            tls: None,
-            credentials: None,
-            user_agent: USER_AGENT_DEFAULT.to_owned(),
-        }
-    }
-}
-
-/// Whether a call may be retried on another endpoint. A call that certainly changed nothing,
-/// because it was not sent or a learner refused it, is always retried.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RetryPolicy {
-    /// Reads and other calls that change nothing.
-    Repeatable,
-    /// Calls that may have been applied although they were not answered.
-    NonRepeatable,
-}
 
 /// A client of one cluster. Clones share the connections.
 #[derive(Debug, Clone)]
@@ -101,13 +44,15 @@ pub struct Client {
     shared: Arc<Shared>,
     /// Names of features that calls require.
     required: Arc<[MetadataValue<Ascii>]>,
+    /// Whether a member without a leader refuses all calls.
+    requires_leader: bool,
 }
 
 #[derive(Debug)]
 struct Shared {
     options: Options,
     balancer: Arc<Balancer>,
-    session: Session,
+    identity: Identity,
 }
 
 impl Client {
@@ -130,14 +75,15 @@ impl Client {
             .map(|(name, (parts, tls))| target(name, parts, tls, &options))
             .collect::<Result<_, _>>()?;
         let balancer = Balancer::new(targets, options.dial_timeout);
-        let session = Session::new(options.credentials.clone())?;
+        let identity = Identity::new(options.credentials.clone())?;
         Ok(Self {
             shared: Arc::new(Shared {
                 options,
                 balancer,
-                session,
+                identity,
             }),
             required: Arc::default(),
+            requires_leader: false,
         })
     }
 
@@ -162,9 +108,20 @@ impl Client {
             })?);
         }
         Ok(Self {
-            shared: Arc::clone(&self.shared),
             required: required.into(),
+            ..self.clone()
         })
+    }
+
+    /// Returns a client on the same connections whose calls are refused by a member that has no leader,
+    /// instead of waiting for one; as clientv3's `WithRequireLeader`. Watches and keepalives always
+    /// require a leader.
+    #[must_use]
+    pub fn requiring_leader(&self) -> Self {
+        Self {
+            requires_leader: true,
+            ..self.clone()
+        }
     }
 
     /// Returns the endpoints as given.
@@ -177,16 +134,12 @@ impl Client {
         &self.shared.options
     }
 
-    pub(crate) fn session(&self) -> &Session {
-        &self.shared.session
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.shared.identity
     }
 
     /// Runs one call with the command's deadline.
-    pub(crate) async fn call<T, F, Fut>(
-        &self,
-        retry: RetryPolicy,
-        call: F,
-    ) -> Result<T, ClientError>
+    pub(crate) async fn call<T, F, Fut>(&self, call: Call, send: F) -> Result<T, ClientError>
     where
         F: Fn(Channel) -> Fut,
         Fut: Future<Output = Result<tonic::Response<T>, Status>>,
@@ -197,7 +150,7 @@ impl Client {
             .command_timeout
             .map(|timeout| Instant::now() + timeout);
         let mut last_error = None;
-        let attempts = self.attempts_with_token(retry, call, &mut last_error);
+        let attempts = self.attempts_with_token(call, send, &mut last_error);
         let outcome = match deadline {
             None => Ok(attempts.await),
             Some(deadline) => timeout_at(deadline, attempts).await,
@@ -220,8 +173,8 @@ impl Client {
     /// refused call changed nothing, so the retry policy does not matter.
     async fn attempts_with_token<T, F, Fut>(
         &self,
-        retry: RetryPolicy,
-        call: F,
+        call: Call,
+        send: F,
         last_error: &mut Option<Box<dyn Error + Send + Sync>>,
     ) -> Result<T, ClientError>
     where
@@ -231,8 +184,8 @@ impl Client {
         self.ensure_token(last_error).await?;
         let mut renewals = 0;
         loop {
-            let token = self.session().generation();
-            let error = match self.attempts(retry, &call, last_error).await {
+            let token = self.identity().generation();
+            let error = match self.attempts(call, &send, last_error).await {
                 Ok(response) => return Ok(response),
                 Err(error) => error,
             };
@@ -241,7 +194,7 @@ impl Client {
                 Some(EtcdError::UserEmpty) => 1,
                 _ => TOKEN_RENEWALS_MAX,
             };
-            if renewals >= renewals_max || !self.session().may_recover_from(&error) {
+            if renewals >= renewals_max || !self.identity().may_recover_from(&error) {
                 return Err(error);
             }
             renewals += 1;
@@ -254,8 +207,8 @@ impl Client {
     /// Runs a call until it succeeds or must not be repeated.
     pub(crate) async fn attempts<T, F, Fut>(
         &self,
-        retry: RetryPolicy,
-        call: &F,
+        call: Call,
+        send: &F,
         last_error: &mut Option<Box<dyn Error + Send + Sync>>,
     ) -> Result<T, ClientError>
     where
@@ -265,14 +218,14 @@ impl Client {
         let mut pause = RETRY_PAUSE_MIN;
         loop {
             let (channel, generation) = self.pick_connection().await;
-            let status = match call(channel).await {
+            let status = match send(channel).await {
                 Ok(response) => return Ok(response.into_inner()),
                 Err(status) => status,
             };
             // A status with a source was created by this client: the connection broke.
             let is_broken = status.source().is_some();
             let was_sent = !preface::was_never_sent(&status);
-            let error = ClientError::from(status);
+            let error = ClientError::of_call(call, status);
             if is_broken {
                 let why = error.to_string();
                 self.shared.balancer.discard(generation, why);
@@ -280,7 +233,9 @@ impl Client {
             let may_repeat = match &error {
                 // The learner changed nothing, and the next endpoint may be a voter.
                 ClientError::Etcd(EtcdError::NotSupportedForLearner) => self.endpoints().len() > 1,
-                error => error.is_unavailable() && (retry == RetryPolicy::Repeatable || !was_sent),
+                error => {
+                    error.is_unavailable() && (call.retry == RetryPolicy::Repeatable || !was_sent)
+                }
             };
             if !may_repeat {
                 return Err(error);
@@ -320,7 +275,7 @@ impl Client {
     /// Returns a request with the headers of every call.
     pub(crate) fn request<T>(&self, message: T) -> Request<T> {
         let mut request = self.request_without_token(message);
-        if let Some(token) = self.session().token() {
+        if let Some(token) = self.identity().token() {
             request.metadata_mut().insert(metadata::TOKEN, token);
         }
         request
@@ -333,6 +288,9 @@ impl Client {
             metadata::CLIENT_API_VERSION,
             MetadataValue::from_static(CLIENT_API_VERSION),
         );
+        if self.requires_leader {
+            require_leader(&mut request);
+        }
         for feature in self.required.iter() {
             let headers = request.metadata_mut();
             headers.append(metadata::REQUIRE_FEATURE, feature.clone());
@@ -343,12 +301,14 @@ impl Client {
     /// Returns a request that a member without a leader refuses instead of waiting.
     pub(crate) fn request_with_leader<T>(&self, message: T) -> Request<T> {
         let mut request = self.request(message);
-        request.metadata_mut().insert(
-            metadata::HAS_LEADER,
-            MetadataValue::from_static(metadata::HAS_LEADER_TRUE),
-        );
+        require_leader(&mut request);
         request
     }
+}
+
+fn require_leader<T>(request: &mut Request<T>) {
+    let value = MetadataValue::from_static(metadata::HAS_LEADER_TRUE);
+    request.metadata_mut().insert(metadata::HAS_LEADER, value);
 }
 
 fn target(
@@ -402,6 +362,19 @@ mod tests {
         };
         assert_eq!(names(&both), ["A", "B"]);
         assert!(names(&client).is_empty());
+    }
+
+    #[test]
+    fn leader_is_required_by_the_client_that_was_asked_to_and_its_clones() {
+        let client = Client::connect(Options::default()).unwrap();
+        let requires = |client: &Client| {
+            let request = client.request(());
+            request.metadata().get(metadata::HAS_LEADER).is_some()
+        };
+        assert!(!requires(&client));
+        let requiring = client.requiring_leader().requiring(["A"]).unwrap();
+        assert!(requires(&requiring));
+        assert!(!requires(&client));
     }
 
     #[test]

@@ -5,6 +5,8 @@ use std::error::Error;
 use portunus_proto::EtcdError;
 use tonic::{Code, Status};
 
+use crate::arguments::ArgumentError;
+use crate::calls::Call;
 use crate::endpoint::EndpointError;
 use crate::tls::LoadError;
 
@@ -71,6 +73,17 @@ pub enum ClientError {
         /// The cancel reason.
         reason: String,
     },
+    /// The server does not implement a call: it is too old, or it is not Portunus.
+    #[error("the server does not support {call}: {}", unimplemented_text(message))]
+    Unsupported {
+        /// The service and the method, such as `KV/RangeStream`.
+        call: &'static str,
+        /// The message of the server.
+        message: String,
+    },
+    /// The request was not sent, because an argument is wrong.
+    #[error(transparent)]
+    Argument(#[from] ArgumentError),
     /// The server ended a stream early.
     #[error("the server closed the stream before the answer was complete; try again")]
     StreamEnded,
@@ -82,6 +95,7 @@ impl ClientError {
     pub fn etcd(&self) -> Option<EtcdError> {
         match self {
             Self::Etcd(error) => Some(*error),
+            Self::Argument(ArgumentError::EmptyKey) => Some(EtcdError::EmptyKey),
             _ => None,
         }
     }
@@ -94,7 +108,24 @@ impl ClientError {
             Self::DeadlineExceeded { .. } => Code::DeadlineExceeded,
             Self::Rpc { code, .. } => *code,
             Self::Canceled { .. } => Code::FailedPrecondition,
+            Self::Unsupported { .. } => Code::Unimplemented,
+            Self::Argument(ArgumentError::TooLarge { .. }) => Code::ResourceExhausted,
+            Self::Argument(_) => Code::InvalidArgument,
             Self::StreamEnded => Code::Unavailable,
+        }
+    }
+
+    /// Converts the status of a call.
+    pub(crate) fn of_call(call: Call, status: Status) -> Self {
+        match Self::from(status) {
+            Self::Rpc {
+                code: Code::Unimplemented,
+                message,
+            } => Self::Unsupported {
+                call: call.name,
+                message,
+            },
+            error => error,
         }
     }
 
@@ -155,6 +186,11 @@ fn go_text(error: EtcdError) -> String {
         Code::Unknown => format!("rpc error: code = Unknown desc = {error}"),
         _ => error.to_string(),
     }
+}
+
+fn unimplemented_text(message: &str) -> String {
+    let code = go_code_name(Code::Unimplemented);
+    format!("rpc error: code = {code} desc = {message}")
 }
 
 /// Returns the name of a code as Go's gRPC prints it.

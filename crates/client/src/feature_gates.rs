@@ -12,7 +12,8 @@ use portunus_proto::portunuspb::{HistoryRequest, HistoryResponse, WatchRequest, 
 use tokio::time::sleep;
 use tonic::Streaming;
 
-use crate::connection::{Client, RetryPolicy};
+use crate::calls;
+use crate::connection::Client;
 use crate::error::ClientError;
 
 /// The pause before a broken stream is opened again.
@@ -28,7 +29,7 @@ impl Client {
         &self,
         request: FeatureGateStatusRequest,
     ) -> Result<FeatureGateStatusResponse, ClientError> {
-        self.call(RetryPolicy::Repeatable, |channel| {
+        self.call(calls::FEATURE_GATE_STATUS, |channel| {
             let request = self.request(request.clone());
             async move {
                 MaintenanceClient::new(channel)
@@ -47,7 +48,7 @@ impl Client {
         &self,
         request: HistoryRequest,
     ) -> Result<HistoryResponse, ClientError> {
-        self.call(RetryPolicy::Repeatable, |channel| {
+        self.call(calls::GATE_HISTORY, |channel| {
             let request = self.request(request);
             async move { FeatureGatesClient::new(channel).history(request).await }
         })
@@ -111,11 +112,9 @@ impl GateWatcher {
             Some(stream) => stream,
             None => self.stream.insert(open(&self.client, self.request).await?),
         };
-        stream
-            .responses
-            .message()
-            .await?
-            .ok_or(ClientError::StreamEnded)
+        let received = stream.responses.message().await;
+        let received = received.map_err(|status| ClientError::of_call(calls::GATE_WATCH, status));
+        received?.ok_or(ClientError::StreamEnded)
     }
 }
 
@@ -129,7 +128,7 @@ async fn open(client: &Client, request: WatchRequest) -> Result<OpenStream, Clie
             generation,
         }),
         Err(status) => {
-            let error = ClientError::from(status);
+            let error = ClientError::of_call(calls::GATE_WATCH, status);
             client.disconnect(generation, &error);
             Err(error)
         }

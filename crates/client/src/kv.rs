@@ -7,22 +7,34 @@ use portunus_proto::etcdserverpb::{
 };
 use tonic::transport::Channel;
 
-use crate::connection::{Client, RetryPolicy};
+use crate::arguments::Checked;
+use crate::calls;
+use crate::connection::Client;
 use crate::error::ClientError;
 
 impl Client {
-    fn kv(&self, channel: Channel) -> KvClient<Channel> {
+    pub(crate) fn kv(&self, channel: Channel) -> KvClient<Channel> {
         KvClient::new(channel)
             .max_encoding_message_size(self.options().request_bytes_max)
             .max_decoding_message_size(self.options().response_bytes_max)
+    }
+
+    /// Checks a request before it is sent.
+    pub(crate) fn check(&self, request: &impl Checked) -> Result<(), ClientError> {
+        Ok(request.check(self.options().request_bytes_max)?)
     }
 
     /// Reads a key or a range.
     ///
     /// # Errors
     /// The server's error, or a timeout.
-    pub async fn range(&self, request: RangeRequest) -> Result<RangeResponse, ClientError> {
-        self.call(RetryPolicy::Repeatable, |channel| {
+    pub async fn range(
+        &self,
+        request: impl Into<RangeRequest>,
+    ) -> Result<RangeResponse, ClientError> {
+        let request: RangeRequest = request.into();
+        self.check(&request)?;
+        self.call(calls::RANGE, |channel| {
             let (mut kv, request) = (self.kv(channel), self.request(request.clone()));
             async move { kv.range(request).await }
         })
@@ -33,8 +45,13 @@ impl Client {
     ///
     /// # Errors
     /// The server's error, or a timeout. A server before 3.7 does not implement the call.
-    pub async fn range_stream(&self, request: RangeRequest) -> Result<RangeResponse, ClientError> {
-        self.call(RetryPolicy::Repeatable, |channel| {
+    pub async fn range_stream(
+        &self,
+        request: impl Into<RangeRequest>,
+    ) -> Result<RangeResponse, ClientError> {
+        let request: RangeRequest = request.into();
+        self.check(&request)?;
+        self.call(calls::RANGE_STREAM, |channel| {
             let (mut kv, request) = (self.kv(channel), self.request(request.clone()));
             async move {
                 let mut stream = kv.range_stream(request).await?.into_inner();
@@ -59,8 +76,10 @@ impl Client {
     ///
     /// # Errors
     /// The server's error, or a timeout.
-    pub async fn put(&self, request: PutRequest) -> Result<PutResponse, ClientError> {
-        self.call(RetryPolicy::NonRepeatable, |channel| {
+    pub async fn put(&self, request: impl Into<PutRequest>) -> Result<PutResponse, ClientError> {
+        let request: PutRequest = request.into();
+        self.check(&request)?;
+        self.call(calls::PUT, |channel| {
             let (mut kv, request) = (self.kv(channel), self.request(request.clone()));
             async move { kv.put(request).await }
         })
@@ -73,9 +92,11 @@ impl Client {
     /// The server's error, or a timeout.
     pub async fn delete_range(
         &self,
-        request: DeleteRangeRequest,
+        request: impl Into<DeleteRangeRequest>,
     ) -> Result<DeleteRangeResponse, ClientError> {
-        self.call(RetryPolicy::NonRepeatable, |channel| {
+        let request: DeleteRangeRequest = request.into();
+        self.check(&request)?;
+        self.call(calls::DELETE_RANGE, |channel| {
             let (mut kv, request) = (self.kv(channel), self.request(request.clone()));
             async move { kv.delete_range(request).await }
         })
@@ -86,20 +107,14 @@ impl Client {
     ///
     /// # Errors
     /// The server's error, or a timeout.
-    pub async fn txn(&self, request: TxnRequest) -> Result<TxnResponse, ClientError> {
-        let mut operations = request.success.iter().chain(&request.failure);
-        let only_reads = operations.all(|operation| {
-            matches!(
-                operation.request,
-                Some(request_op::Request::RequestRange(_))
-            )
-        });
-        let retry = if only_reads {
-            RetryPolicy::Repeatable
-        } else {
-            RetryPolicy::NonRepeatable
+    pub async fn txn(&self, request: impl Into<TxnRequest>) -> Result<TxnResponse, ClientError> {
+        let request: TxnRequest = request.into();
+        self.check(&request)?;
+        let call = match only_reads(&request) {
+            true => calls::READ_ONLY_TXN,
+            false => calls::TXN,
         };
-        self.call(retry, |channel| {
+        self.call(call, |channel| {
             let (mut kv, request) = (self.kv(channel), self.request(request.clone()));
             async move { kv.txn(request).await }
         })
@@ -114,10 +129,21 @@ impl Client {
         &self,
         request: CompactionRequest,
     ) -> Result<CompactionResponse, ClientError> {
-        self.call(RetryPolicy::NonRepeatable, |channel| {
+        self.call(calls::COMPACT, |channel| {
             let (mut kv, request) = (self.kv(channel), self.request(request));
             async move { kv.compact(request).await }
         })
         .await
     }
+}
+
+/// Returns whether a transaction changes nothing, whichever branch runs.
+pub(crate) fn only_reads(txn: &TxnRequest) -> bool {
+    let mut operations = txn.success.iter().chain(&txn.failure);
+    operations.all(|operation| {
+        matches!(
+            operation.request,
+            Some(request_op::Request::RequestRange(_))
+        )
+    })
 }

@@ -6,7 +6,8 @@ use portunus_proto::etcdserverpb::{
     LeaseRevokeRequest, LeaseRevokeResponse, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
 };
 
-use crate::connection::{Client, RetryPolicy};
+use crate::calls;
+use crate::connection::Client;
 use crate::error::ClientError;
 
 impl Client {
@@ -18,7 +19,7 @@ impl Client {
         &self,
         request: LeaseGrantRequest,
     ) -> Result<LeaseGrantResponse, ClientError> {
-        self.call(RetryPolicy::NonRepeatable, |channel| {
+        self.call(calls::LEASE_GRANT, |channel| {
             let request = self.request(request);
             async move { LeaseClient::new(channel).lease_grant(request).await }
         })
@@ -33,7 +34,7 @@ impl Client {
         &self,
         request: LeaseRevokeRequest,
     ) -> Result<LeaseRevokeResponse, ClientError> {
-        self.call(RetryPolicy::NonRepeatable, |channel| {
+        self.call(calls::LEASE_REVOKE, |channel| {
             let request = self.request(request);
             async move { LeaseClient::new(channel).lease_revoke(request).await }
         })
@@ -48,7 +49,7 @@ impl Client {
         &self,
         request: LeaseTimeToLiveRequest,
     ) -> Result<LeaseTimeToLiveResponse, ClientError> {
-        self.call(RetryPolicy::Repeatable, |channel| {
+        self.call(calls::LEASE_TIME_TO_LIVE, |channel| {
             let request = self.request(request);
             async move { LeaseClient::new(channel).lease_time_to_live(request).await }
         })
@@ -60,7 +61,7 @@ impl Client {
     /// # Errors
     /// The server's error, or a timeout.
     pub async fn lease_leases(&self) -> Result<LeaseLeasesResponse, ClientError> {
-        self.call(RetryPolicy::Repeatable, |channel| {
+        self.call(calls::LEASE_LEASES, |channel| {
             let request = self.request(LeaseLeasesRequest {});
             async move { LeaseClient::new(channel).lease_leases(request).await }
         })

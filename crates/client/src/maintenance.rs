@@ -4,12 +4,13 @@
 use portunus_proto::etcdserverpb::maintenance_client::MaintenanceClient;
 use portunus_proto::etcdserverpb::{
     AlarmRequest, AlarmResponse, DefragmentRequest, DefragmentResponse, DowngradeRequest,
-    DowngradeResponse, HashKvRequest, HashKvResponse, MoveLeaderRequest, MoveLeaderResponse,
-    SnapshotRequest, SnapshotResponse, StatusRequest, StatusResponse,
+    DowngradeResponse, HashKvRequest, HashKvResponse, HashRequest, HashResponse, MoveLeaderRequest,
+    MoveLeaderResponse, SnapshotRequest, SnapshotResponse, StatusRequest, StatusResponse,
 };
 use tonic::Streaming;
 
-use crate::connection::{Client, RetryPolicy};
+use crate::calls;
+use crate::connection::Client;
 use crate::error::ClientError;
 
 impl Client {
@@ -18,7 +19,7 @@ impl Client {
     /// # Errors
     /// The server's error, or a timeout.
     pub async fn status(&self) -> Result<StatusResponse, ClientError> {
-        self.call(RetryPolicy::Repeatable, |channel| {
+        self.call(calls::STATUS, |channel| {
             let request = self.request(StatusRequest {});
             async move { MaintenanceClient::new(channel).status(request).await }
         })
@@ -30,9 +31,22 @@ impl Client {
     /// # Errors
     /// The server's error, or a timeout.
     pub async fn hash_kv(&self, request: HashKvRequest) -> Result<HashKvResponse, ClientError> {
-        self.call(RetryPolicy::Repeatable, |channel| {
+        self.call(calls::HASH_KV, |channel| {
             let request = self.request(request);
             async move { MaintenanceClient::new(channel).hash_kv(request).await }
+        })
+        .await
+    }
+
+    /// Returns the hash of the member's whole backend. For tests of etcd; [`Self::hash_kv`] can be
+    /// compared between members.
+    ///
+    /// # Errors
+    /// The server's error, or a timeout.
+    pub async fn hash(&self) -> Result<HashResponse, ClientError> {
+        self.call(calls::HASH, |channel| {
+            let request = self.request(HashRequest {});
+            async move { MaintenanceClient::new(channel).hash(request).await }
         })
         .await
     }
@@ -42,7 +56,7 @@ impl Client {
     /// # Errors
     /// The server's error, or a timeout.
     pub async fn alarm(&self, request: AlarmRequest) -> Result<AlarmResponse, ClientError> {
-        self.call(RetryPolicy::NonRepeatable, |channel| {
+        self.call(calls::ALARM, |channel| {
             let request = self.request(request);
             async move { MaintenanceClient::new(channel).alarm(request).await }
         })
@@ -54,7 +68,7 @@ impl Client {
     /// # Errors
     /// The server's error, or a timeout.
     pub async fn defragment(&self) -> Result<DefragmentResponse, ClientError> {
-        self.call(RetryPolicy::NonRepeatable, |channel| {
+        self.call(calls::DEFRAGMENT, |channel| {
             let request = self.request(DefragmentRequest {});
             async move { MaintenanceClient::new(channel).defragment(request).await }
         })
@@ -70,7 +84,7 @@ impl Client {
         &self,
         request: MoveLeaderRequest,
     ) -> Result<MoveLeaderResponse, ClientError> {
-        self.call(RetryPolicy::Repeatable, |channel| {
+        self.call(calls::MOVE_LEADER, |channel| {
             let request = self.request(request);
             async move { MaintenanceClient::new(channel).move_leader(request).await }
         })
@@ -85,7 +99,7 @@ impl Client {
         &self,
         request: DowngradeRequest,
     ) -> Result<DowngradeResponse, ClientError> {
-        self.call(RetryPolicy::NonRepeatable, |channel| {
+        self.call(calls::DOWNGRADE, |channel| {
             let request = self.request(request.clone());
             async move { MaintenanceClient::new(channel).downgrade(request).await }
         })
@@ -98,7 +112,7 @@ impl Client {
     /// # Errors
     /// The server's error, or a timeout.
     pub async fn snapshot(&self) -> Result<Streaming<SnapshotResponse>, ClientError> {
-        self.call(RetryPolicy::Repeatable, |channel| {
+        self.call(calls::SNAPSHOT, |channel| {
             let request = self.request(SnapshotRequest {});
             async move {
                 MaintenanceClient::new(channel)

@@ -3,7 +3,7 @@
 //! ```text
 //!  Opening ──created──▶ Watching ──canceled──▶ over
 //!     ▲                    │
-//!     └── Unavailable ─────┘   resumes at the revision after the last received one
+//!     └── Unavailable ─────┘   resumes after the last received event
 //! ```
 //!
 //! Each watch has its own stream.
@@ -21,6 +21,7 @@ use tonic::Streaming;
 
 use crate::connection::Client;
 use crate::error::ClientError;
+use crate::watch_streams::Position;
 
 /// Queued requests per watch stream.
 const REQUESTS_QUEUED_MAX: usize = 16;
@@ -32,6 +33,7 @@ const RESUME_PAUSE: Duration = Duration::from_millis(100);
 pub struct Watcher {
     client: Client,
     create: WatchCreateRequest,
+    position: Position,
     progress_asked: mpsc::Receiver<()>,
     progress_asker: mpsc::Sender<()>,
     stream: Option<OpenStream>,
@@ -60,10 +62,12 @@ impl ProgressRequester {
 impl Client {
     /// Watches a key or range. The first [`Watcher::next`] opens the stream.
     #[must_use]
-    pub fn watch(&self, create: WatchCreateRequest) -> Watcher {
+    pub fn watch(&self, create: impl Into<WatchCreateRequest>) -> Watcher {
         let (progress_asker, progress_asked) = mpsc::channel(REQUESTS_QUEUED_MAX);
+        let create: WatchCreateRequest = create.into();
         Watcher {
             client: self.clone(),
+            position: Position::from_start(create.start_revision),
             create,
             progress_asked,
             progress_asker,
@@ -81,21 +85,20 @@ impl Watcher {
     }
 
     /// Waits for events, a progress notice or a cancellation; returns `None` after a
-    /// cancellation. The response that confirms the creation is not returned.
+    /// cancellation. The response that confirms the creation is not returned. Dropping the future
+    /// loses nothing.
     ///
     /// # Errors
-    /// The server's error, except `Unavailable`: then the watch is resumed.
+    /// The server's error, except `Unavailable`: then the watch is resumed after the last event, and
+    /// none is lost or repeated.
     pub async fn next(&mut self) -> Result<Option<WatchResponse>, ClientError> {
         while !self.canceled {
             match self.receive().await {
-                Ok(response) => {
+                Ok(mut response) => {
                     self.canceled = response.canceled;
-                    if response.created && !response.canceled {
-                        self.resume_from_now(&response);
-                        continue;
+                    if self.accept(&mut response)? {
+                        return Ok(Some(response));
                     }
-                    self.note_position(&response);
-                    return Ok(Some(response));
                 }
                 Err(error) if error.is_unavailable() => {
                     if let Some(stream) = self.stream.take() {
@@ -109,7 +112,38 @@ impl Watcher {
         Ok(None)
     }
 
+    /// Notes how far the watch has come and removes repeated events; returns whether the response
+    /// says anything to the caller.
+    fn accept(&mut self, response: &mut WatchResponse) -> Result<bool, ClientError> {
+        let revision = response.header.as_ref().map_or(0, |header| header.revision);
+        if response.canceled {
+            return Ok(true);
+        }
+        if response.created {
+            self.position.begin(revision);
+        }
+        let had_events = !response.events.is_empty();
+        let accepted = self
+            .position
+            .accept(&mut response.events, response.fragment);
+        accepted.map_err(|out_of_order| ClientError::Canceled {
+            reason: format!(
+                "the server sent an event of revision {} after later ones",
+                out_of_order.revision
+            ),
+        })?;
+        if !had_events && !response.created {
+            self.position.accept_progress(revision);
+        }
+        self.create.start_revision = self.position.next_revision;
+        Ok(match had_events {
+            true => !response.events.is_empty(),
+            false => !response.created,
+        })
+    }
+
     async fn receive(&mut self) -> Result<WatchResponse, ClientError> {
+        self.client.check(&self.create)?;
         let stream = match &mut self.stream {
             Some(stream) => stream,
             None => self.stream.insert(open(&self.client, &self.create).await?),
@@ -126,26 +160,6 @@ impl Watcher {
                 }
             }
         }
-    }
-
-    /// Sets the start revision from the first confirmation if none was given, so that a resumed
-    /// watch skips no events.
-    fn resume_from_now(&mut self, created: &WatchResponse) {
-        if self.create.start_revision == 0 {
-            let now = created.header.as_ref().map_or(0, |header| header.revision);
-            self.create.start_revision = now + 1;
-        }
-    }
-
-    fn note_position(&mut self, response: &WatchResponse) {
-        let seen = match response.events.last().and_then(|event| event.kv.as_ref()) {
-            Some(kv) => kv.mod_revision,
-            // A progress notice: all events up to its revision were delivered.
-            None => response.header.as_ref().map_or(0, |header| header.revision),
-        };
-        // A fragment may end within a revision, which is then resumed.
-        let next = if response.fragment { seen } else { seen + 1 };
-        self.create.start_revision = self.create.start_revision.max(next);
     }
 }
 

@@ -21,7 +21,8 @@ use tokio::time::timeout;
 use tonic::Code;
 use tonic::metadata::{Ascii, MetadataValue};
 
-use crate::connection::{Client, RetryPolicy};
+use crate::calls;
+use crate::connection::Client;
 use crate::error::{ClientError, ConnectError};
 
 /// Proof of a client's identity.
@@ -49,7 +50,7 @@ impl fmt::Debug for Credentials {
 
 /// The credentials of a client and its current token; shared by its clones.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub(crate) struct Identity {
     credentials: Option<Credentials>,
     state: Mutex<State>,
     /// Held while a token is requested, so that calls that fail together request one token.
@@ -64,12 +65,12 @@ struct State {
     generation: u64,
 }
 
-impl Session {
-    /// A session without a token, unless the credentials are one.
+impl Identity {
+    /// An identity without a token, unless the credentials are one.
     ///
     /// # Errors
     /// If the token cannot be sent.
-    pub(crate) fn new(credentials: Option<Credentials>) -> Result<Session, ConnectError> {
+    pub(crate) fn new(credentials: Option<Credentials>) -> Result<Identity, ConnectError> {
         let token = match &credentials {
             Some(Credentials::Token(token)) => {
                 Some(metadata_value(token).ok_or(ConnectError::Token)?)
@@ -80,7 +81,7 @@ impl Session {
             token,
             generation: 0,
         };
-        Ok(Session {
+        Ok(Identity {
             credentials,
             state: Mutex::new(state),
             renewal: tokio::sync::Mutex::new(()),
@@ -165,7 +166,7 @@ impl Client {
         &self,
         last_error: &mut Option<Box<dyn Error + Send + Sync>>,
     ) -> Result<(), ClientError> {
-        match self.session().generation() {
+        match self.identity().generation() {
             0 => self.renew_token(0, last_error).await,
             _ => Ok(()),
         }
@@ -174,7 +175,7 @@ impl Client {
     /// Requests a token for a new stream: the current one may expire unnoticed while the stream is
     /// open.
     pub(crate) async fn renew_token_for_stream(&self) -> Result<(), ClientError> {
-        let current = self.session().generation();
+        let current = self.identity().generation();
         self.renew_token(current, &mut None).await
     }
 
@@ -184,20 +185,20 @@ impl Client {
         seen: u64,
         last_error: &mut Option<Box<dyn Error + Send + Sync>>,
     ) -> Result<(), ClientError> {
-        let session = self.session();
-        let Some(request) = session.request() else {
+        let identity = self.identity();
+        let Some(request) = identity.request() else {
             return Ok(());
         };
-        let _renewal = session.renewal.lock().await;
-        if session.generation() != seen {
+        let _renewal = identity.renewal.lock().await;
+        if identity.generation() != seen {
             return Ok(());
         }
         let authenticate = |channel| {
             let request = self.request_without_token(request.clone());
             async move { AuthClient::new(channel).authenticate(request).await }
         };
-        let policy = RetryPolicy::NonRepeatable;
-        let answer = self.attempts(policy, &authenticate, last_error).await;
+        let call = calls::AUTHENTICATE;
+        let answer = self.attempts(call, &authenticate, last_error).await;
         let token = match answer {
             Ok(response) => Some(metadata_value(&response.token).ok_or(ClientError::Rpc {
                 code: Code::Internal,
@@ -206,7 +207,7 @@ impl Client {
             Err(ClientError::Etcd(EtcdError::AuthNotEnabled)) => None,
             Err(error) => return Err(error),
         };
-        let mut state = session.state();
+        let mut state = identity.state();
         state.token = token;
         state.generation += 1;
         Ok(())
@@ -230,24 +231,24 @@ mod tests {
             password("root", "s3cret"),
             Credentials::Token("s3cret".to_owned()),
         ] {
-            let session = Session::new(Some(credentials)).unwrap();
-            let text = format!("{session:?}");
+            let identity = Identity::new(Some(credentials)).unwrap();
+            let text = format!("{identity:?}");
             assert!(!text.contains("s3cret"), "{text}");
         }
     }
 
     #[test]
     fn fixed_token_is_sent_at_once_and_never_renewed() {
-        let session = Session::new(Some(Credentials::Token("a.b.c".to_owned()))).unwrap();
-        assert_eq!(session.token().unwrap(), "a.b.c");
-        assert_eq!(session.request(), None);
+        let identity = Identity::new(Some(Credentials::Token("a.b.c".to_owned()))).unwrap();
+        assert_eq!(identity.token().unwrap(), "a.b.c");
+        assert_eq!(identity.request(), None);
         let refused = ClientError::Etcd(EtcdError::InvalidAuthToken);
-        assert!(!session.may_recover_from(&refused));
+        assert!(!identity.may_recover_from(&refused));
     }
 
     #[test]
     fn token_that_cannot_be_sent_is_refused() {
-        let refused = Session::new(Some(Credentials::Token("a\nb".to_owned()))).unwrap_err();
+        let refused = Identity::new(Some(Credentials::Token("a\nb".to_owned()))).unwrap_err();
         assert!(matches!(refused, ConnectError::Token));
         assert!(!refused.to_string().contains("a\nb"));
     }
@@ -255,15 +256,15 @@ mod tests {
     #[test]
     fn user_without_a_password_requests_no_token() {
         for (user, secret) in [("", "x"), ("root", "")] {
-            let session = Session::new(Some(password(user, secret))).unwrap();
-            assert_eq!(session.request(), None);
+            let identity = Identity::new(Some(password(user, secret))).unwrap();
+            assert_eq!(identity.request(), None);
         }
     }
 
     #[test]
     fn errors_after_which_a_call_is_repeated_are_those_of_the_go_client() {
-        let with_password = Session::new(Some(password("u", "p"))).unwrap();
-        let without = Session::new(None).unwrap();
+        let with_password = Identity::new(Some(password("u", "p"))).unwrap();
+        let without = Identity::new(None).unwrap();
         for (error, by_password, by_certificate) in [
             (EtcdError::InvalidAuthToken, true, true),
             (EtcdError::AuthOldRevision, true, true),
