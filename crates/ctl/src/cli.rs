@@ -1,17 +1,23 @@
 //! The command line: the commands, how flags are read, and the exit code.
 
 use std::ffi::OsString;
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Arg, ArgAction, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{
+    Arg, ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches, Parser, Subcommand,
+};
 
 use crate::command;
 use crate::diagnose::explain_timeout;
 use crate::globals::{GlobalArgs, Globals};
 use crate::go::boolean;
+use crate::help;
+use crate::next_step::next_step;
 use crate::outcome::{ExitWith, Failure, write_err, write_out};
 use crate::required;
+use crate::terminal::{Colour, is_coloured_stderr, is_coloured_stdout};
 
 /// Controls Portunus and etcd clusters; accepts the commands, flags and environment variables of
 /// etcdctl and etcdutl (PORTCTL_* before ETCDCTL_*).
@@ -59,14 +65,19 @@ enum PortctlCommand {
     /// Feature gates: list, status, explain, plan, history, watch
     #[command(subcommand)]
     Gate(command::gate::GateCommand),
+    /// APIs of the API server: explain, plan
+    #[command(subcommand)]
+    Api(command::api::ApiCommand),
     /// Alarms: list, disarm
     #[command(subcommand)]
     Alarm(command::alarm::AlarmCommand),
-    /// Defragments the storage of the members with given endpoints
+    /// Defragments the storage of the members with given endpoints, or of a stopped member
     Defrag(command::defrag::DefragArgs),
     /// Snapshots: save, status, restore
     #[command(subcommand)]
     Snapshot(command::snapshot::SnapshotCommand),
+    /// Prints the hash of the key history in a file, without a server
+    Hashkv(command::hashkv::HashkvArgs),
     /// Migrates the data directory of a stopped member to another etcd version
     Migrate(command::migrate::MigrateArgs),
     /// Authentication: enable, disable, status
@@ -81,6 +92,14 @@ enum PortctlCommand {
     /// Checks properties of the cluster
     #[command(subcommand)]
     Check(command::check::CheckCommand),
+    /// Acquires a named lock, and may run a command under it
+    Lock(command::lock::LockArgs),
+    /// Takes part in a leader election, or follows one
+    Elect(command::elect::ElectArgs),
+    /// Mirrors the keys of the cluster at another cluster
+    MakeMirror(command::make_mirror::MakeMirrorArgs),
+    /// Prints the flags that every command has
+    Options,
     /// Prints the version of portctl
     Version,
     /// Generates a completion script
@@ -90,25 +109,35 @@ enum PortctlCommand {
 /// Runs the program: arguments and environment in, exit code out.
 #[must_use]
 pub fn run() -> ExitCode {
-    match run_command(std::env::args_os().collect()) {
+    let mut path = String::new();
+    match run_command(std::env::args_os().collect(), &mut path) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
+            let next_step = next_step(&failure, &path);
             if let Some(note) = failure.note {
                 write_err(format!("{note}\n").as_bytes());
             }
             if let Some(message) = failure.message {
-                write_err(format!("Error: {message}\n").as_bytes());
+                let error = Colour::Red.paint("Error:", is_coloured_stderr());
+                write_err(format!("{error} {message}\n").as_bytes());
             }
-            ExitCode::from(failure.exit as u8)
+            // Scripts compare standard error with etcdctl's.
+            if let Some(step) = next_step.filter(|_| io::stderr().is_terminal()) {
+                write_err(format!("Next step: {step}\n").as_bytes());
+            }
+            ExitCode::from(failure.exit.code())
         }
     }
 }
 
-fn run_command(arguments: Vec<OsString>) -> Result<(), Failure> {
-    let matches = match command_line().try_get_matches_from(&arguments) {
+/// Runs the command of the arguments and sets its path, such as `lease grant`.
+fn run_command(arguments: Vec<OsString>, path: &mut String) -> Result<(), Failure> {
+    let portctl = help::shape(command_line());
+    let matches = match portctl.try_get_matches_from(&arguments) {
         Ok(matches) => matches,
         Err(error) => return report_parse_error(&error),
     };
+    *path = path_of(&matches);
     let mut portctl = match Portctl::from_arg_matches(&matches) {
         Ok(portctl) => portctl,
         Err(error) => return report_parse_error(&error),
@@ -117,6 +146,7 @@ fn run_command(arguments: Vec<OsString>) -> Result<(), Failure> {
     // These need neither server nor settings.
     match &portctl.command {
         PortctlCommand::Version => return command::version::run(),
+        PortctlCommand::Options => return command::options::run(&command_line()),
         PortctlCommand::Completion(args) => {
             return command::completion::run(args, &mut command_line());
         }
@@ -137,6 +167,17 @@ fn run_command(arguments: Vec<OsString>) -> Result<(), Failure> {
     outcome
 }
 
+/// Returns the names of the command and its subcommands.
+fn path_of(matches: &ArgMatches) -> String {
+    let mut names = Vec::new();
+    let mut level = matches.subcommand();
+    while let Some((name, below)) = level {
+        names.push(name);
+        level = below.subcommand();
+    }
+    names.join(" ")
+}
+
 async fn dispatch(
     command: PortctlCommand,
     globals: &Globals,
@@ -155,20 +196,27 @@ async fn dispatch(
         PortctlCommand::Downgrade(command) => command::downgrade::run(command, globals).await,
         PortctlCommand::Endpoint(args) => command::endpoint::run(args, globals).await,
         PortctlCommand::Gate(command) => command::gate::run(command, globals).await,
+        PortctlCommand::Api(command) => command::api::run(command, globals),
         PortctlCommand::Alarm(command) => command::alarm::run(command, globals).await,
         PortctlCommand::Defrag(args) => command::defrag::run(args, globals).await,
         PortctlCommand::Snapshot(command) => command::snapshot::run(command, globals).await,
+        PortctlCommand::Hashkv(args) => command::hashkv::run(&args, globals),
         PortctlCommand::Migrate(args) => command::migrate::run(args, globals),
         PortctlCommand::Auth(command) => command::auth::run(command, globals).await,
         PortctlCommand::User(command) => command::user::run(command, globals).await,
         PortctlCommand::Role(command) => command::role::run(command, globals).await,
         PortctlCommand::Check(command) => command::check::run(command, globals).await,
+        PortctlCommand::Lock(args) => command::lock::run(args, globals).await,
+        PortctlCommand::Elect(args) => command::elect::run(args, globals).await,
+        PortctlCommand::MakeMirror(args) => command::make_mirror::run(args, globals).await,
         // Handled before there was a runtime.
-        PortctlCommand::Version | PortctlCommand::Completion(_) => Ok(()),
+        PortctlCommand::Options | PortctlCommand::Version | PortctlCommand::Completion(_) => Ok(()),
     }
 }
 
-fn command_line() -> Command {
+/// Returns the definition of every command and flag.
+#[must_use]
+pub fn command_line() -> Command {
     go_style(required::add_flag(Portctl::command()))
 }
 
@@ -204,18 +252,27 @@ fn report_parse_error(error: &clap::Error) -> Result<(), Failure> {
         ErrorKind::DisplayHelp
         | ErrorKind::DisplayVersion
         | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            write_out(error.render().to_string().as_bytes())
+            write_out(rendered(error, is_coloured_stdout()).as_bytes())
         }
         _ => {
-            write_err(error.render().to_string().as_bytes());
+            write_err(rendered(error, is_coloured_stderr()).as_bytes());
             Err(Failure::reported(ExitWith::Error))
         }
+    }
+}
+
+fn rendered(error: &clap::Error, is_coloured: bool) -> String {
+    let text = error.render();
+    match is_coloured {
+        true => text.ansi().to_string(),
+        false => text.to_string(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::examples;
 
     fn parse(line: &str) -> Result<Portctl, clap::Error> {
         let words = line.split(' ');
@@ -252,5 +309,43 @@ mod tests {
             panic!();
         };
         assert_eq!(args.rev, -2);
+    }
+
+    /// Calls `check` with the path and the definition of every command without subcommands.
+    fn for_each_leaf(command: &Command, path: &str, check: &mut dyn FnMut(&str, &Command)) {
+        for below in command.get_subcommands() {
+            let path = format!("{path} {}", below.get_name());
+            match below.has_subcommands() {
+                true => for_each_leaf(below, &path, check),
+                false => check(path.trim_start(), below),
+            }
+        }
+    }
+
+    #[test]
+    fn every_command_has_examples_and_they_parse() {
+        let mut problems = Vec::new();
+        for_each_leaf(&help::shape(command_line()), "", &mut |path, command| {
+            let examples = examples::of(path);
+            let help = command.clone().render_help().to_string();
+            if examples.is_empty() {
+                problems.push(format!("{path} has no example"));
+            }
+            for (what, line) in examples {
+                if !line.starts_with(&format!("portctl {path}")) {
+                    problems.push(format!("{path}: {line} is of another command"));
+                }
+                if !help.contains(what) || !help.contains(line) {
+                    problems.push(format!("{path}: {line} is not in its help"));
+                }
+                let own = line.split(" > ").next().unwrap();
+                let words = crate::line_args::split(own).unwrap();
+                let words = words.iter().map(|word| str::from_utf8(word).unwrap());
+                if let Err(error) = command_line().try_get_matches_from(words) {
+                    problems.push(format!("{line}: {error}"));
+                }
+            }
+        });
+        assert!(problems.is_empty(), "{problems:#?}");
     }
 }

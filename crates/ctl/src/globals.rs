@@ -8,8 +8,9 @@ use std::env;
 use std::time::Duration;
 
 use clap::Args;
-use portunus_client::{Client, Options};
+use portunus_client::{Client, EndpointParts, Options};
 use portunus_features::version::ETCD_VERSION;
+use portunus_tls::ClientTls;
 
 use crate::go::{boolean, duration};
 use crate::identity::Identity;
@@ -53,6 +54,9 @@ pub struct GlobalArgs {
     /// Largest response in bytes; 0 is 2 GiB [default: 0]
     #[arg(long, global = true, value_name = "BYTES")]
     max_recv_bytes: Option<String>,
+    /// Longest wait for the lock of a file of a stopped member; 0 is no limit [default: 10s]
+    #[arg(long, global = true, value_name = "DURATION")]
+    timeout: Option<String>,
     /// USER[:PASSWORD] for authentication; a missing password is asked for
     #[arg(long, global = true, value_name = "USER[:PASSWORD]")]
     user: Option<String>,
@@ -92,6 +96,8 @@ pub struct Globals {
     pub command_timeout: Duration,
     /// Whether the user set the timeout.
     pub command_timeout_given: bool,
+    /// Longest wait for the lock of a file; zero is no limit.
+    pub lock_timeout: Duration,
     /// Cluster features that must be on for a data command.
     pub required: Vec<String>,
 }
@@ -173,6 +179,9 @@ impl Globals {
             },
             command_timeout: command_timeout.unwrap_or(COMMAND_TIMEOUT_DEFAULT),
             command_timeout_given: command_timeout.is_some(),
+            lock_timeout: environment
+                .duration(args.timeout.as_deref(), "timeout")?
+                .unwrap_or(LOCK_TIMEOUT_DEFAULT),
             required: required.unwrap_or_default(),
         };
         if args.debug || environment.boolean("debug")? {
@@ -225,6 +234,11 @@ impl Globals {
         Ok(Client::connect(options)?)
     }
 
+    /// The TLS connector of an HTTP request to an endpoint; `None` without TLS.
+    pub fn http_tls(&self, endpoint: &EndpointParts) -> Result<Option<ClientTls>, Failure> {
+        self.transport.http_tls(endpoint)
+    }
+
     fn debug_text(&self) -> String {
         let text = |duration: Duration| duration::format(duration);
         let settings = format!(
@@ -259,6 +273,7 @@ pub async fn open(options: Options) -> Result<Client, Failure> {
 }
 
 const COMMAND_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
+const LOCK_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 
 /// Refuses settings of etcdctl that portctl does not have, unless they ask for what it does anyway.
 fn refuse_unsupported(environment: &Environment<'_>, args: &GlobalArgs) -> Result<(), Failure> {

@@ -21,6 +21,8 @@ pub struct Identity {
     pub password: String,
     /// `--auth-jwt-token`
     pub token: String,
+    /// The question for the password.
+    question: &'static str,
     /// The password from the terminal.
     asked: OnceLock<String>,
 }
@@ -39,7 +41,16 @@ impl Identity {
             user,
             password,
             token,
+            question: "Password: ",
             asked: OnceLock::new(),
+        }
+    }
+
+    /// An identity without a token, with its own question for the password.
+    pub fn asking(user: String, password: String, question: &'static str) -> Identity {
+        Identity {
+            question,
+            ..Identity::new(user, password, String::new())
         }
     }
 
@@ -79,7 +90,7 @@ impl Identity {
         if let Some(password) = self.asked.get() {
             return Ok(password.clone());
         }
-        let password = prompt::ask_password("Password: ")?;
+        let password = prompt::ask_password(self.question)?;
         Ok(self.asked.get_or_init(|| password).clone())
     }
 }

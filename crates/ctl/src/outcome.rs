@@ -7,24 +7,42 @@ use std::io::{self, Write};
 use portunus_client::{ClientError, ConnectError, RequireError};
 use portunus_proto::EtcdError;
 
-/// Exit codes, with etcdctl's numbers.
+/// Exit codes, with etcdctl's meanings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExitWith {
     /// The server refused, or something failed that has no code of its own.
-    Error = 1,
+    Error,
     /// No usable connection. etcdctl also uses it for some lease errors.
-    BadConnection = 2,
+    BadConnection,
     /// Text read from standard input cannot be parsed.
-    InvalidInput = 3,
+    InvalidInput,
     /// A known flag with a value that is not supported.
-    BadFeature = 4,
+    BadFeature,
     /// The server ended something that should have gone on.
-    Interrupted = 5,
+    Interrupted,
     /// The change that `gate plan` planned is blocked. Not of etcdctl, which uses no number
     /// between 6 and 128.
-    Blocked = 7,
+    Blocked,
     /// Wrong number or kind of arguments.
-    BadArgs = 128,
+    BadArgs,
+    /// The exit code of the command that `lock` has run.
+    CodeOfCommand(u8),
+}
+
+impl ExitWith {
+    /// Returns the number.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Error => 1,
+            Self::BadConnection => 2,
+            Self::InvalidInput => 3,
+            Self::BadFeature => 4,
+            Self::Interrupted => 5,
+            Self::Blocked => 7,
+            Self::BadArgs => 128,
+            Self::CodeOfCommand(code) => code,
+        }
+    }
 }
 
 /// A command that failed.

@@ -16,7 +16,18 @@ use crate::outcome::{ExitWith, Failure};
 const FLAG: &str = "require-feature";
 
 /// The commands that read or write data.
-const DATA_COMMANDS: [&str; 7] = ["get", "put", "del", "txn", "compaction", "watch", "lease"];
+const DATA_COMMANDS: [&str; 10] = [
+    "get",
+    "put",
+    "del",
+    "txn",
+    "compaction",
+    "watch",
+    "lease",
+    "lock",
+    "elect",
+    "make-mirror",
+];
 
 /// Adds the flag to the program and to every data command.
 pub fn add_flag(portctl: Command) -> Command {

@@ -3,11 +3,13 @@
 //!
 //! The rules are etcdctl's: an endpoint without a scheme uses TLS if any of these settings asks for
 //! it, `https` endpoints always do, `http` endpoints never. The files are read when a command
-//! connects, so that a command without a server needs none of them.
+//! connects, so that a command without a server needs none of them. `make-mirror` has a second set of
+//! them for its destination.
 
 use std::sync::OnceLock;
 
-use portunus_client::{KeyPairFiles, Tls, TlsOptions};
+use portunus_client::{EndpointParts, KeyPairFiles, Scheme, Tls, TlsOptions};
+use portunus_tls::{ALPN_HTTP, ClientOptions, ClientTls};
 
 use crate::go::boolean;
 use crate::outcome::{ExitWith, Failure, with_causes};
@@ -45,6 +47,47 @@ pub struct TransportArgs {
         value_name = "BOOL"
     )]
     insecure_skip_tls_verify: Option<String>,
+}
+
+/// The flags of the destination of `make-mirror`, as written.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct Destination {
+    /// CA bundle that verifies the certificate of the destination
+    #[arg(long, value_name = "FILE")]
+    dest_cacert: Option<String>,
+    /// Certificate that identifies this client at the destination
+    #[arg(long, value_name = "FILE")]
+    dest_cert: Option<String>,
+    /// Key of the certificate
+    #[arg(long, value_name = "FILE")]
+    dest_key: Option<String>,
+    /// No TLS for a destination without a scheme, unless another flag asks for it [default: true]
+    #[arg(
+        long,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_name = "BOOL",
+        value_parser = boolean::parse
+    )]
+    dest_insecure_transport: Option<bool>,
+}
+
+impl Destination {
+    /// Reads the files and returns the TLS settings; `None` if no flag asks for TLS.
+    pub fn tls(&self) -> Result<Option<Tls>, Failure> {
+        let file = |flag: &Option<String>| flag.clone().unwrap_or_default();
+        let transport = Transport {
+            cacert: file(&self.dest_cacert),
+            cert: file(&self.dest_cert),
+            key: file(&self.dest_key),
+            insecure_transport: self.dest_insecure_transport.unwrap_or(true),
+            insecure_skip_tls_verify: false,
+            empty_flag: None,
+            loaded: OnceLock::new(),
+        };
+        transport.tls()
+    }
 }
 
 /// The settings in force; an absent file is empty.
@@ -113,7 +156,34 @@ impl Transport {
     }
 
     fn load(&self) -> Result<Option<Tls>, Failure> {
-        let bad = |message: String| Failure::new(ExitWith::BadArgs, message);
+        let Some(options) = self.tls_options()? else {
+            return Ok(None);
+        };
+        let tls = Tls::new(options).map_err(|error| bad(with_causes(&error)))?;
+        Ok(Some(tls))
+    }
+
+    /// Returns the connector of an HTTP request to an endpoint; `None` without TLS.
+    pub fn http_tls(&self, endpoint: &EndpointParts) -> Result<Option<ClientTls>, Failure> {
+        let given = self.tls_options()?;
+        let options = match (endpoint.scheme, given) {
+            (Some(Scheme::Http), _) | (None, None) => return Ok(None),
+            (_, given) => given.unwrap_or_default(),
+        };
+        let connector = ClientTls::new(ClientOptions {
+            trusted_ca_file: options.trusted_ca_file,
+            identity: options.identity,
+            skip_verification: options.skip_verification,
+            alpn: ALPN_HTTP,
+            ..ClientOptions::default()
+        });
+        connector
+            .map(Some)
+            .map_err(|error| bad(with_causes(&error)))
+    }
+
+    /// Returns the TLS options; `None` if no setting asks for TLS.
+    fn tls_options(&self) -> Result<Option<TlsOptions>, Failure> {
         let (cert, key) = (&self.cert, &self.key);
         if cert.is_empty() != key.is_empty() {
             return Err(bad(format!(
@@ -124,16 +194,14 @@ impl Transport {
         if !has_files && self.insecure_transport && !self.insecure_skip_tls_verify {
             return Ok(None);
         }
-        let options = TlsOptions {
+        Ok(Some(TlsOptions {
             trusted_ca_file: (!self.cacert.is_empty()).then(|| self.cacert.clone().into()),
             identity: (!cert.is_empty()).then(|| KeyPairFiles {
                 certificate: cert.into(),
                 key: key.into(),
             }),
             skip_verification: self.insecure_skip_tls_verify,
-        };
-        let tls = Tls::new(options).map_err(|error| bad(with_causes(&error)))?;
-        Ok(Some(tls))
+        }))
     }
 
     /// The settings for `--debug`.
@@ -148,6 +216,10 @@ impl Transport {
             self.insecure_skip_tls_verify
         )
     }
+}
+
+fn bad(message: String) -> Failure {
+    Failure::new(ExitWith::BadArgs, message)
 }
 
 #[cfg(test)]

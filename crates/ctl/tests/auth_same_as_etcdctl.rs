@@ -4,92 +4,15 @@
 
 mod support;
 
-use std::ffi::OsStr;
-use std::path::Path;
-use std::process::Command;
-
-use portunus_testkit::program::Program;
-use support::{Ran, Server, clean, etcdctl, for_each_server, run};
+use support::twins::Twins;
+use support::{Ran, etcdctl, for_each_server};
 
 const FORMATS: [&str; 5] = ["simple", "json", "fields", "table", "protobuf"];
 
-/// A server for each of the two programs.
-struct Twins<'t> {
-    ours: Server,
-    theirs: Server,
-    etcdctl: &'t Path,
-}
-
-impl<'t> Twins<'t> {
-    fn start(program: &Program, etcdctl: &'t Path) -> Self {
-        let [ours, theirs] = Server::start_twins(program);
-        Self {
-            ours,
-            theirs,
-            etcdctl,
-        }
-    }
-
-    fn both_with(&self, arguments: &[&str], input: &str, environment: &[(&str, &str)]) -> Ran {
-        let one = |program: &OsStr, server: &Server| {
-            let mut command = clean(Command::new(program));
-            command
-                .env("ETCDCTL_ENDPOINTS", server.endpoint())
-                .envs(environment.iter().copied());
-            let mut ran = run(command.args(arguments), input.as_bytes());
-            ran.out = comparable(&ran.out, server);
-            ran.err = comparable(&ran.err, server);
-            ran
-        };
-        let ours = one(env!("CARGO_BIN_EXE_portctl").as_ref(), &self.ours);
-        let theirs = one(self.etcdctl.as_os_str(), &self.theirs);
-        assert_eq!(ours, theirs, "portctl, then etcdctl: {arguments:?}");
-        ours
-    }
-
-    /// Runs a command with both programs and compares them.
-    #[track_caller]
-    fn both(&self, arguments: &[&str]) -> Ran {
-        self.both_with(arguments, "", &[])
-    }
-
-    /// Runs a command with something on standard input.
-    #[track_caller]
-    fn both_reading(&self, arguments: &[&str], input: &str) -> Ran {
-        self.both_with(arguments, input, &[])
-    }
-
-    /// Runs a command in every format.
-    fn in_all_formats(&self, arguments: &[&str]) {
-        for format in FORMATS {
-            let formatted = [arguments, &["-w", format]].concat();
-            self.both(&formatted);
-            self.both(&[formatted.as_slice(), &["--hex"]].concat());
-        }
-    }
-
-    /// Runs a command that changes something as root.
-    #[track_caller]
-    fn as_root(&self, arguments: &[&str]) -> Ran {
-        self.both(&[&["--user=root:rootpw"], arguments].concat())
-    }
-}
-
-/// Removes what differs between two runs: addresses, times, log lines of etcdctl, and the
-/// complaints of the `stty` that it runs when standard input is not a terminal.
-fn comparable(text: &str, server: &Server) -> String {
-    let mut shown = String::new();
-    for line in text.split_inclusive('\n') {
-        if line.starts_with("{\"level\"") || line.starts_with("stty:") {
-            continue;
-        }
-        let has_no_time = line.contains("\"took\":\"\"") || line == "\"Took\" : \n";
-        match line.find("took").or_else(|| line.find("\"Took\"")) {
-            Some(start) if !has_no_time => shown.push_str(&format!("{}…\n", &line[..start])),
-            _ => shown.push_str(line),
-        }
-    }
-    shown.replace(&server.endpoint(), "<endpoint>")
+/// Runs a command that changes something as root.
+#[track_caller]
+fn as_root(twins: &Twins<'_>, arguments: &[&str]) -> Ran {
+    twins.both(&[&["--user=root:rootpw"], arguments].concat())
 }
 
 #[test]
@@ -396,20 +319,20 @@ fn with_authentication(twins: &Twins<'_>) {
     }
 
     // Changes take effect at once.
-    twins.as_root(&["user", "revoke-role", "alice", "r1"]);
+    as_root(twins, &["user", "revoke-role", "alice", "r1"]);
     twins.both(&["--user=alice:alicepw", "get", "plain"]);
-    twins.as_root(&["user", "delete", "alice"]);
+    as_root(twins, &["user", "delete", "alice"]);
     twins.both(&["--user=alice:alicepw", "get", "plain"]);
-    twins.as_root(&["user", "revoke-role", "root", "root"]);
-    twins.as_root(&["user", "delete", "root"]);
-    twins.as_root(&["role", "delete", "root"]);
+    as_root(twins, &["user", "revoke-role", "root", "root"]);
+    as_root(twins, &["user", "delete", "root"]);
+    as_root(twins, &["role", "delete", "root"]);
     // The new password is asked for before the one of root.
     let passwords = "bob2\nbob2\nrootpw\n";
     twins.both_reading(&["--user=root", "user", "passwd", "bob"], passwords);
     twins.both(&["--user=bob:bobpw", "get", "plain"]);
     twins.both(&["--user=bob:bob2", "get", "plain"]);
     twins.both(&["auth", "disable"]);
-    twins.as_root(&["auth", "disable"]);
+    as_root(twins, &["auth", "disable"]);
     twins.in_all_formats(&["auth", "status"]);
     twins.both(&["get", "plain"]);
 }

@@ -88,7 +88,8 @@ fn invalid_arguments_have_etcdctl_texts_and_exit_codes() {
             "found separator --, but no commands",
         ),
         (&["frobnicate"], 1, "unrecognized subcommand"),
-        (&["lock", "name"], 1, "unrecognized subcommand"),
+        (&["lock"], 128, "lock takes a lock name argument"),
+        (&["elect", "a"], 128, "no proposal argument but -l not set"),
         (&["get", "a", "--frobnicate"], 1, "unexpected argument"),
     ] {
         refused(arguments, &[], code, message);

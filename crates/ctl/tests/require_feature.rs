@@ -8,7 +8,7 @@ use support::cluster::{Cluster, MECHANISM, WANTS_IT};
 use support::{Ran, Server, run};
 
 /// Every data command and its standard input. The last ones need a key or a lease to succeed.
-const COMMANDS: [(&str, &str); 11] = [
+const COMMANDS: [(&str, &str); 12] = [
     ("put a b", ""),
     ("get a", ""),
     ("get a --stream", ""),
@@ -20,6 +20,14 @@ const COMMANDS: [(&str, &str); 11] = [
     ("lease list", ""),
     ("lease timetolive 1", ""),
     ("lease keep-alive --once 1", ""),
+    ("lock name true", ""),
+];
+
+/// Data commands that do not end while the feature is on.
+const ENDLESS: [(&str, &str); 3] = [
+    ("elect name proposal", ""),
+    ("elect name --listen", ""),
+    ("make-mirror 127.0.0.1:1", ""),
 ];
 
 /// Runs a command that requires a feature.
@@ -36,7 +44,7 @@ fn requiring(cluster: &Cluster, feature: &str, (line, input): (&str, &str)) -> R
 #[test]
 fn data_commands_run_only_while_the_required_feature_is_on() {
     let mut cluster = Cluster::start(&[&[MECHANISM]]);
-    for command in COMMANDS {
+    for command in COMMANDS.into_iter().chain(ENDLESS) {
         let refused = requiring(&cluster, "LeaseCheckpoint", command);
         assert!(!refused.success, "{command:?}: {refused:?}");
         assert!(

@@ -12,7 +12,8 @@ use portunus_testkit::certificates::{Authority, IssuedFiles, Subject};
 use portunus_testkit::member::Member;
 use portunus_testkit::program::Program;
 use portunus_testkit::wait::until_blocking;
-use support::{Ran, clean, etcdctl, for_each_server, portctl, run};
+use support::running::Running;
+use support::{Ran, Server, clean, etcdctl, for_each_server, portctl, run};
 use tempfile::TempDir;
 
 /// A server that requires client certificates of its CA.
@@ -308,5 +309,58 @@ fn connections_without_trust_fail_with_the_cause() {
         });
         let ran = server.refused(&url, &[&cacert, &cert, &key]);
         assert!(ran.err.contains("not valid for name"), "{ran:?}");
+    });
+}
+
+/// The destination of a mirror has TLS settings and a user of its own, and the metrics of a server
+/// are read with TLS.
+#[test]
+fn mirror_and_check_datascale_use_tls_and_users() {
+    for_each_server("tls::mirror_and_check_datascale", |program| {
+        let source = Server::start(program);
+        let target = TlsServer::start(program);
+        source.portctl(["put", "a", "1"]).ok();
+        let ctl = |arguments: &[&str]| target.portctl(&target.root, arguments).ok();
+        let scale = ctl(&["check", "datascale"]);
+        assert!(
+            scale.contains("\nPASS: Approximate system memory"),
+            "{scale}"
+        );
+
+        ctl(&["user", "add", "root:pw"]);
+        ctl(&["user", "grant-role", "root", "root"]);
+        ctl(&["auth", "enable"]);
+        let with_user = |user: &str| {
+            let mut command = source.command(env!("CARGO_BIN_EXE_portctl"));
+            command.args(["make-mirror", &target.url(), user]).args(
+                target.flags(&target.alice).map(|flag| {
+                    let flag = flag.trim_start_matches("--");
+                    format!("--dest-{flag}")
+                }),
+            );
+            command
+        };
+        let refused = run(&mut with_user("--dest-user=root:wrong"), b"");
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+        assert!(
+            refused.err.contains("invalid user ID or password"),
+            "{refused:?}"
+        );
+        let _mirror = Running::start(&mut with_user("--dest-user=root:pw"));
+        until_blocking("mirrored key", || {
+            match target.portctl(&target.root, &["get", "a"]) {
+                ran if ran.out == "a\n1\n" => Ok(()),
+                ran => Err(ran),
+            }
+        });
+        let untrusted = ["make-mirror", &target.url()];
+        let untrusted = run(
+            source
+                .command(env!("CARGO_BIN_EXE_portctl"))
+                .args(untrusted)
+                .arg("--dest-cert=only.crt"),
+            b"",
+        );
+        assert_eq!(untrusted.code, Some(128), "{untrusted:?}");
     });
 }

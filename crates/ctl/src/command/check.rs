@@ -1,18 +1,22 @@
-//! `check perf`: whether a cluster carries a load it should carry, with etcdctl's loads and
-//! limits.
+//! `check`: `check perf` is whether a cluster carries a load it should carry, with etcdctl's loads
+//! and limits; `check_datascale.rs` and `check_kubernetes.rs` have the other checks.
 
-use std::io::{self, IsTerminal};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use portunus_client::{Client, Options};
 use portunus_proto::etcdserverpb::{CompactionRequest, DeleteRangeRequest, RangeRequest};
 
+use super::check_datascale::{self, DatascaleArgs};
+use super::check_kubernetes::{self, KubernetesArgs};
 use super::keys::prefix_end;
 use super::load::{self, Load, Summary};
 use crate::globals::{Globals, open};
 use crate::go::quote::quote;
-use crate::outcome::{ExitWith, Failure, write_err, write_out};
+use crate::outcome::{ExitWith, Failure, write_out};
+use crate::signals::Signals;
+use crate::terminal::Progress;
 
 /// How long cleaning up may take.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(30);
@@ -28,6 +32,10 @@ const STDDEV_SECONDS_MAX: f64 = 0.1;
 pub enum CheckCommand {
     /// Checks the performance of the cluster
     Perf(PerfArgs),
+    /// Checks the memory that a server needs for the data of a load
+    Datascale(DatascaleArgs),
+    /// Checks the rules that Kubernetes needs of its store
+    Kubernetes(KubernetesArgs),
 }
 
 /// Flags of `check perf`.
@@ -49,7 +57,14 @@ pub struct PerfArgs {
 
 /// Runs the command.
 pub async fn run(command: CheckCommand, globals: &Globals) -> Result<(), Failure> {
-    let CheckCommand::Perf(args) = command;
+    match command {
+        CheckCommand::Perf(args) => run_perf(args, globals).await,
+        CheckCommand::Datascale(args) => check_datascale::run(args, globals).await,
+        CheckCommand::Kubernetes(args) => check_kubernetes::run(args, globals).await,
+    }
+}
+
+async fn run_perf(args: PerfArgs, globals: &Globals) -> Result<(), Failure> {
     let Some(load) = Load::named(&args.load) else {
         let message = format!("unknown load option {}", args.load);
         return Err(Failure::new(ExitWith::BadFeature, message));
@@ -57,23 +72,16 @@ pub async fn run(command: CheckCommand, globals: &Globals) -> Result<(), Failure
     let client = globals.connect().await?;
     refuse_used_prefix(&client, &args.prefix).await?;
 
-    let progress = |done_s: u64, all_s: u64| {
-        if io::stderr().is_terminal() {
-            write_err(format!("\r{done_s} / {all_s} s ").as_bytes());
-        }
-    };
+    let mut signals = Signals::new()?;
+    let mut bar = Progress::new("writing");
+    let progress = |done_s: u64, all_s: u64| bar.part(done_s, all_s, |s| format!("{s} s"));
     let options = globals.options()?;
     let running = load::run(load, &options, &args.prefix, progress);
     let summary = tokio::select! {
         summary = running => summary?,
-        _ = tokio::signal::ctrl_c() => {
-            clean_up(globals, &args.prefix, false).await?;
-            return Err(Failure::new(ExitWith::Interrupted, "interrupted; the keys were deleted"));
-        }
+        failure = interrupted(&mut signals, globals, &args.prefix) => return Err(failure),
     };
-    if io::stderr().is_terminal() {
-        write_err(b"\n");
-    }
+    drop(bar);
     clean_up(globals, &args.prefix, args.auto_compact).await?;
     if args.auto_defrag {
         defragment(globals).await?;
@@ -87,7 +95,16 @@ pub async fn run(command: CheckCommand, globals: &Globals) -> Result<(), Failure
     }
 }
 
-async fn refuse_used_prefix(client: &Client, prefix: &str) -> Result<(), Failure> {
+/// Waits for a signal and deletes the keys of the check then.
+pub(super) async fn interrupted(signals: &mut Signals, globals: &Globals, prefix: &str) -> Failure {
+    signals.received().await;
+    match clean_up(globals, prefix, false).await {
+        Ok(()) => Failure::new(ExitWith::Interrupted, "interrupted; the keys were deleted"),
+        Err(failure) => failure,
+    }
+}
+
+pub(super) async fn refuse_used_prefix(client: &Client, prefix: &str) -> Result<(), Failure> {
     let request = RangeRequest {
         key: prefix.as_bytes().to_vec().into(),
         range_end: prefix_end(prefix.as_bytes()),
@@ -115,7 +132,12 @@ async fn connect_with_cleanup_timeout(
     open(options).await
 }
 
-async fn clean_up(globals: &Globals, prefix: &str, compact: bool) -> Result<(), Failure> {
+/// Deletes the keys of a check, and compacts the store if `compact`.
+pub(super) async fn clean_up(
+    globals: &Globals,
+    prefix: &str,
+    compact: bool,
+) -> Result<(), Failure> {
     let client = connect_with_cleanup_timeout(globals, globals.client.endpoints.clone()).await?;
     let request = DeleteRangeRequest {
         key: prefix.as_bytes().to_vec().into(),
@@ -141,7 +163,7 @@ async fn clean_up(globals: &Globals, prefix: &str, compact: bool) -> Result<(), 
     Ok(())
 }
 
-async fn defragment(globals: &Globals) -> Result<(), Failure> {
+pub(super) async fn defragment(globals: &Globals) -> Result<(), Failure> {
     for endpoint in &globals.client.endpoints {
         let quoted = quote(endpoint.as_bytes());
         write_out(format!("Defragmenting {quoted}\n").as_bytes())?;
@@ -183,24 +205,26 @@ fn evaluate(summary: &Summary, writes_per_second_wanted: u32) -> (String, bool) 
     );
     if !summary.errors.is_empty() {
         passed = false;
-        let errors = summary.errors.iter();
-        let errors = errors.map(|(error, count)| format!("FAIL: ERROR({error}) -> {count}"));
-        let errors: Vec<String> = errors.collect();
-        lines.splice(
-            0..0,
-            ["FAIL: too many errors".to_owned()]
-                .into_iter()
-                .chain(errors),
-        );
+        lines.splice(0..0, error_lines(&summary.errors));
     }
     lines.push(if passed { "PASS" } else { "FAIL" }.to_owned());
     (lines.join("\n") + "\n", passed)
 }
 
+/// Returns etcdctl's lines for a check with failed requests.
+pub(super) fn error_lines(errors: &BTreeMap<String, u64>) -> Vec<String> {
+    let each = errors
+        .iter()
+        .map(|(error, count)| format!("FAIL: ERROR({error}) -> {count}"));
+    ["FAIL: too many errors".to_owned()]
+        .into_iter()
+        .chain(each)
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
 
     fn summary(rate: f64, slowest: f64, stddev: f64) -> Summary {
         Summary {

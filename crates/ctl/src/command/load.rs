@@ -1,4 +1,5 @@
-//! A steady load of writes and its results, for `check perf`.
+//! Writes of many clients and their results: a steady load for `check perf`, and as many as fit for
+//! `check datascale`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -66,31 +67,15 @@ pub async fn run(
     load: Load,
     options: &Options,
     prefix: &str,
-    progress: impl Fn(u64, u64),
+    progress: impl FnMut(u64, u64),
 ) -> Result<Summary, Failure> {
-    let (requests, queue) = mpsc::channel::<PutRequest>(load.clients);
-    let queue = Arc::new(Mutex::new(queue));
-    let mut workers = JoinSet::new();
-    for _ in 0..load.clients {
-        // A write waits for its answer however long it takes: slowness is what is measured.
-        let options = Options {
-            command_timeout: None,
-            ..options.clone()
-        };
-        let client = open(options).await?;
-        workers.spawn(run_worker(client, Arc::clone(&queue)));
-    }
+    let writers = Writers::start(load.clients, options).await?;
     let started = Instant::now();
-    send_requests(load, prefix, requests, progress).await;
-
-    let mut latencies = Vec::new();
-    let mut errors = BTreeMap::new();
-    for worker in workers.join_all().await {
-        latencies.extend(worker.latencies_seconds);
-        for error in worker.errors {
-            *errors.entry(error).or_default() += 1;
-        }
-    }
+    send_requests(load, prefix, &writers, progress).await;
+    let WriterResult {
+        latencies_seconds: latencies,
+        errors,
+    } = writers.finish().await;
     let writes_per_second = latencies.len() as f64 / started.elapsed().as_secs_f64();
     Ok(Summary {
         writes_per_second,
@@ -100,12 +85,61 @@ pub async fn run(
     })
 }
 
-/// Hands out writes at an even pace until the time is up; then the queue closes.
+/// Clients that share a queue of writes.
+pub struct Writers {
+    requests: mpsc::Sender<PutRequest>,
+    tasks: JoinSet<WriterResult>,
+}
+
+impl Writers {
+    /// Connects the clients.
+    pub async fn start(clients: usize, options: &Options) -> Result<Self, Failure> {
+        let (requests, queue) = mpsc::channel::<PutRequest>(clients);
+        let queue = Arc::new(Mutex::new(queue));
+        let mut tasks = JoinSet::new();
+        for _ in 0..clients {
+            // A write waits for its answer however long it takes: slowness is what is measured.
+            let options = Options {
+                command_timeout: None,
+                ..options.clone()
+            };
+            let client = open(options).await?;
+            tasks.spawn(write_queued(client, Arc::clone(&queue)));
+        }
+        Ok(Self { requests, tasks })
+    }
+
+    /// Queues a write of a value to a new key; waits while the queue is full.
+    pub async fn write(&self, key: Bytes, value: Bytes) {
+        let request = PutRequest {
+            key,
+            value,
+            ..PutRequest::default()
+        };
+        // The queue is closed only when this is dropped.
+        let _ = self.requests.send(request).await;
+    }
+
+    /// Waits for all queued writes and returns their results.
+    pub async fn finish(self) -> WriterResult {
+        drop(self.requests);
+        let mut result = WriterResult::default();
+        for of_one in self.tasks.join_all().await {
+            result.latencies_seconds.extend(of_one.latencies_seconds);
+            for (error, count) in of_one.errors {
+                *result.errors.entry(error).or_default() += count;
+            }
+        }
+        result
+    }
+}
+
+/// Hands out writes at an even pace until the time is up.
 async fn send_requests(
     load: Load,
     prefix: &str,
-    requests: mpsc::Sender<PutRequest>,
-    progress: impl Fn(u64, u64),
+    writers: &Writers,
+    mut progress: impl FnMut(u64, u64),
 ) {
     let between = Duration::from_secs(1) / load.writes_per_second;
     let started = Instant::now();
@@ -121,14 +155,8 @@ async fn send_requests(
         while due <= now {
             due += between;
             number += 1;
-            let request = PutRequest {
-                key: key(prefix, number),
-                value: value.clone(),
-                ..PutRequest::default()
-            };
-            if requests.send(request).await.is_err() {
-                return;
-            }
+            let key = key(prefix, number, KEY_BYTES);
+            writers.write(key, value.clone()).await;
         }
         let second = started.elapsed().as_secs();
         if second > second_shown {
@@ -138,25 +166,31 @@ async fn send_requests(
     }
 }
 
-/// Returns the key of a write: distinct, and spread over the whole range.
-fn key(prefix: &str, number: u64) -> Bytes {
+/// Returns the key of a write, of `bytes` bytes after the prefix: distinct, and spread over the whole
+/// range.
+pub fn key(prefix: &str, number: u64, bytes: usize) -> Bytes {
     // An odd multiplier permutes the numbers.
     let scattered = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
-    let mut key = Vec::with_capacity(prefix.len() + KEY_BYTES);
+    let mut key = Vec::with_capacity(prefix.len() + bytes);
     key.extend_from_slice(prefix.as_bytes());
     key.extend_from_slice(&scattered);
-    key.resize(prefix.len() + KEY_BYTES, 0);
+    key.resize(prefix.len() + bytes, 0);
     key.into()
 }
 
-#[derive(Default)]
-struct WorkerResult {
+/// The results of writes.
+#[derive(Debug, Default)]
+pub struct WriterResult {
     latencies_seconds: Vec<f64>,
-    errors: Vec<String>,
+    /// The error texts, each with its count.
+    pub errors: BTreeMap<String, u64>,
 }
 
-async fn run_worker(client: Client, queue: Arc<Mutex<mpsc::Receiver<PutRequest>>>) -> WorkerResult {
-    let mut result = WorkerResult::default();
+async fn write_queued(
+    client: Client,
+    queue: Arc<Mutex<mpsc::Receiver<PutRequest>>>,
+) -> WriterResult {
+    let mut result = WriterResult::default();
     loop {
         let request = queue.lock().await.recv().await;
         let Some(request) = request else {
@@ -167,7 +201,7 @@ async fn run_worker(client: Client, queue: Arc<Mutex<mpsc::Receiver<PutRequest>>
             Ok(_) => result
                 .latencies_seconds
                 .push(started.elapsed().as_secs_f64()),
-            Err(error) => result.errors.push(error.to_string()),
+            Err(error) => *result.errors.entry(error.to_string()).or_default() += 1,
         }
     }
 }
@@ -205,7 +239,8 @@ mod tests {
 
     #[test]
     fn keys_are_distinct_and_of_one_size() {
-        let keys: std::collections::BTreeSet<Bytes> = (0..1000).map(|n| key("/p/", n)).collect();
+        let keys: std::collections::BTreeSet<Bytes> =
+            (0..1000).map(|n| key("/p/", n, KEY_BYTES)).collect();
         assert_eq!(keys.len(), 1000);
         assert!(keys.iter().all(|key| key.len() == 3 + KEY_BYTES));
     }

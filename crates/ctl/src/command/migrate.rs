@@ -9,8 +9,10 @@ use portunus_features::version::EMULATION_FLOOR;
 use portunus_gates::MajorMinor;
 
 use crate::globals::Globals;
+use crate::offline::open_data_dir;
 use crate::outcome::{ExitWith, Failure, with_causes};
 use crate::print::{Answer, Format};
+use crate::terminal::Progress;
 
 /// Flags of `migrate`.
 #[derive(Debug, Args)]
@@ -38,13 +40,19 @@ pub fn run(args: MigrateArgs, globals: &Globals) -> Result<(), Failure> {
         let message = "only simple and json are supported as output format";
         return Err(Failure::new(ExitWith::BadFeature, message));
     }
+    // Waits for the lock; the migration takes it again.
+    let waited = open_data_dir(&args.data_dir, globals.lock_timeout);
+    drop(waited.map_err(|error| Failure::new(ExitWith::Error, with_causes(&error)))?);
     let wal_dir = args.wal_dir.filter(|dir| !dir.is_empty());
+    let mut progress = Progress::new("migrating");
+    progress.text(|| args.data_dir.display().to_string());
     let done = migrate(&MigrateOptions {
         data_dir: args.data_dir,
         wal_dir: wal_dir.map(PathBuf::from),
         target,
         force: args.force,
     });
+    drop(progress);
     let done = done.map_err(|error| Failure::new(ExitWith::Error, with_causes(&error)))?;
     globals.printer.print(&Answer::Migrated(&done))
 }

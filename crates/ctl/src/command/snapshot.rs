@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -14,9 +14,11 @@ use portunus_client::{Client, ClientError};
 
 use crate::globals::Globals;
 use crate::go::size::humanize;
+use crate::offline;
 use crate::outcome::{ExitWith, Failure, with_causes, write_err, write_out};
 use crate::print::Answer;
 use crate::restore::{InitialCluster, RestoreOptions, RevisionBump, restore};
+use crate::terminal::Progress;
 
 /// What to do with snapshots.
 #[derive(Debug, Subcommand)]
@@ -72,6 +74,9 @@ pub struct RestoreArgs {
     /// How much to increase the latest revision after restore
     #[arg(long, default_value_t = 0)]
     bump_revision: u64,
+    /// Accepted for etcdutl's scripts, without effect: no memory map is used
+    #[arg(long, default_value_t = 0, hide_default_value = true)]
+    initial_memory_map_size: u64,
     /// Mark the latest revision after restore as the point of scheduled compaction (required if
     /// --bump-revision > 0, disallowed otherwise)
     #[arg(long)]
@@ -142,7 +147,7 @@ async fn fetch(client: &Client, part: &PartFile) -> Result<String, Failure> {
     let mut out = BufWriter::new(file);
     let mut version = String::new();
     let mut received_bytes = 0;
-    let mut last_shown = None;
+    let mut bar = Progress::new("receiving");
     while let Some(piece) = stream
         .message()
         .await
@@ -154,11 +159,10 @@ async fn fetch(client: &Client, part: &PartFile) -> Result<String, Failure> {
             version = piece.version;
         }
         received_bytes += piece.blob.len() as u64;
-        show_progress(&mut last_shown, received_bytes, piece.remaining_bytes);
+        let all_bytes = received_bytes + piece.remaining_bytes;
+        bar.part(received_bytes, all_bytes, humanize);
     }
-    if last_shown.is_some() {
-        write_err(b"\n");
-    }
+    drop(bar);
     if !snapshot::carries_digest(received_bytes) {
         let message = format!("sha256 checksum not found [bytes: {received_bytes}]");
         return Err(Failure::new(ExitWith::Interrupted, message));
@@ -169,19 +173,6 @@ async fn fetch(client: &Client, part: &PartFile) -> Result<String, Failure> {
         .map_err(|error| failed("could not fsync snapshot", &error))?;
     verify_file(&part.path).map_err(|error| failed("the received snapshot is damaged", &error))?;
     Ok(version)
-}
-
-/// Shows the progress on a terminal, in one line, at most once per percent.
-fn show_progress(last_shown: &mut Option<u64>, received_bytes: u64, remaining_bytes: u64) {
-    let whole_bytes = received_bytes + remaining_bytes;
-    let percent = received_bytes.saturating_mul(100).checked_div(whole_bytes);
-    if !io::stderr().is_terminal() || *last_shown == percent {
-        return;
-    }
-    *last_shown = percent;
-    let (received, whole) = (humanize(received_bytes), humanize(whole_bytes));
-    let percent = percent.unwrap_or_default();
-    write_err(format!("\rreceived {received} of {whole} ({percent}%) ").as_bytes());
 }
 
 /// A temporary file that is removed unless it is renamed to its final name.
@@ -235,6 +226,7 @@ fn status(args: &StatusArgs, globals: &Globals) -> Result<(), Failure> {
         let message = format!("{}: {}", path.display(), with_causes(error));
         Failure::new(ExitWith::Error, message)
     };
+    offline::require_path(path).map_err(|error| Failure::new(ExitWith::Error, error))?;
     let reader = Reader::open(path).map_err(|error| failed(&error))?;
     let status = snapshot::status(&reader).map_err(|error| failed(&error))?;
     globals.printer.print(&Answer::Snapshot(&status))
@@ -267,7 +259,11 @@ fn restore_to_directory(args: RestoreArgs) -> Result<(), Failure> {
             .mark_compacted
             .then_some(RevisionBump(args.bump_revision)),
     };
-    restore(&options).map_err(|error| Failure::new(ExitWith::Error, with_causes(&error)))?;
+    let mut bar = Progress::new("restoring");
+    let progress = |done: u64, all: u64| bar.part(done, all, humanize);
+    let restored = restore(&options, progress);
+    drop(bar);
+    restored.map_err(|error| Failure::new(ExitWith::Error, with_causes(&error)))?;
     let line = format!(
         "restored {} into {} as member {:x} of cluster {:x}\n",
         options.snapshot.display(),

@@ -3,8 +3,6 @@
 use std::ffi::OsString;
 use std::io::BufRead;
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser};
 use portunus_client::{Client, ClientError, ProgressRequester, Watcher};
@@ -14,6 +12,7 @@ use portunus_proto::mvccpb::event::EventType;
 use tokio::process::Command;
 use tokio::sync::mpsc;
 
+use super::exit_status_text;
 use super::watch_request::{WatchEnvironment, refuse_lone_separator};
 use crate::cli::go_style;
 use crate::globals::Globals;
@@ -271,12 +270,4 @@ async fn run_for_each(
         return Err(Failure::reported(ExitWith::Error));
     }
     Ok(())
-}
-
-fn exit_status_text(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("exit status {code}"),
-        (None, Some(signal)) => format!("signal: {signal}"),
-        (None, None) => status.to_string(),
-    }
 }

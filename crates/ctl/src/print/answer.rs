@@ -5,6 +5,7 @@ use std::time::Duration;
 use portunus_bolt::snapshot;
 use portunus_datadir::migrate::Migrated;
 use portunus_gates::cluster::DowngradeState;
+use portunus_mvcc::KvHash;
 use portunus_proto::etcdserverpb::{
     AlarmResponse, DeleteRangeResponse, DowngradeResponse, HashKvResponse, LeaseGrantResponse,
     LeaseKeepAliveResponse, LeaseLeasesResponse, LeaseRevokeResponse, LeaseTimeToLiveResponse,
@@ -94,6 +95,8 @@ pub enum Answer<'a> {
     Auth(AuthAnswer<'a>),
     /// `snapshot status`
     Snapshot(&'a snapshot::Status),
+    /// `hashkv`
+    FileHash(&'a KvHash),
     /// `migrate`
     Migrated(&'a Migrated),
 }

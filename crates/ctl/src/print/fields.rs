@@ -118,6 +118,11 @@ pub fn render(answer: &Answer<'_>, hex: bool) -> Option<String> {
             lines.field("Size", status.total_bytes);
             lines.field("Version", &status.version);
         }
+        Answer::FileHash(hash) => {
+            lines.field("Hash", hash.hash);
+            lines.field("Hash revision", hash.revision);
+            lines.field("Compact revision", hash.compact_revision);
+        }
         Answer::Migrated(_)
         | Answer::MemberAdd { .. }
         | Answer::MemberRemove(..)

@@ -117,6 +117,6 @@ fn membership_changes_support_neither_fields_nor_table() {
         let failure = printed(format, false, &Answer::MemberRemove(1, &removed)).unwrap_err();
         let expected = format!("{name} not supported as output format");
         assert_eq!(failure.message, Some(expected));
-        assert_eq!(failure.exit as u8, 4);
+        assert_eq!(failure.exit.code(), 4);
     }
 }

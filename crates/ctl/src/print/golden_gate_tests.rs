@@ -476,7 +476,7 @@ fn watched_decision_prints_the_changes_of_the_server() {
     };
     // A watch does not end, so it cannot be drawn as a table.
     let failure = printer.render(&Answer::Gate(answer)).unwrap_err();
-    assert_eq!(failure.exit as u8, 4);
+    assert_eq!(failure.exit.code(), 4);
     for decision in [None, Some(ClusterParamsDecision::default())] {
         let response = &WatchResponse {
             decision,

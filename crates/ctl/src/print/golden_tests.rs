@@ -440,5 +440,5 @@ fn unsupported_format_is_refused() {
         failure.message.as_deref(),
         Some("table not supported as output format")
     );
-    assert_eq!(failure.exit as u8, 4);
+    assert_eq!(failure.exit.code(), 4);
 }

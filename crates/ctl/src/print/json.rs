@@ -108,6 +108,11 @@ pub fn render(answer: &Answer<'_>, hex: bool) -> String {
             .raw("totalSize", status.total_bytes)
             .text("version", &status.version)
             .end(),
+        Answer::FileHash(hash) => Object::default()
+            .raw("hash", hash.hash)
+            .raw("hashRevision", hash.revision)
+            .raw("compactRevision", hash.compact_revision)
+            .end(),
         Answer::Migrated(done) => {
             let cluster = done.cluster_version.map(|it| it.to_string());
             let removed = done.removed_features.iter().map(|name| string(name));

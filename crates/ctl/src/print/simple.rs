@@ -111,7 +111,11 @@ pub fn render(answer: &Answer<'_>, printer: &Printer) -> Printed {
         Answer::Gate(answer) => gate::simple::render(out, *answer),
         Answer::Auth(answer) => auth::simple(out, *answer),
         Answer::Migrated(done) => migrated(out, done),
-        Answer::Members(_) | Answer::Status(_) | Answer::HashKv(_) | Answer::Snapshot(_) => {
+        Answer::Members(_)
+        | Answer::Status(_)
+        | Answer::HashKv(_)
+        | Answer::Snapshot(_)
+        | Answer::FileHash(_) => {
             let table = table::contents(answer).unwrap_or_default();
             for row in table.rows {
                 line!(out, "{}", row.join(", "));

@@ -109,6 +109,14 @@ pub fn contents(answer: &Answer<'_>) -> Option<Contents> {
                 status.version.clone(),
             ]],
         },
+        Answer::FileHash(hash) => Contents {
+            heading: vec!["HASH", "HASH REVISION", "COMPACT REVISION"],
+            rows: vec![vec![
+                hash.hash.to_string(),
+                hash.revision.to_string(),
+                hash.compact_revision.to_string(),
+            ]],
+        },
         _ => return None,
     };
     Some(contents)

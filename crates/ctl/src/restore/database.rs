@@ -79,6 +79,7 @@ pub fn write(
     cluster: &InitialCluster,
     position: LogPosition,
     bump: Option<RevisionBump>,
+    progress: impl FnMut(u64, u64),
 ) -> Result<(), DatabaseError> {
     let reader = Reader::open(snapshot)?;
     let bumped = match bump {
@@ -96,7 +97,14 @@ pub fn write(
         .mode(0o600)
         .open(&part)
         .map_err(failed)?;
-    let file = copy(&reader, BufWriter::new(file), cluster, position, bumped)?;
+    let file = copy(
+        &reader,
+        BufWriter::new(file),
+        cluster,
+        position,
+        bumped,
+        progress,
+    )?;
     let file = file
         .into_inner()
         .map_err(|error| failed(error.into_error()))?;
@@ -110,6 +118,7 @@ fn copy(
     cluster: &InitialCluster,
     position: LogPosition,
     bumped: Option<i64>,
+    mut progress: impl FnMut(u64, u64),
 ) -> Result<BufWriter<File>, DatabaseError> {
     let mut writer = FileWriter::new(BulkOptions::default(), out)?;
     // An old snapshot may lack some of the buckets a member needs.
@@ -117,6 +126,8 @@ fn copy(
     for bucket in reader.buckets() {
         names.insert(bucket?.0);
     }
+    let bytes_all = reader.database_bytes();
+    let mut bytes_copied = 0;
     for name in names {
         let bucket = reader.bucket(name)?;
         let pairs = bucket.iter().flat_map(Bucket::iter);
@@ -135,6 +146,8 @@ fn copy(
         for pair in pairs {
             let (key, value) = pair?;
             writer.entry(key, value)?;
+            bytes_copied += (key.len() + value.len()) as u64;
+            progress(bytes_copied, bytes_all);
         }
         if let Some(revision) = bumped.filter(|_| name == KEY_BUCKET) {
             writer.entry(&revision_key(revision), b"")?;
@@ -242,7 +255,7 @@ mod tests {
         fs::write(&source, snapshot(contents)).unwrap();
         let cluster = InitialCluster::new("m1=http://h:1", "token", "m1", "http://h:1").unwrap();
         let position = LogPosition { index: 1, term: 1 };
-        write(&source, &target, &cluster, position, bump).unwrap();
+        write(&source, &target, &cluster, position, bump, |_, _| {}).unwrap();
         assert!(!directory.path().join("db.part").exists());
         Reader::from_bytes(fs::read(&target).unwrap().into()).unwrap()
     }

@@ -82,8 +82,11 @@ pub enum RestoreError {
     },
 }
 
-/// Restores a snapshot.
-pub fn restore(options: &RestoreOptions) -> Result<(), RestoreError> {
+/// Restores a snapshot; `progress` gets the bytes copied so far and all bytes.
+pub fn restore(
+    options: &RestoreOptions,
+    progress: impl FnMut(u64, u64),
+) -> Result<(), RestoreError> {
     refuse_occupied(&options.data_dir)?;
     if let Some(wal_dir) = options.wal_dir.as_ref().filter(|dir| dir.exists()) {
         return Err(RestoreError::WalDirExists(wal_dir.clone()));
@@ -106,6 +109,7 @@ pub fn restore(options: &RestoreOptions) -> Result<(), RestoreError> {
         &options.cluster,
         position,
         options.revision_bump,
+        progress,
     )?;
     for dir in [&snap_dir, &member_dir, &options.data_dir] {
         sync_dir(dir)?;

@@ -7,6 +7,8 @@
 #![allow(dead_code)]
 
 pub mod cluster;
+pub mod running;
+pub mod twins;
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -34,6 +36,11 @@ pub fn for_each_server(test: &str, check: impl Fn(&Program)) {
 /// etcdctl, if there is one.
 pub fn etcdctl(test: &str) -> Option<PathBuf> {
     find_for_test(Tool::Etcdctl, test)
+}
+
+/// etcdutl, if there is one.
+pub fn etcdutl(test: &str) -> Option<PathBuf> {
+    find_for_test(Tool::Etcdutl, test)
 }
 
 /// A running member with an empty store; stopped when dropped.
@@ -110,6 +117,25 @@ impl Server {
     /// A path for files of the test.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
+    }
+
+    /// Stops the server in good order; its data directory stays until this is dropped.
+    pub fn stop(&mut self) -> PathBuf {
+        self.member.terminate();
+        self.member.dir.clone()
+    }
+
+    /// Starts a stopped server on its data.
+    pub fn start_again(&mut self) {
+        self.member.launch(&[]);
+        self.wait_until_healthy();
+    }
+
+    /// A command of `portctl` or etcdctl against it.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = clean(Command::new(program));
+        command.env("ETCDCTL_ENDPOINTS", self.endpoint());
+        command
     }
 
     /// Runs `portctl` against it.
