@@ -1,0 +1,122 @@
+//! Options of deletions, from the query and the body.
+
+use portunus_objects::field::{FieldError, Path};
+use portunus_objects::metadata;
+use portunus_objects::status::Status;
+use serde::Deserialize;
+
+use super::context::{Context, invalid_options};
+use crate::failure::{Failure, Outcome};
+use crate::store::Stored;
+
+const POLICIES: [&str; 3] = ["Background", "Foreground", "Orphan"];
+
+/// What must hold of an object that is deleted.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Preconditions {
+    uid: Option<String>,
+    resource_version: Option<String>,
+}
+
+/// The options of a deletion. Policies about dependents are checked, and have no effect: no
+/// controller here collects them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct DeleteOptions {
+    preconditions: Option<Preconditions>,
+    propagation_policy: Option<String>,
+    orphan_dependents: Option<bool>,
+    grace_period_seconds: Option<i64>,
+    dry_run: Vec<String>,
+}
+
+impl DeleteOptions {
+    /// Reads the options of a request.
+    pub(super) fn parse(context: &Context<'_>) -> Outcome<DeleteOptions> {
+        let mut options = if context.body.is_empty() {
+            DeleteOptions::default()
+        } else {
+            crate::negotiate::require_json(context.headers)?;
+            let decoded = portunus_objects::decode::decode_object(&context.body);
+            let decoded = decoded.map_err(|error| unreadable(&error.to_string()))?;
+            serde_json::from_value(decoded.value).map_err(|error| unreadable(&error.to_string()))?
+        };
+        let policy = context.query.get("propagationPolicy");
+        if !policy.is_empty() {
+            options.propagation_policy = Some(policy.to_owned());
+        }
+        let dry_run = context.query.all("dryRun").map(str::to_owned);
+        options.dry_run.extend(dry_run);
+        options.check()?;
+        Ok(options)
+    }
+
+    fn check(&self) -> Outcome<()> {
+        let mut errors = Vec::new();
+        if let Some(policy) = &self.propagation_policy
+            && !POLICIES.contains(&policy.as_str())
+        {
+            errors.push(FieldError::not_supported(
+                &Path::new("propagationPolicy"),
+                policy.as_str(),
+                POLICIES,
+            ));
+        }
+        if self.propagation_policy.is_some() && self.orphan_dependents.is_some() {
+            errors.push(FieldError::invalid(
+                &Path::new("propagationPolicy"),
+                self.propagation_policy.clone(),
+                "orphanDependents and deletionPropagation cannot be both set",
+            ));
+        }
+        for value in self.dry_run.iter().filter(|value| *value != "All") {
+            errors.push(FieldError::not_supported(
+                &Path::new("dryRun"),
+                value.as_str(),
+                ["All"],
+            ));
+        }
+        if errors.is_empty() {
+            return Ok(());
+        }
+        Err(invalid_options("DeleteOptions", &errors))
+    }
+
+    pub(super) fn is_dry_run(&self) -> bool {
+        !self.dry_run.is_empty()
+    }
+
+    /// Refuses an object that does not meet the preconditions.
+    pub(super) fn check_object(
+        &self,
+        context: &Context<'_>,
+        name: &str,
+        stored: &Stored,
+    ) -> Outcome<()> {
+        let Some(preconditions) = &self.preconditions else {
+            return Ok(());
+        };
+        let uid = metadata::uid(&stored.object);
+        let version = stored.revision.to_string();
+        let pairs = [
+            ("UID", &preconditions.uid, uid),
+            ("ResourceVersion", &preconditions.resource_version, &version),
+        ];
+        for (what, wanted, found) in pairs {
+            if let Some(wanted) = wanted.as_deref().filter(|wanted| *wanted != found) {
+                let why = format!(
+                    "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+                );
+                let resource = &context.target.resource.name;
+                return Err(Status::conflict(resource, name, &why).into());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn unreadable(error: &str) -> Failure {
+    let why = format!("the body cannot be decoded as DeleteOptions: {error}");
+    Status::bad_request(&why).into()
+}

@@ -1,0 +1,7 @@
+//! Requests: what is asked for, and the parameters.
+
+mod info;
+mod query;
+
+pub use info::*;
+pub use query::*;

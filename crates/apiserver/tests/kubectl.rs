@@ -1,0 +1,214 @@
+//! Transcripts of kubectl against `portunus-apiserver dev`: each file under `testdata` is one.
+//!
+//! A step is a command, its input, `----`, and its output. After a change of behaviour,
+//! `REWRITE=1 cargo test -p portunus-apiserver --test kubectl` writes the new output into the
+//! files; read the diff before committing it. What differs from run to run is replaced: ids, times,
+//! resource versions, addresses, ages.
+//!
+//! Commands:
+//! - `file name`: writes the input to a file of the working directory
+//! - `kubectl`: runs kubectl with each line of the input as arguments
+//! - `restart flags`: stops the server and starts it with the flags of the input, on the same data
+//!
+//! kubectl is built from its Go module; without Go the tests are skipped.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![cfg(feature = "program")]
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use nix::sys::signal::Signal;
+use portunus_testkit::process::Process;
+use portunus_testkit::wait;
+use regex::Regex;
+
+/// Returns kubectl, or prints that the test is skipped. With `PORTUNUS_REQUIRE_GO` in the
+/// environment the test fails instead.
+fn kubectl(test: &str) -> Option<PathBuf> {
+    let built = if std::env::var_os("PORTUNUS_NO_GO").is_some() {
+        Err("PORTUNUS_NO_GO is set".to_owned())
+    } else {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/go-program");
+        let output = Command::new(script).arg("kubectl").output().unwrap();
+        let last_line = |bytes: &[u8]| {
+            let text = String::from_utf8_lossy(bytes).into_owned();
+            text.lines().last().unwrap_or_default().to_owned()
+        };
+        match output.status.success() {
+            true => Ok(PathBuf::from(last_line(&output.stdout))),
+            false => Err(last_line(&output.stderr)),
+        }
+    };
+    match built {
+        Ok(program) => Some(program),
+        Err(why) => {
+            let is_required = std::env::var_os("PORTUNUS_REQUIRE_GO").is_some();
+            assert!(!is_required, "PORTUNUS_REQUIRE_GO is set, and {why}");
+            // Past the test harness, which captures `eprintln!`; a closed stderr is ignored.
+            let notice = format!("\nSKIPPED {test}: {why}\n");
+            let _ = std::io::stderr().write_all(notice.as_bytes());
+            None
+        }
+    }
+}
+
+/// A server, a directory and kubectl.
+struct World {
+    kubectl: PathBuf,
+    directory: tempfile::TempDir,
+    server: Option<Process>,
+    replacements: Vec<(Regex, &'static str)>,
+}
+
+impl World {
+    fn new(kubectl: PathBuf) -> World {
+        let mut world = World {
+            kubectl,
+            directory: tempfile::tempdir().unwrap(),
+            server: None,
+            replacements: replacements(),
+        };
+        world.start("");
+        world
+    }
+
+    fn start(&mut self, flags: &str) {
+        let data = self.directory.path().join("data");
+        let kubeconfig = data.join("kubeconfig");
+        let _ = fs::remove_file(&kubeconfig);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_portunus-apiserver"));
+        command
+            .args(["dev", "--data-dir"])
+            .arg(&data)
+            .args(flags.split_whitespace())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        self.server = Some(Process::spawn(&mut command));
+        wait::until_blocking("the server to be ready", || match kubeconfig.exists() {
+            true => Ok(()),
+            false => Err(()),
+        });
+    }
+
+    fn stop(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.signal(Signal::SIGTERM);
+            let (status, log) = server.ended();
+            assert!(status.success(), "{status}: {log}");
+        }
+    }
+
+    fn run(&mut self, directive: &str, argument: &str, input: &str) -> String {
+        match directive {
+            "file" => {
+                fs::write(self.directory.path().join(argument), input).unwrap();
+                String::new()
+            }
+            "kubectl" => input.lines().map(|line| self.kubectl(line)).collect(),
+            "restart" => {
+                self.stop();
+                self.start(input.trim());
+                String::new()
+            }
+            other => panic!("unknown command {other}"),
+        }
+    }
+
+    fn kubectl(&self, line: &str) -> String {
+        let output = Command::new(&self.kubectl)
+            .args(split(line))
+            .current_dir(self.directory.path())
+            .env("KUBECONFIG", self.directory.path().join("data/kubeconfig"))
+            // Discovery is cached there.
+            .env("HOME", self.directory.path())
+            .env("KUBE_EDITOR", "sh edit.sh")
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        for line in String::from_utf8_lossy(&output.stderr).lines() {
+            text.push_str(&format!("! {line}\n"));
+        }
+        for (pattern, replacement) in &self.replacements {
+            text = pattern.replace_all(&text, *replacement).into_owned();
+        }
+        text
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.stop();
+        }
+    }
+}
+
+/// What differs from run to run.
+fn replacements() -> Vec<(Regex, &'static str)> {
+    [
+        (
+            r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
+            "UID",
+        ),
+        (
+            r"20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z| \+0000)",
+            "TIME",
+        ),
+        (r#"resourceVersion: "\d+""#, r#"resourceVersion: "N""#),
+        (r"Resource Version: +\d+", "Resource Version:  N"),
+        (r"127\.0\.0\.1:\d+", "SERVER"),
+        (r"/[^ ]*/(LIVE|MERGED)-\d+", "$1"),
+        (r"\b[0-9a-f]{15,16}\b", "MEMBER"),
+        (r"(?m) +\d+s$", "   AGE"),
+        (r"Since Index: +\d+", "Since Index:   N"),
+        (r"(ALPHA +false +)\d+ ", "${1}N "),
+        (r"v1\.37\.0\+portunus\.\d+\.\d+\.\d+", "VERSION"),
+    ]
+    .map(|(pattern, replacement)| (Regex::new(pattern).unwrap(), replacement))
+    .into()
+}
+
+/// Splits a line into arguments; single quotes keep blanks.
+fn split(line: &str) -> Vec<String> {
+    let mut arguments = vec![String::new()];
+    let mut is_quoted = false;
+    for letter in line.chars() {
+        match letter {
+            '\'' => is_quoted = !is_quoted,
+            ' ' if !is_quoted => arguments.push(String::new()),
+            letter => arguments.last_mut().unwrap().push(letter),
+        }
+    }
+    arguments.retain(|argument| !argument.is_empty());
+    arguments
+}
+
+fn run(test: &str, file: &str) {
+    let Some(kubectl) = kubectl(test) else {
+        return;
+    };
+    datadriven::walk(&format!("tests/testdata/{file}.txt"), |file| {
+        let mut world = World::new(kubectl.clone());
+        file.run(|case| {
+            let argument = case.args.keys().next().map_or("", String::as_str);
+            world.run(&case.directive, argument, &case.input)
+        });
+    });
+}
+
+#[test]
+fn kubectl_reads_and_changes_objects() {
+    run("kubectl_reads_and_changes_objects", "kubectl");
+}
+
+/// Proves: S3-2, S3-14
+#[test]
+fn stories_of_gates_work_with_kubectl() {
+    run("stories_of_gates_work_with_kubectl", "olm");
+}
