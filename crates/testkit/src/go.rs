@@ -27,6 +27,9 @@ use crate::program::workspace_root;
 pub const VERSION: &str = "3.7.1";
 /// The version of bbolt that this etcd requires; `scripts/go-etcd` has the same.
 pub const BBOLT_VERSION: &str = "1.5.0";
+/// Earlier versions of etcd that a client has to work with. Tests use them if
+/// `scripts/go-etcd VERSION` was run.
+pub const EARLIER_VERSIONS: [&str; 2] = ["3.6.16", "3.5.35"];
 /// Lists the programs of a directory and their versions, one per line; written by the script.
 const VERSIONS_FILE: &str = "versions";
 
@@ -173,6 +176,24 @@ pub fn find_for_test(tool: Tool, test: &str) -> Option<PathBuf> {
             None
         }
     }
+}
+
+/// Returns an earlier version of etcd, or prints a notice that a part of the test is skipped: it
+/// is used only where the script has built it, because that takes minutes.
+#[must_use]
+pub fn find_earlier_etcd(version: &str, test: &str) -> Option<PathBuf> {
+    let home = workspace_root().join("target/go-etcd").join(version);
+    let versions = std::fs::read_to_string(home.join(VERSIONS_FILE)).unwrap_or_default();
+    let path = home.join(Tool::Etcd.name());
+    let expected = format!("{} {version}", Tool::Etcd.name());
+    if versions.lines().any(|line| line == expected) && path.is_file() {
+        print_notice(&format!("COMPARED {test}: with {expected}"));
+        return Some(path);
+    }
+    print_notice(&format!(
+        "SKIPPED {test} with {expected}: run {SCRIPT} {version}"
+    ));
+    None
 }
 
 /// Prints a line past the test harness, which captures `eprintln!`.

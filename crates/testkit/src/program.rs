@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 use std::time::SystemTime;
 
-use crate::go::{Tool, find_for_test};
+use crate::go::{EARLIER_VERSIONS, Tool, find_earlier_etcd, find_for_test};
 
 /// Names the binary of Portunus to test.
 const SERVER_VARIABLE: &str = "PORTUNUS_SERVER";
@@ -70,6 +70,19 @@ impl Program {
             kind: Kind::Etcd,
             path: find_for_test(Tool::Etcd, test)?,
         })
+    }
+
+    /// Returns the earlier versions of Go's etcd that were built, and prints a notice for each
+    /// other one; see [`EARLIER_VERSIONS`].
+    #[must_use]
+    pub fn earlier_etcds(test: &str) -> Vec<Program> {
+        let versions = EARLIER_VERSIONS.iter();
+        let paths = versions.filter_map(|version| find_earlier_etcd(version, test));
+        let programs = paths.map(|path| Program {
+            kind: Kind::Etcd,
+            path,
+        });
+        programs.collect()
     }
 
     /// Returns a command without the environment variables of etcd.
@@ -201,7 +214,7 @@ fn has_test_features(binary: &Path) -> bool {
 }
 
 /// Returns the root of the repository.
-pub(crate) fn workspace_root() -> &'static Path {
+pub fn workspace_root() -> &'static Path {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
     own.ancestors().nth(2).unwrap_or(own)
 }
