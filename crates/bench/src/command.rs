@@ -208,7 +208,8 @@ impl Command {
     }
 }
 
-fn beside_this_program() -> PathBuf {
+/// Returns the path of a `portunus` beside this program.
+pub(crate) fn beside_this_program() -> PathBuf {
     let own = std::env::current_exe().unwrap_or_default();
     own.parent().unwrap_or(Path::new(".")).join("portunus")
 }

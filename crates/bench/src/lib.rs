@@ -11,12 +11,13 @@
 //!                            report    samples ──▶ tables (lines: JSON; machine: its hardware)
 //! ```
 //!
-//! Called by the `compare` binary. Both servers are measured in the same way from outside:
-//! over the network and from `/proc`.
+//! Called by the `compare` binary ([`program`] is the shared part of the binaries). Both servers are measured in the same way from outside:
+//! over the network and from `/proc`. [`client_cost`] compares client libraries instead.
 
 pub mod access;
 pub mod answer;
 pub mod client;
+pub mod client_cost;
 pub mod closed_loop;
 pub mod cluster;
 pub mod command;
@@ -25,6 +26,7 @@ pub mod endpoint;
 pub mod lines;
 pub mod machine;
 pub mod mode;
+pub mod program;
 pub mod report;
 pub mod server;
 pub mod usage;
