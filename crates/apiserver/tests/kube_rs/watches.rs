@@ -114,8 +114,8 @@ fn write_elsewhere(store: &Memory) {
     store.write(vec![write]).unwrap();
 }
 
-/// Returns how many watches the server has answered to their end.
-async fn ended_watches(client: &Client) -> u64 {
+/// Returns how many watches clients have started.
+async fn started_watches(client: &Client) -> u64 {
     let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
     let metrics = client.request_text(request).await.unwrap();
     let counts = metrics.lines().filter(|line| {
@@ -172,23 +172,23 @@ async fn watcher_goes_on_after_compaction_at_the_version_of_a_bookmark() {
         write_elsewhere(&store);
         write_elsewhere(&store);
         let bookmarked = store.revision();
-        // A watch that lasted its whole time had a bookmark.
-        let known = ended_watches(&client).await;
+        // When the second starts, the first has lasted its whole time and had a bookmark.
+        let known = started_watches(&client).await;
         wait::until("two watches with bookmarks", async || {
             store.notify_progress();
-            match ended_watches(&client).await {
-                ended if ended >= known + 2 => Ok(()),
-                ended => Err(ended),
+            match started_watches(&client).await {
+                started if started >= known + 2 => Ok(()),
+                started => Err(started),
             }
         })
         .await;
         store.compact(bookmarked).unwrap();
-        let known = ended_watches(&client).await;
+        let known = started_watches(&client).await;
         wait::until(
             "two watches after the compaction",
-            async || match ended_watches(&client).await {
-                ended if ended >= known + 2 => Ok(()),
-                ended => Err(ended),
+            async || match started_watches(&client).await {
+                started if started >= known + 2 => Ok(()),
+                started => Err(started),
             },
         )
         .await;
