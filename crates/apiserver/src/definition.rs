@@ -26,12 +26,14 @@ use portunus_objects::metadata::{NameCheck, name_is_dns_subdomain};
 use portunus_objects::schema::{Schema, SchemaError};
 use portunus_objects::selector::SelectableFields;
 use portunus_objects::table::{Columns, JsonPathError};
+use serde::Serialize;
 use serde_json::Value;
 use thiserror::Error;
 use tokio::sync::watch;
 
 use crate::admission::{NoRules, Rules};
 use crate::collection::{CollectionPublisher, History};
+use crate::protobuf;
 
 /// A declaration that cannot be served.
 #[derive(Debug, Error)]
@@ -93,6 +95,8 @@ pub struct VersionDefinition {
     pub(crate) schema: Schema,
     pub(crate) columns: Columns,
     pub(crate) has_status: bool,
+    /// Decodes bodies in protobuf format; without it they are refused.
+    pub(crate) protobuf: Option<protobuf::Decoder>,
 }
 
 impl VersionDefinition {
@@ -118,6 +122,7 @@ impl VersionDefinition {
             schema: parsed,
             columns: Columns::default(),
             has_status: false,
+            protobuf: None,
         })
     }
 
@@ -132,6 +137,17 @@ impl VersionDefinition {
     #[must_use]
     pub fn with_status(mut self) -> VersionDefinition {
         self.has_status = true;
+        self
+    }
+
+    /// Accepts bodies in Kubernetes' protobuf format, with a message that has the field numbers of
+    /// the kind and whose serde form is the JSON of the kind; see [`protobuf`].
+    #[must_use]
+    pub fn with_protobuf<M>(mut self) -> VersionDefinition
+    where
+        M: prost::Message + Default + Serialize,
+    {
+        self.protobuf = Some(protobuf::decode_message::<M>);
         self
     }
 

@@ -36,6 +36,7 @@ mod negotiate;
 mod object_counts;
 mod openapi;
 mod progress;
+pub mod protobuf;
 mod request;
 #[cfg(feature = "resources")]
 pub mod resources;

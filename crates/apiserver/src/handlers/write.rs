@@ -9,6 +9,8 @@ use serde_json::Value;
 
 use super::context::Context;
 use crate::failure::{Failure, Outcome};
+use crate::negotiate::{BodyFormat, body_format};
+use crate::protobuf;
 use crate::store::{Stored, encode};
 
 /// How often a write that lost a race is tried again before the client must.
@@ -42,9 +44,11 @@ impl Prepared {
 
 /// Reads the object of a body: known fields, the type of the resource.
 pub(super) fn read_body(context: &Context<'_>, validation: FieldValidation) -> Outcome<Value> {
-    crate::negotiate::require_json(context.headers)?;
     let schema = &context.target.version.schema;
-    let read = schema.read(&context.body, validation);
+    let read = match decode_protobuf(context)? {
+        Some(object) => schema.read_value(object, Vec::new(), validation),
+        None => schema.read(&context.body, validation),
+    };
     let read = read.map_err(|error| read_failure(context, &error))?;
     for warning in &read.warnings {
         context.warn(warning);
@@ -52,6 +56,25 @@ pub(super) fn read_body(context: &Context<'_>, validation: FieldValidation) -> O
     let mut object = read.object;
     check_type(context, &mut object)?;
     Ok(object)
+}
+
+/// Decodes a body in protobuf format; none if the body is JSON.
+fn decode_protobuf(context: &Context<'_>) -> Outcome<Option<Value>> {
+    let decoder = context.target.version.protobuf;
+    match (body_format(context.headers, decoder.is_some())?, decoder) {
+        (BodyFormat::Protobuf, Some(decoder)) => {
+            let kind = &context.target.resource.definition.kind;
+            let decoded = protobuf::decode(&context.body, decoder);
+            let decoded = decoded.map_err(|error| {
+                let why = format!(
+                    "the object provided is unrecognized (must be of type {kind}): {error}"
+                );
+                Failure::from(Status::bad_request(&why))
+            });
+            decoded.map(Some)
+        }
+        _ => Ok(None),
+    }
 }
 
 /// Returns the answer to a body that is no object of the resource.

@@ -6,7 +6,7 @@ use portunus_objects::metadata::name_is_dns_label;
 use portunus_objects::table::Columns;
 use serde_json::json;
 
-use super::ResourcesError;
+use super::{ResourcesError, core_protobuf};
 
 /// Namespaces. They are names only: deleting one does not delete the objects in it.
 pub fn namespaces() -> Result<Definition, ResourcesError> {
@@ -27,7 +27,9 @@ pub fn namespaces() -> Result<Definition, ResourcesError> {
         },
     });
     let version = VersionDefinition::new("v1", Lifecycle::always(), schema)?;
-    let version = version.with_columns(Columns::named().age()?);
+    let version = version
+        .with_protobuf::<core_protobuf::Namespace>()
+        .with_columns(Columns::named().age()?);
     Ok(Definition::new("", "Namespace", "namespaces")
         .cluster_scoped()
         .with_short_names(["ns"])
@@ -90,5 +92,9 @@ pub fn events() -> Result<Definition, ResourcesError> {
             "reason",
             "type",
         ])
-        .with_version(version.with_columns(columns)))
+        .with_version(
+            version
+                .with_protobuf::<core_protobuf::Event>()
+                .with_columns(columns),
+        ))
 }

@@ -3,6 +3,7 @@
 
 mod api_versions;
 mod core;
+mod core_protobuf;
 mod feature_gates;
 mod olm;
 
