@@ -19,6 +19,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use portunus_apis::{Lifecycle, Resource, Subresource, Verb, Version, compare_kube_aware};
 use portunus_objects::convert::Conversions;
@@ -182,6 +183,8 @@ pub struct Definition {
     pub(crate) name_check: NameCheck,
     pub(crate) rules: Arc<dyn Rules>,
     pub(crate) backing: Backing,
+    /// How long an object lives after its last write; none for ever.
+    pub(crate) ttl: Option<Duration>,
 }
 
 impl fmt::Debug for Definition {
@@ -212,6 +215,7 @@ impl Definition {
             name_check: name_is_dns_subdomain,
             rules: Arc::new(NoRules),
             backing: Backing::Store,
+            ttl: None,
         }
     }
 
@@ -286,6 +290,15 @@ impl Definition {
     #[must_use]
     pub fn with_rules(mut self, rules: impl Rules) -> Definition {
         self.rules = Arc::new(rules);
+        self
+    }
+
+    /// Lets the store delete an object when this time has passed since its last write, or a little
+    /// later: at most a twentieth of the time, and at most a minute. The store must grant leases.
+    /// Zero keeps objects for ever.
+    #[must_use]
+    pub fn with_ttl(mut self, ttl: Duration) -> Definition {
+        self.ttl = (ttl > Duration::ZERO).then_some(ttl);
         self
     }
 

@@ -29,6 +29,7 @@ mod failure;
 mod handlers;
 mod health;
 mod identity;
+mod leases;
 mod limits;
 mod listener;
 mod metrics;

@@ -1,6 +1,6 @@
 //! What happens to an object between the body of a request and the store.
 
-use portunus_client::kubernetes::PutOptions;
+use portunus_client::kubernetes::{Error, PutOptions};
 use portunus_objects::field::{FieldError, Path};
 use portunus_objects::metadata;
 use portunus_objects::schema::{FieldValidation, ReadError};
@@ -283,21 +283,41 @@ pub(super) async fn put(
     if bytes == before.bytes {
         return Ok(Written::Done(before.revision));
     }
+    let lease_id = lease(context).await?;
     let options = PutOptions {
         get_on_failure: true,
-        ..PutOptions::default()
+        lease_id,
     };
     let key = key_of(context, object);
     let store = context.store();
     let written = store.optimistic_put(key.as_bytes(), bytes, before.revision, options);
-    let written = written
-        .await
-        .map_err(|error| context.store_failure(&error))?;
+    let written = match written.await {
+        Ok(written) => written,
+        Err(error) => return Err(put_failure(context, lease_id, &error).await),
+    };
     if written.succeeded {
         return Ok(Written::Done(written.revision));
     }
     let current = written.kv.map(|kv| context.stored(kv)).transpose()?;
     Ok(Written::Lost(current))
+}
+
+/// Returns the lease of an object that is written now; 0 if the resource has no TTL.
+pub(super) async fn lease(context: &Context<'_>) -> Outcome<i64> {
+    let Some(ttl) = context.target.resource.definition.ttl else {
+        return Ok(0);
+    };
+    let leases = &context.shared.leases;
+    let lease = leases.lease(context.store(), ttl).await;
+    lease.map_err(|error| context.store_failure(&error))
+}
+
+/// Returns the answer to a write that failed in the store.
+pub(super) async fn put_failure(context: &Context<'_>, lease_id: i64, error: &Error) -> Failure {
+    if matches!(error, Error::LeaseNotFound) {
+        context.shared.leases.forget(lease_id).await;
+    }
+    context.store_failure(error)
 }
 
 /// Returns the key of an object.

@@ -1,5 +1,7 @@
 //! The kinds of the core group that the controllers of this repository need.
 
+use std::time::Duration;
+
 use crate::{Definition, VersionDefinition};
 use portunus_apis::Lifecycle;
 use portunus_objects::metadata::name_is_dns_label;
@@ -37,8 +39,8 @@ pub fn namespaces() -> Result<Definition, ResourcesError> {
         .with_version(version))
 }
 
-/// Events: what happened to other objects.
-pub fn events() -> Result<Definition, ResourcesError> {
+/// Events: what happened to other objects. They expire.
+pub fn events(ttl: Duration) -> Result<Definition, ResourcesError> {
     let text = |description: &str| json!({"type": "string", "description": description});
     let time = |description: &str| json!({"type": "string", "format": "date-time", "nullable": true, "description": description});
     let reference = json!({
@@ -84,6 +86,7 @@ pub fn events() -> Result<Definition, ResourcesError> {
     let version = VersionDefinition::new("v1", Lifecycle::always(), schema)?;
     Ok(Definition::new("", "Event", "events")
         .with_short_names(["ev"])
+        .with_ttl(ttl)
         .with_selectable_fields([
             "involvedObject.kind",
             "involvedObject.name",
