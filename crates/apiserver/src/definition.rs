@@ -19,6 +19,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use portunus_apis::{Lifecycle, Resource, Subresource, Verb, Version, compare_kube_aware};
 use portunus_objects::convert::Conversions;
@@ -26,12 +27,14 @@ use portunus_objects::metadata::{NameCheck, name_is_dns_subdomain};
 use portunus_objects::schema::{Schema, SchemaError};
 use portunus_objects::selector::SelectableFields;
 use portunus_objects::table::{Columns, JsonPathError};
+use serde::Serialize;
 use serde_json::Value;
 use thiserror::Error;
 use tokio::sync::watch;
 
 use crate::admission::{NoRules, Rules};
 use crate::collection::{CollectionPublisher, History};
+use crate::protobuf;
 
 /// A declaration that cannot be served.
 #[derive(Debug, Error)]
@@ -93,6 +96,8 @@ pub struct VersionDefinition {
     pub(crate) schema: Schema,
     pub(crate) columns: Columns,
     pub(crate) has_status: bool,
+    /// Decodes bodies in protobuf format; without it they are refused.
+    pub(crate) protobuf: Option<protobuf::Decoder>,
 }
 
 impl VersionDefinition {
@@ -118,6 +123,7 @@ impl VersionDefinition {
             schema: parsed,
             columns: Columns::default(),
             has_status: false,
+            protobuf: None,
         })
     }
 
@@ -132,6 +138,17 @@ impl VersionDefinition {
     #[must_use]
     pub fn with_status(mut self) -> VersionDefinition {
         self.has_status = true;
+        self
+    }
+
+    /// Accepts bodies in Kubernetes' protobuf format, with a message that has the field numbers of
+    /// the kind and whose serde form is the JSON of the kind; see [`protobuf`].
+    #[must_use]
+    pub fn with_protobuf<M>(mut self) -> VersionDefinition
+    where
+        M: prost::Message + Default + Serialize,
+    {
+        self.protobuf = Some(protobuf::decode_message::<M>);
         self
     }
 
@@ -166,6 +183,8 @@ pub struct Definition {
     pub(crate) name_check: NameCheck,
     pub(crate) rules: Arc<dyn Rules>,
     pub(crate) backing: Backing,
+    /// How long an object lives after its last write; none for ever.
+    pub(crate) ttl: Option<Duration>,
 }
 
 impl fmt::Debug for Definition {
@@ -196,6 +215,7 @@ impl Definition {
             name_check: name_is_dns_subdomain,
             rules: Arc::new(NoRules),
             backing: Backing::Store,
+            ttl: None,
         }
     }
 
@@ -270,6 +290,15 @@ impl Definition {
     #[must_use]
     pub fn with_rules(mut self, rules: impl Rules) -> Definition {
         self.rules = Arc::new(rules);
+        self
+    }
+
+    /// Lets the store delete an object when this time has passed since its last write, or a little
+    /// later: at most a twentieth of the time, and at most a minute. The store must grant leases.
+    /// Zero keeps objects for ever.
+    #[must_use]
+    pub fn with_ttl(mut self, ttl: Duration) -> Definition {
+        self.ttl = (ttl > Duration::ZERO).then_some(ttl);
         self
     }
 

@@ -29,6 +29,7 @@ mod failure;
 mod handlers;
 mod health;
 mod identity;
+mod leases;
 mod limits;
 mod listener;
 mod metrics;
@@ -36,6 +37,7 @@ mod negotiate;
 mod object_counts;
 mod openapi;
 mod progress;
+pub mod protobuf;
 mod request;
 #[cfg(feature = "resources")]
 pub mod resources;

@@ -5,6 +5,7 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use portunus_objects::status::Status;
 
 use crate::failure::Outcome;
+use crate::protobuf;
 
 /// The media type of every document.
 pub(crate) const JSON: &str = "application/json";
@@ -122,10 +123,22 @@ pub(crate) fn content_type(headers: &HeaderMap) -> &str {
         .unwrap_or(JSON)
 }
 
-/// Refuses a body that is not JSON.
-pub(crate) fn require_json(headers: &HeaderMap) -> Outcome<()> {
+/// The format of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BodyFormat {
+    Json,
+    Protobuf,
+}
+
+/// Returns the format of a body, or refuses another one. Protobuf is only for versions that
+/// declare it.
+pub(crate) fn body_format(headers: &HeaderMap, has_protobuf: bool) -> Outcome<BodyFormat> {
     match content_type(headers) {
-        JSON => Ok(()),
+        JSON => Ok(BodyFormat::Json),
+        protobuf::MEDIA_TYPE if has_protobuf => Ok(BodyFormat::Protobuf),
+        _ if has_protobuf => {
+            Err(Status::unsupported_media_type(&[JSON, protobuf::MEDIA_TYPE]).into())
+        }
         _ => Err(Status::unsupported_media_type(&[JSON]).into()),
     }
 }
@@ -177,15 +190,20 @@ mod tests {
     }
 
     #[test]
-    fn bodies_are_json() {
-        let mut headers = HeaderMap::new();
-        assert!(require_json(&headers).is_ok());
-        headers.insert(
-            CONTENT_TYPE,
-            HeaderValue::from_static("application/json; charset=utf-8"),
-        );
-        assert!(require_json(&headers).is_ok());
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/yaml"));
-        assert_eq!(require_json(&headers).unwrap_err().status().code, 415);
+    fn bodies_are_json_or_declared_protobuf() {
+        let with = |content_type: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(CONTENT_TYPE, HeaderValue::from_str(content_type).unwrap());
+            headers
+        };
+        assert_eq!(body_format(&HeaderMap::new(), false), Ok(BodyFormat::Json));
+        let json = with("application/json; charset=utf-8");
+        assert_eq!(body_format(&json, true), Ok(BodyFormat::Json));
+        let protobuf = with(protobuf::MEDIA_TYPE);
+        assert_eq!(body_format(&protobuf, true), Ok(BodyFormat::Protobuf));
+        for (headers, has_protobuf) in [(protobuf, false), (with("application/yaml"), true)] {
+            let refused = body_format(&headers, has_protobuf).unwrap_err();
+            assert_eq!(refused.status().code, 415);
+        }
     }
 }

@@ -32,6 +32,7 @@ use crate::failure::{Failure, Outcome};
 use crate::handlers::{self, Context};
 use crate::health::Health;
 use crate::identity::{Connection, Identity};
+use crate::leases::Leases;
 use crate::limits::{BODY_BYTES_MAX, LimitOptions, Limits};
 use crate::metrics::{METRICS_MEDIA_TYPE, Metrics, RequestRecord};
 use crate::openapi::OpenApi;
@@ -72,6 +73,7 @@ pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Interface>,
     pub(crate) storage_prefix: String,
     pub(crate) progress: ProgressRequests,
+    pub(crate) leases: Leases,
     pub(crate) drain: Drain,
     pub(crate) metrics: Metrics,
     authenticator: Arc<dyn Authenticator>,
@@ -112,6 +114,7 @@ impl Service {
             store,
             storage_prefix: options.storage_prefix,
             progress: ProgressRequests::default(),
+            leases: Leases::default(),
             drain: options.drain,
             limits: Limits::new(&options.limits, &options.metrics),
             metrics: options.metrics,

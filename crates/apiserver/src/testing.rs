@@ -17,8 +17,9 @@
 //! ```
 //!
 //! The objects are in memory. A kube-rs client is created from the address:
-//! `kube::Client::try_from(kube::Config::new(server.url().parse()?))`. The server ends with the
-//! value.
+//! `kube::Client::try_from(kube::Config::new(server.url().parse()?))`. The tests in
+//! `tests/kube_rs` use every verb, `watcher`, `reflector` and `Controller` that way. The server
+//! ends with the value.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

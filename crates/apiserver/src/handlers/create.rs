@@ -11,7 +11,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::context::Context;
-use super::write::{key_of, place, prepare_create, read_body};
+use super::write::{key_of, lease, place, prepare_create, put_failure, read_body};
 use crate::body::Body;
 use crate::failure::Outcome;
 use crate::respond::now_unix_s;
@@ -71,10 +71,18 @@ async fn put(context: &Context<'_>, object: &Value, is_dry_run: bool) -> Outcome
         let read = read.map_err(|error| context.store_failure(&error))?;
         return Ok(read.kv.is_none().then(|| object.clone()));
     }
-    let written = store.optimistic_put(key.as_bytes(), bytes, 0, PutOptions::default());
-    let written = written
-        .await
-        .map_err(|error| context.store_failure(&error))?;
+    let lease_id = lease(context).await?;
+    let options = PutOptions {
+        lease_id,
+        ..PutOptions::default()
+    };
+    let written = store
+        .optimistic_put(key.as_bytes(), bytes, 0, options)
+        .await;
+    let written = match written {
+        Ok(written) => written,
+        Err(error) => return Err(put_failure(context, lease_id, &error).await),
+    };
     if !written.succeeded {
         return Ok(None);
     }

@@ -1,12 +1,16 @@
 //! Options of deletions, from the query and the body.
 
+use portunus_objects::decode::decode_object;
 use portunus_objects::field::{FieldError, Path};
 use portunus_objects::metadata;
 use portunus_objects::status::Status;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::context::{Context, invalid_options};
 use crate::failure::{Failure, Outcome};
+use crate::negotiate::{BodyFormat, body_format};
+use crate::protobuf;
 use crate::store::Stored;
 
 const POLICIES: [&str; 3] = ["Background", "Foreground", "Orphan"];
@@ -37,10 +41,8 @@ impl DeleteOptions {
         let mut options = if context.body.is_empty() {
             DeleteOptions::default()
         } else {
-            crate::negotiate::require_json(context.headers)?;
-            let decoded = portunus_objects::decode::decode_object(&context.body);
-            let decoded = decoded.map_err(|error| unreadable(&error.to_string()))?;
-            serde_json::from_value(decoded.value).map_err(|error| unreadable(&error.to_string()))?
+            let value = decode(context)?;
+            serde_json::from_value(value).map_err(|error| unreadable(&error.to_string()))?
         };
         let policy = context.query.get("propagationPolicy");
         if !policy.is_empty() {
@@ -113,6 +115,20 @@ impl DeleteOptions {
             }
         }
         Ok(())
+    }
+}
+
+/// Decodes the body, which is no object of the resource but has its formats.
+fn decode(context: &Context<'_>) -> Outcome<Value> {
+    let has_protobuf = context.target.version.protobuf.is_some();
+    match body_format(context.headers, has_protobuf)? {
+        BodyFormat::Json => decode_object(&context.body)
+            .map(|decoded| decoded.value)
+            .map_err(|error| unreadable(&error.to_string())),
+        BodyFormat::Protobuf => {
+            let decoder = protobuf::decode_message::<protobuf::DeleteOptions>;
+            protobuf::decode(&context.body, decoder).map_err(|error| unreadable(&error.to_string()))
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What happens to an object between the body of a request and the store.
 
-use portunus_client::kubernetes::PutOptions;
+use portunus_client::kubernetes::{Error, PutOptions};
 use portunus_objects::field::{FieldError, Path};
 use portunus_objects::metadata;
 use portunus_objects::schema::{FieldValidation, ReadError};
@@ -9,6 +9,8 @@ use serde_json::Value;
 
 use super::context::Context;
 use crate::failure::{Failure, Outcome};
+use crate::negotiate::{BodyFormat, body_format};
+use crate::protobuf;
 use crate::store::{Stored, encode};
 
 /// How often a write that lost a race is tried again before the client must.
@@ -42,9 +44,11 @@ impl Prepared {
 
 /// Reads the object of a body: known fields, the type of the resource.
 pub(super) fn read_body(context: &Context<'_>, validation: FieldValidation) -> Outcome<Value> {
-    crate::negotiate::require_json(context.headers)?;
     let schema = &context.target.version.schema;
-    let read = schema.read(&context.body, validation);
+    let read = match decode_protobuf(context)? {
+        Some(object) => schema.read_value(object, Vec::new(), validation),
+        None => schema.read(&context.body, validation),
+    };
     let read = read.map_err(|error| read_failure(context, &error))?;
     for warning in &read.warnings {
         context.warn(warning);
@@ -52,6 +56,25 @@ pub(super) fn read_body(context: &Context<'_>, validation: FieldValidation) -> O
     let mut object = read.object;
     check_type(context, &mut object)?;
     Ok(object)
+}
+
+/// Decodes a body in protobuf format; none if the body is JSON.
+fn decode_protobuf(context: &Context<'_>) -> Outcome<Option<Value>> {
+    let decoder = context.target.version.protobuf;
+    match (body_format(context.headers, decoder.is_some())?, decoder) {
+        (BodyFormat::Protobuf, Some(decoder)) => {
+            let kind = &context.target.resource.definition.kind;
+            let decoded = protobuf::decode(&context.body, decoder);
+            let decoded = decoded.map_err(|error| {
+                let why = format!(
+                    "the object provided is unrecognized (must be of type {kind}): {error}"
+                );
+                Failure::from(Status::bad_request(&why))
+            });
+            decoded.map(Some)
+        }
+        _ => Ok(None),
+    }
 }
 
 /// Returns the answer to a body that is no object of the resource.
@@ -260,21 +283,41 @@ pub(super) async fn put(
     if bytes == before.bytes {
         return Ok(Written::Done(before.revision));
     }
+    let lease_id = lease(context).await?;
     let options = PutOptions {
         get_on_failure: true,
-        ..PutOptions::default()
+        lease_id,
     };
     let key = key_of(context, object);
     let store = context.store();
     let written = store.optimistic_put(key.as_bytes(), bytes, before.revision, options);
-    let written = written
-        .await
-        .map_err(|error| context.store_failure(&error))?;
+    let written = match written.await {
+        Ok(written) => written,
+        Err(error) => return Err(put_failure(context, lease_id, &error).await),
+    };
     if written.succeeded {
         return Ok(Written::Done(written.revision));
     }
     let current = written.kv.map(|kv| context.stored(kv)).transpose()?;
     Ok(Written::Lost(current))
+}
+
+/// Returns the lease of an object that is written now; 0 if the resource has no TTL.
+pub(super) async fn lease(context: &Context<'_>) -> Outcome<i64> {
+    let Some(ttl) = context.target.resource.definition.ttl else {
+        return Ok(0);
+    };
+    let leases = &context.shared.leases;
+    let lease = leases.lease(context.store(), ttl).await;
+    lease.map_err(|error| context.store_failure(&error))
+}
+
+/// Returns the answer to a write that failed in the store.
+pub(super) async fn put_failure(context: &Context<'_>, lease_id: i64, error: &Error) -> Failure {
+    if matches!(error, Error::LeaseNotFound) {
+        context.shared.leases.forget(lease_id).await;
+    }
+    context.store_failure(error)
 }
 
 /// Returns the key of an object.

@@ -193,6 +193,9 @@ pub struct StoreFlags {
     /// How often the history of the store is compacted; 0s for never
     #[arg(long, value_name = "DURATION", default_value = "5m0s", value_parser = parse_duration)]
     pub etcd_compaction_interval: Duration,
+    /// How long Events are kept after their last change; 0s for ever
+    #[arg(long, value_name = "DURATION", default_value = "1h0m0s", value_parser = parse_duration)]
+    pub event_ttl: Duration,
 }
 
 #[derive(Debug, Clone, Default, Args)]
@@ -365,6 +368,8 @@ mod tests {
         assert_eq!(own.request_timeout, default.request_timeout);
         assert!(flags.authentication.anonymous_auth);
         assert_eq!(flags.store.etcd_prefix, "/registry");
+        let event_ttl = portunus_apiserver::resources::EVENT_TTL;
+        assert_eq!(flags.store.event_ttl, event_ttl);
     }
 
     #[test]

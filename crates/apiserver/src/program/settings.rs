@@ -40,7 +40,7 @@ impl Settings {
             tls: security::tls(&flags.listen)?,
             authenticator: Arc::new(security::authenticator(&flags.authentication, &metrics)?),
             authorizer: Arc::new(security::authorizer(&flags.authorization)?),
-            resources,
+            resources: resources.with_event_ttl(flags.store.event_ttl),
             store,
             limits: LimitOptions {
                 reads_max: flags.limits.max_requests_inflight,

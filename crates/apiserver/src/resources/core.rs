@@ -1,12 +1,14 @@
 //! The kinds of the core group that the controllers of this repository need.
 
+use std::time::Duration;
+
 use crate::{Definition, VersionDefinition};
 use portunus_apis::Lifecycle;
 use portunus_objects::metadata::name_is_dns_label;
 use portunus_objects::table::Columns;
 use serde_json::json;
 
-use super::ResourcesError;
+use super::{ResourcesError, core_protobuf};
 
 /// Namespaces. They are names only: deleting one does not delete the objects in it.
 pub fn namespaces() -> Result<Definition, ResourcesError> {
@@ -27,7 +29,9 @@ pub fn namespaces() -> Result<Definition, ResourcesError> {
         },
     });
     let version = VersionDefinition::new("v1", Lifecycle::always(), schema)?;
-    let version = version.with_columns(Columns::named().age()?);
+    let version = version
+        .with_protobuf::<core_protobuf::Namespace>()
+        .with_columns(Columns::named().age()?);
     Ok(Definition::new("", "Namespace", "namespaces")
         .cluster_scoped()
         .with_short_names(["ns"])
@@ -35,8 +39,8 @@ pub fn namespaces() -> Result<Definition, ResourcesError> {
         .with_version(version))
 }
 
-/// Events: what happened to other objects.
-pub fn events() -> Result<Definition, ResourcesError> {
+/// Events: what happened to other objects. They expire.
+pub fn events(ttl: Duration) -> Result<Definition, ResourcesError> {
     let text = |description: &str| json!({"type": "string", "description": description});
     let time = |description: &str| json!({"type": "string", "format": "date-time", "nullable": true, "description": description});
     let reference = json!({
@@ -82,6 +86,7 @@ pub fn events() -> Result<Definition, ResourcesError> {
     let version = VersionDefinition::new("v1", Lifecycle::always(), schema)?;
     Ok(Definition::new("", "Event", "events")
         .with_short_names(["ev"])
+        .with_ttl(ttl)
         .with_selectable_fields([
             "involvedObject.kind",
             "involvedObject.name",
@@ -90,5 +95,9 @@ pub fn events() -> Result<Definition, ResourcesError> {
             "reason",
             "type",
         ])
-        .with_version(version.with_columns(columns)))
+        .with_version(
+            version
+                .with_protobuf::<core_protobuf::Event>()
+                .with_columns(columns),
+        ))
 }

@@ -3,6 +3,7 @@
 
 mod api_versions;
 mod core;
+mod core_protobuf;
 mod feature_gates;
 mod olm;
 
@@ -16,6 +17,9 @@ use tokio::time::timeout;
 
 /// The group of the resources about the server and its store.
 const LIFECYCLE_GROUP: &str = "lifecycle.portunus.dev";
+
+/// How long Events are kept by default.
+pub const EVENT_TTL: Duration = Duration::from_secs(60 * 60);
 
 /// How long a start waits for the feature gates of the store.
 const FEATURE_GATES_WAIT_MAX: Duration = Duration::from_secs(1);
@@ -39,6 +43,7 @@ pub enum ResourcesError {
 pub struct Resources {
     api_versions: CollectionPublisher,
     feature_gates: CollectionPublisher,
+    event_ttl: Duration,
 }
 
 impl Resources {
@@ -49,14 +54,22 @@ impl Resources {
         Resources {
             api_versions: publisher(),
             feature_gates: publisher(),
+            event_ttl: EVENT_TTL,
         }
+    }
+
+    /// Sets how long Events are kept; zero for ever.
+    #[must_use]
+    pub fn with_event_ttl(mut self, ttl: Duration) -> Resources {
+        self.event_ttl = ttl;
+        self
     }
 
     /// Returns the definitions of all resources.
     pub fn definitions(&self) -> Result<Vec<Definition>, ResourcesError> {
         Ok(vec![
             core::namespaces()?,
-            core::events()?,
+            core::events(self.event_ttl)?,
             olm::olm_configs()?,
             olm::cluster_service_versions()?,
             feature_gates::definition(&self.feature_gates)?,

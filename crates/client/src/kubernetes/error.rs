@@ -44,6 +44,9 @@ pub enum Error {
     /// The lease does not exist.
     #[error("{}", EtcdError::LeaseNotFound.text())]
     LeaseNotFound,
+    /// The store behind the interface grants no leases.
+    #[error("the store grants no leases: objects that expire need one that does")]
+    NoLeases,
     /// The member that was asked has no leader.
     #[error("{}", EtcdError::NoLeader.text())]
     NoLeader,

@@ -7,18 +7,22 @@
 //! | `count` | `Range` of the prefix, count only |
 //! | `optimistic_put` | `Txn`: if mod revision = expected then `Put` else `Range` |
 //! | `optimistic_delete` | `Txn`: if mod revision = expected then `DeleteRange` else `Range` |
+//! | `grant_lease` | `LeaseGrant` with an id that the store chooses |
 //! | `watch` | `Watch` with previous values and progress notices, in the stream of its key; before it, without a revision, a `get` for the newest one |
 //!
 //! The `else` branch is empty unless the current pair is requested. Everything is linearizable and
 //! requires a leader.
+
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use portunus_proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 use portunus_proto::etcdserverpb::kv_client::KvClient;
 use portunus_proto::etcdserverpb::{
-    Compare, DeleteRangeRequest, PutRequest, RangeRequest, RangeResponse, RequestOp,
-    ResponseHeader, TxnRequest, TxnResponse, WatchCreateRequest, request_op, response_op,
+    Compare, DeleteRangeRequest, LeaseGrantRequest, PutRequest, RangeRequest, RangeResponse,
+    RequestOp, ResponseHeader, TxnRequest, TxnResponse, WatchCreateRequest, request_op,
+    response_op,
 };
 use portunus_proto::mvccpb;
 use tonic::transport::Channel;
@@ -196,6 +200,16 @@ impl Interface for Kubernetes {
         requested.map_err(|unknown| Error::UnknownStream {
             stream_key: unknown.stream_key,
         })
+    }
+
+    async fn grant_lease(&self, ttl: Duration) -> Result<i64, Error> {
+        // Whole seconds, never less than requested.
+        let seconds = ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0);
+        let request = LeaseGrantRequest {
+            ttl: i64::try_from(seconds).unwrap_or(i64::MAX),
+            id: 0,
+        };
+        Ok(self.client.lease_grant(request).await?.id)
     }
 }
 

@@ -3,6 +3,8 @@
 //! Options and responses are structs, so that the contract can grow: create them with
 //! `..Default::default()`.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 
@@ -75,6 +77,19 @@ pub trait Interface: Send + Sync {
     /// # Errors
     /// [`Error::UnknownStream`] if no watch uses the stream.
     async fn request_progress(&self, options: RequestProgressOptions) -> Result<(), Error>;
+
+    /// Grants a lease for [`PutOptions::lease_id`] and returns its id. Keys of the lease are deleted
+    /// when its TTL has passed; nothing renews it. Go's interface has no such operation:
+    /// kube-apiserver grants leases with the client beside it. An implementation without leases
+    /// keeps this method.
+    ///
+    /// # Errors
+    /// [`Error::NoLeases`] if the implementation has no leases; errors of the connection and the
+    /// server.
+    async fn grant_lease(&self, ttl: Duration) -> Result<i64, Error> {
+        let _ = ttl;
+        Err(Error::NoLeases)
+    }
 }
 
 /// A key, its value and its revisions.

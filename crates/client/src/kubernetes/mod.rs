@@ -11,6 +11,8 @@
 //!  one implementation: Kubernetes over a Client, Memory, or any other
 //! ```
 //!
+//! Beside them, `grant_lease` is for objects that expire; implementations may leave it out.
+//!
 //! The module never retries a write that may have been sent: after an error that
 //! [leaves the outcome open](Error::outcome_is_unknown) the caller reads the key again.
 

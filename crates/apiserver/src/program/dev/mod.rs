@@ -18,6 +18,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use portunus_apiserver::resources::EVENT_TTL;
 use tokio::runtime::Runtime;
 
 use crate::flags::{AuthenticationFlags, DevFlags, ListenFlags, ServerFlags, StoreFlags};
@@ -98,6 +99,7 @@ fn server_flags(flags: &DevFlags, certificates: &Certificates, member: &Member) 
             etcd_keyfile: Some(certificates.store_client.key.clone()),
             etcd_prefix: "/registry".to_owned(),
             etcd_compaction_interval: COMPACTION_INTERVAL,
+            event_ttl: EVENT_TTL,
         },
         versions: flags.versions.clone(),
         log: flags.log.clone(),

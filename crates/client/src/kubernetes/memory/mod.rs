@@ -296,6 +296,10 @@ impl Interface for Memory {
     async fn request_progress(&self, options: RequestProgressOptions) -> Result<(), Error> {
         self.change(|state| state.request_progress(&options.stream_key))
     }
+
+    async fn grant_lease(&self, ttl: Duration) -> Result<i64, Error> {
+        Ok(Memory::grant_lease(self, ttl))
+    }
 }
 
 /// The events of one watch.

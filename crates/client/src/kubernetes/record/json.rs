@@ -242,6 +242,7 @@ pub(super) fn of_error(error: &Error) -> Value {
         }
         Error::FutureRevision => json!({ "kind": "FutureRevision" }),
         Error::LeaseNotFound => json!({ "kind": "LeaseNotFound" }),
+        Error::NoLeases => json!({ "kind": "NoLeases" }),
         Error::NoLeader => json!({ "kind": "NoLeader" }),
         Error::NoSpace => json!({ "kind": "NoSpace" }),
         Error::UnknownStream { stream_key } => {
@@ -279,6 +280,7 @@ pub(super) fn to_error(value: &Value) -> Option<Error> {
         },
         "FutureRevision" => Error::FutureRevision,
         "LeaseNotFound" => Error::LeaseNotFound,
+        "NoLeases" => Error::NoLeases,
         "NoLeader" => Error::NoLeader,
         "NoSpace" => Error::NoSpace,
         "UnknownStream" => Error::UnknownStream {

@@ -129,6 +129,7 @@ fn errors_and_events_survive_the_recording() {
         },
         Error::FutureRevision,
         Error::LeaseNotFound,
+        Error::NoLeases,
         Error::NoLeader,
         Error::NoSpace,
         Error::UnknownStream {
