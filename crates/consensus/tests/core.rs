@@ -663,6 +663,16 @@ fn malformed_messages_are_refused_and_change_nothing() {
         Some((9, 1, members(&[1, 1], &[]))),
         Some((9, 1, members(&[1], &[1]))),
         Some((9, 1, members(&[0, 1], &[]))),
+        Some((u64::MAX, 1, members(&[1], &[]))),
+        Some((9, u64::MAX, members(&[1], &[]))),
+        Some((
+            9,
+            1,
+            ConfState {
+                auto_leave: true,
+                ..members(&[1], &[])
+            },
+        )),
     ];
     for snapshot in snapshots {
         let snapshot = snapshot.map(|(index, term, conf_state)| Snapshot {
@@ -692,6 +702,66 @@ fn malformed_messages_are_refused_and_change_nothing() {
         Err(StepError::UnknownPeer)
     );
     assert_eq!(cluster.node(leader).core.hard_state(), before);
+    assert!(cluster.network.is_empty());
+}
+
+#[test]
+fn messages_that_contradict_the_log_are_refused_and_change_nothing() {
+    let mut cluster = Cluster::new(3, 7);
+    let leader = cluster.elect();
+    let follower = leader % 3 + 1;
+    let term = cluster.node(leader).core.hard_state().term;
+    let last_index = cluster.node(leader).core.last_index();
+    let message = |message_type: MessageType, from, to| Message {
+        r#type: message_type.into(),
+        from,
+        to,
+        term,
+        ..Message::default()
+    };
+    let heartbeat = message(MessageType::MsgHeartbeat, leader, follower);
+    let append = message(MessageType::MsgApp, leader, follower);
+    let response = message(MessageType::MsgAppResp, follower, leader);
+    let contradicting = [
+        Message {
+            commit: last_index + 1,
+            ..heartbeat.clone()
+        },
+        Message {
+            term: u64::MAX,
+            ..heartbeat
+        },
+        Message {
+            index: last_index + 9,
+            commit: last_index + 9,
+            ..append.clone()
+        },
+        Message {
+            index: u64::MAX,
+            log_term: term,
+            ..append
+        },
+        Message {
+            index: last_index + 1,
+            ..response.clone()
+        },
+        Message {
+            reject: true,
+            index: last_index,
+            reject_hint: u64::MAX,
+            ..response
+        },
+    ];
+    let before = [leader, follower].map(|id| cluster.node(id).core.hard_state());
+    for message in contradicting {
+        let result = cluster.act(message.to, |core| core.step(message.clone()));
+        assert!(
+            matches!(result, Err(StepError::Malformed(_))),
+            "{message:?}: {result:?}"
+        );
+    }
+    let after = [leader, follower].map(|id| cluster.node(id).core.hard_state());
+    assert_eq!(after, before);
     assert!(cluster.network.is_empty());
 }
 

@@ -8,8 +8,13 @@ use prost::Message as _;
 
 use crate::core::StepError;
 
-/// Refuses a message that would make the engine panic or misbehave.
-pub(super) fn check(message: &raftpb::Message) -> Result<(), StepError> {
+/// The highest term and index of a message. The engine adds to them without a check, and no
+/// cluster ever reaches it.
+const POSITION_MAX: u64 = u64::MAX / 2;
+
+/// Refuses a message that would make the engine panic or misbehave. `last_index` is that of this
+/// member's log.
+pub(super) fn check(message: &raftpb::Message, last_index: u64) -> Result<(), StepError> {
     use raftpb::MessageType as Type;
     let message_type =
         Type::try_from(message.r#type).map_err(|_| StepError::Malformed("unknown message type"))?;
@@ -20,7 +25,27 @@ pub(super) fn check(message: &raftpb::Message) -> Result<(), StepError> {
     if message.term == 0 && !may_have_no_term {
         return Err(StepError::Malformed("no term"));
     }
+    let positions = [
+        message.term,
+        message.index,
+        message.commit,
+        message.reject_hint,
+    ];
+    if positions.iter().any(|position| *position > POSITION_MAX) {
+        return Err(StepError::Malformed("a term or index that no log has"));
+    }
     match message_type {
+        // A leader sends what this member has acknowledged, so that its log would be truncated.
+        Type::MsgHeartbeat if message.commit > last_index => {
+            return Err(StepError::Malformed("a commit index beyond the log"));
+        }
+        Type::MsgAppResp if !message.reject && message.index > last_index => {
+            return Err(StepError::Malformed("an acknowledgement beyond the log"));
+        }
+        // The engine takes the term of every index that is not in its log for zero.
+        Type::MsgApp if message.log_term == 0 && message.index > 0 => {
+            return Err(StepError::Malformed("entries that follow on no term"));
+        }
         Type::MsgSnap => check_snapshot(message.snapshot.as_ref())?,
         Type::MsgProp => {
             if message.entries.is_empty() {
@@ -69,8 +94,13 @@ fn check_snapshot(snapshot: Option<&raftpb::Snapshot>) -> Result<(), StepError> 
     if metadata.index == 0 || metadata.term == 0 {
         return Err(StepError::Malformed("a snapshot of nothing"));
     }
+    if metadata.index > POSITION_MAX || metadata.term > POSITION_MAX {
+        return Err(StepError::Malformed("a snapshot that no log has"));
+    }
     let members = metadata.conf_state.clone().unwrap_or_default();
-    let is_joint = !members.voters_outgoing.is_empty() || !members.learners_next.is_empty();
+    let is_joint = !members.voters_outgoing.is_empty()
+        || !members.learners_next.is_empty()
+        || members.auto_leave;
     if members.voters.is_empty() || is_joint {
         return Err(StepError::Malformed("a snapshot of no possible cluster"));
     }

@@ -216,7 +216,7 @@ impl Core {
     /// # Errors
     /// If it was not taken. A malformed one changes nothing.
     pub fn step(&mut self, message: raftpb::Message) -> Result<(), StepError> {
-        check(&message)?;
+        check(&message, self.node.raft.raft_log.last_index())?;
         let mut message = message_to_engine(message).ok_or(StepError::Malformed(
             "a message of this type stays inside one process",
         ))?;
