@@ -204,6 +204,20 @@ pub enum DroppedError {
     NoLeader,
 }
 
+/// The log of this member lacks entries that it has acknowledged, such as after an earlier state of
+/// its disk was restored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error(
+    "the leader sent commit index {commit}, but the log ends at {last_index}: was the raft log \
+     corrupted, truncated, or lost? Remove this member, and add it again with an empty data directory"
+)]
+pub struct LogLost {
+    /// The commit index of the leader's heartbeat, which this member has acknowledged.
+    pub commit: u64,
+    /// The last index of this member's log.
+    pub last_index: u64,
+}
+
 /// Why a message was not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -211,6 +225,10 @@ pub enum StepError {
     /// No correct peer sends this message.
     #[error("a peer sent a malformed raft message: {0}")]
     Malformed(&'static str),
+    /// The leader has committed what this member acknowledged and does not have. The member must
+    /// stop: it could elect a leader without committed entries.
+    #[error(transparent)]
+    LogLost(#[from] LogLost),
     /// The sender of a response is not a member.
     #[error("the sender is not a member of this cluster")]
     UnknownPeer,

@@ -6,7 +6,7 @@ mod support;
 
 use portunus_consensus::{
     InitialState, Role,
-    core::{Core, CoreConfig, StartError, StepError},
+    core::{Core, CoreConfig, LogLost, StartError, StepError},
 };
 use portunus_gates::cluster::MemberId;
 use portunus_proto::Term;
@@ -724,10 +724,6 @@ fn messages_that_contradict_the_log_are_refused_and_change_nothing() {
     let response = message(MessageType::MsgAppResp, follower, leader);
     let contradicting = [
         Message {
-            commit: last_index + 1,
-            ..heartbeat.clone()
-        },
-        Message {
             term: u64::MAX,
             ..heartbeat
         },
@@ -763,6 +759,33 @@ fn messages_that_contradict_the_log_are_refused_and_change_nothing() {
     let after = [leader, follower].map(|id| cluster.node(id).core.hard_state());
     assert_eq!(after, before);
     assert!(cluster.network.is_empty());
+}
+
+/// A member that has lost acknowledged entries must not go on: it could elect a leader without them.
+#[test]
+fn heartbeat_with_a_commit_index_beyond_the_log_reports_the_lost_log() {
+    let mut cluster = Cluster::new(3, 7);
+    let leader = cluster.elect();
+    let follower = leader % 3 + 1;
+    let term = cluster.node(leader).core.hard_state().term;
+    let last_index = cluster.node(follower).core.last_index();
+    let commit = last_index + 1;
+    let heartbeat = |term| Message {
+        r#type: MessageType::MsgHeartbeat.into(),
+        from: leader,
+        to: follower,
+        term,
+        commit,
+        ..Message::default()
+    };
+    let lost = StepError::LogLost(LogLost { commit, last_index });
+    for term in [term, term + 1] {
+        let result = cluster.act(follower, |core| core.step(heartbeat(term)));
+        assert_eq!(result, Err(lost));
+    }
+    // A leader of an earlier term is only answered.
+    let result = cluster.act(follower, |core| core.step(heartbeat(term - 1)));
+    assert_eq!(result, Ok(()));
 }
 
 #[test]

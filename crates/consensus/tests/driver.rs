@@ -549,6 +549,31 @@ fn applied_index_beyond_the_commit_is_fatal() {
 }
 
 #[test]
+fn lost_log_is_fatal() {
+    let (_dir, path) = temp();
+    let member = Member::found(&path).lead();
+    let status = member.handle.status();
+    let heartbeat = Message {
+        r#type: MessageType::MsgHeartbeat.into(),
+        from: 2,
+        to: 1,
+        term: u64::from(u32::MAX),
+        commit: status.last_index + 1,
+        ..Message::default()
+    };
+    let refused = member.handle.step(heartbeat).unwrap_err();
+    let error = member.fatal.recv().unwrap();
+    assert!(matches!(error, FatalError::LogLost(_)), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("was the raft log corrupted, truncated, or lost?")
+    );
+    assert_eq!(error.to_string(), refused.to_string());
+    assert_eq!(member.handle.propose(value(1)), Err(ProposeError::Stopped));
+}
+
+#[test]
 fn full_proposal_queue_refuses_and_recovers() {
     let config = Config {
         proposal_queue_entries_max: 10,

@@ -6,7 +6,7 @@ use portunus_wal::WriteError;
 use thiserror::Error;
 
 use crate::{
-    core::{self, AppliedBeyondCommit},
+    core::{self, AppliedBeyondCommit, LogLost},
     engine::CompactionRefused,
 };
 
@@ -99,6 +99,9 @@ pub enum FatalError {
     /// A write or sync failed. It is never retried.
     #[error("the write-ahead log failed")]
     Log(#[from] WriteError),
+    /// The log lacks entries that this member has acknowledged.
+    #[error(transparent)]
+    LogLost(#[from] LogLost),
     /// More than the committed entries was reported as applied: a bug.
     #[error("the state machine is ahead of the log")]
     Applied(#[from] AppliedBeyondCommit),

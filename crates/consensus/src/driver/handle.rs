@@ -15,7 +15,7 @@ use portunus_proto::{
 
 use super::{
     compaction::{Compacted, Keep},
-    errors::{CompactError, ProposeError},
+    errors::{CompactError, FatalError, ProposeError},
     inbox::{CompactionRequest, Phase},
     member::Member,
     proposal::{Proposal, ProposalTicket},
@@ -210,7 +210,11 @@ impl Handle {
         if self.member.inbox.phase() != Phase::Running {
             return Err(StepError::Stopped);
         }
-        self.member.with_engine(|engine| engine.step(message))
+        let stepped = self.member.with_engine(|engine| engine.step(message));
+        if let Err(StepError::LogLost(lost)) = stepped {
+            self.member.fail(FatalError::LogLost(lost));
+        }
+        stepped
     }
 
     /// Indexes of the snapshots given to [`Self::step`] that are still to be installed.

@@ -6,15 +6,22 @@
 use portunus_proto::raftpb;
 use prost::Message as _;
 
-use crate::core::StepError;
+use crate::core::{LogLost, StepError};
 
 /// The highest term and index of a message. The engine adds to them without a check, and no
 /// cluster ever reaches it.
 const POSITION_MAX: u64 = u64::MAX / 2;
 
-/// Refuses a message that would make the engine panic or misbehave. `last_index` is that of this
-/// member's log.
-pub(super) fn check(message: &raftpb::Message, last_index: u64) -> Result<(), StepError> {
+/// The state of this member that a message can contradict.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Position {
+    pub(super) term: u64,
+    pub(super) last_index: u64,
+    pub(super) is_leader: bool,
+}
+
+/// Refuses a message that would make the engine panic or misbehave.
+pub(super) fn check(message: &raftpb::Message, own: Position) -> Result<(), StepError> {
     use raftpb::MessageType as Type;
     let message_type =
         Type::try_from(message.r#type).map_err(|_| StepError::Malformed("unknown message type"))?;
@@ -35,11 +42,17 @@ pub(super) fn check(message: &raftpb::Message, last_index: u64) -> Result<(), St
         return Err(StepError::Malformed("a term or index that no log has"));
     }
     match message_type {
-        // A leader sends what this member has acknowledged, so that its log would be truncated.
-        Type::MsgHeartbeat if message.commit > last_index => {
-            return Err(StepError::Malformed("a commit index beyond the log"));
+        // A leader commits here only what this member has acknowledged. The engine ignores earlier
+        // terms.
+        Type::MsgHeartbeat if message.commit > own.last_index && message.term >= own.term => {
+            return Err(StepError::LogLost(LogLost {
+                commit: message.commit,
+                last_index: own.last_index,
+            }));
         }
-        Type::MsgAppResp if !message.reject && message.index > last_index => {
+        // Only a leader uses it. After a restart as a follower it may have lost what it sent before
+        // its own sync, and what peers acknowledge.
+        Type::MsgAppResp if own.is_leader && !message.reject && message.index > own.last_index => {
             return Err(StepError::Malformed("an acknowledgement beyond the log"));
         }
         // The engine takes the term of every index that is not in its log for zero.

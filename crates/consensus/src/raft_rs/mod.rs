@@ -16,7 +16,11 @@ use portunus_proto::{LogIndex, Term, raftpb};
 use prost::Message as _;
 use raft::{Config, RawNode, SnapshotStatus, StateRole, eraftpb};
 
-use self::{check::check, memory_log::MemoryLog, translate::*};
+use self::{
+    check::{Position, check},
+    memory_log::MemoryLog,
+    translate::*,
+};
 use crate::core::{
     AppliedBeyondCommit, ConfChangeError, CoreConfig, DroppedError, InitialState, Leadership,
     ReadState, Ready, StartError, StepError,
@@ -216,7 +220,12 @@ impl Core {
     /// # Errors
     /// If it was not taken. A malformed one changes nothing.
     pub fn step(&mut self, message: raftpb::Message) -> Result<(), StepError> {
-        check(&message, self.node.raft.raft_log.last_index())?;
+        let own = Position {
+            term: self.node.raft.term,
+            last_index: self.node.raft.raft_log.last_index(),
+            is_leader: self.is_leader(),
+        };
+        check(&message, own)?;
         let mut message = message_to_engine(message).ok_or(StepError::Malformed(
             "a message of this type stays inside one process",
         ))?;

@@ -1,7 +1,7 @@
 //! Violated invariants.
 
 use portunus_consensus::bootstrap::{NewClusterError, RestartError};
-use portunus_consensus::core::{AppliedBeyondCommit, ConfChangeError, StartError};
+use portunus_consensus::core::{AppliedBeyondCommit, ConfChangeError, StartError, StepError};
 use portunus_proto::raftpb::ConfState;
 use portunus_wal::WriteError;
 use thiserror::Error;
@@ -92,6 +92,9 @@ pub enum ViolationError {
     /// A restart lost synced state.
     #[error("the disk of {id:x} has lost synced state: {what}")]
     LostSynced { id: u64, what: String },
+    /// A member refuses a message that no correct member sends, or that its log contradicts.
+    #[error("{id:x} refused a message of another member")]
+    MessageRefused { id: u64, source: StepError },
     /// Raft accepted a snapshot that the member does not have.
     #[error("{id:x} has no snapshot {index} to install, although raft accepted it")]
     NoSnapshotToInstall { id: u64, index: u64 },

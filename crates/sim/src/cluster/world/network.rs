@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use portunus_consensus::core::StepError;
 use portunus_proto::raftpb::{Message, MessageType};
 use prost::Message as _;
 
@@ -120,7 +121,12 @@ impl World<'_> {
                 return Ok(());
             };
             // Raft refuses some: proposals without a leader, answers from removed members.
-            member.act(around, |engine| engine.step(message)).map(drop)
+            match member.act(around, |engine| engine.step(message))? {
+                Some(Err(source @ (StepError::Malformed(_) | StepError::LogLost(_)))) => {
+                    Err(Violation::MessageRefused { id: to, source })
+                }
+                _ => Ok(()),
+            }
         })
     }
 
