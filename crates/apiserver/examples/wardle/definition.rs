@@ -20,24 +20,42 @@ const FISCHER: &str = "Fischer";
 /// # Errors
 /// If a schema is not structural.
 pub fn resources() -> Result<[Definition; 2], DefinitionError> {
+    // v1alpha1 is deprecated, v1beta1 is not yet, as in the sample API server.
     let version = |name, schema| {
-        let version = VersionDefinition::new(name, Lifecycle::since("1.34"), schema);
+        let since = if name == "v1alpha1" { "1.34" } else { "1.37" };
+        let version = VersionDefinition::new(name, Lifecycle::since(since), schema);
         version.map(|version| version.served_by_default(true))
     };
     let conversions = Conversions::hub(GROUP, "v1beta1");
     let flunders = Definition::new(GROUP, FLUNDER, "flunders")
-        .with_version(version("v1alpha1", flunder(&["reference", "referenceType"]))?)
+        .with_version(version(
+            "v1alpha1",
+            flunder(&["reference", "referenceType"]),
+        )?)
         .with_version(version(
             "v1beta1",
             flunder(&["flunderReference", "fischerReference", "referenceType"]),
         )?)
         .with_conversions(conversions.version("v1alpha1", to_v1beta1, to_v1alpha1))
+        .with_name_check(name_is_path_segment)
         .with_rules(FlunderRules);
     let fischers = Definition::new(GROUP, FISCHER, "fischers")
         .cluster_scoped()
         .with_version(version("v1alpha1", fischer())?)
+        .with_name_check(name_is_path_segment)
         .with_rules(FischerRules);
     Ok([flunders, fischers])
+}
+
+/// Checks a name that only has to be a part of a path.
+fn name_is_path_segment(name: &str, is_prefix: bool) -> Vec<String> {
+    if !is_prefix && matches!(name, "." | "..") {
+        return vec![format!("may not be '{name}'")];
+    }
+    let unwanted = ["/", "%"].iter().filter(|letter| name.contains(**letter));
+    unwanted
+        .map(|letter| format!("may not contain '{letter}'"))
+        .collect()
 }
 
 fn flunder(fields: &[&str]) -> Value {
@@ -138,7 +156,9 @@ fn check(object: &Value) -> Result<(), Vec<FieldError>> {
         ("flunderReference", &flunder, FLUNDER),
         ("fischerReference", &fischer, FISCHER),
     ];
-    let unwanted = references.iter().find(|it| !it.1.is_empty() && it.2 != kind);
+    let unwanted = references
+        .iter()
+        .find(|it| !it.1.is_empty() && it.2 != kind);
     let missing = references.iter().find(|it| it.1.is_empty() && it.2 == kind);
     let mut errors = Vec::new();
     // Only the first problem is shown.
@@ -153,7 +173,11 @@ fn check(object: &Value) -> Result<(), Vec<FieldError>> {
         errors.push(invalid(field, value, &detail));
     }
     if !matches!(&*kind, "" | FLUNDER | FISCHER) {
-        errors.push(invalid("referenceType", &kind, "must be Flunder or Fischer"));
+        errors.push(invalid(
+            "referenceType",
+            &kind,
+            "must be Flunder or Fischer",
+        ));
     }
     if errors.is_empty() {
         return Ok(());

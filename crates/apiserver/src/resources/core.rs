@@ -32,6 +32,7 @@ pub fn namespaces() -> Result<Definition, ResourcesError> {
         .cluster_scoped()
         .with_short_names(["ns"])
         .with_name_check(name_is_dns_label)
+        .with_unconditional_update()
         .with_version(version))
 }
 
@@ -82,6 +83,7 @@ pub fn events() -> Result<Definition, ResourcesError> {
     let version = VersionDefinition::new("v1", Lifecycle::always(), schema)?;
     Ok(Definition::new("", "Event", "events")
         .with_short_names(["ev"])
+        .with_unconditional_update()
         .with_selectable_fields([
             "involvedObject.kind",
             "involvedObject.name",
