@@ -181,6 +181,7 @@ pub struct Definition {
     pub(crate) conversions: Option<Conversions>,
     pub(crate) selectable: SelectableFields,
     pub(crate) name_check: NameCheck,
+    pub(crate) allows_unconditional_update: bool,
     pub(crate) rules: Arc<dyn Rules>,
     pub(crate) backing: Backing,
     /// How long an object lives after its last write; none for ever.
@@ -213,6 +214,7 @@ impl Definition {
             conversions: None,
             selectable: SelectableFields::default(),
             name_check: name_is_dns_subdomain,
+            allows_unconditional_update: false,
             rules: Arc::new(NoRules),
             backing: Backing::Store,
             ttl: None,
@@ -283,6 +285,14 @@ impl Definition {
     #[must_use]
     pub fn with_name_check(mut self, check: NameCheck) -> Definition {
         self.name_check = check;
+        self
+    }
+
+    /// Accepts updates without a resource version, which overwrite whatever is stored. Without it
+    /// they are refused, as for custom resources of Kubernetes.
+    #[must_use]
+    pub fn with_unconditional_update(mut self) -> Definition {
+        self.allows_unconditional_update = true;
         self
     }
 

@@ -1,6 +1,6 @@
 //! The documents of discovery over HTTP: both forms, with entity tags.
 
-use http::header::{CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use portunus_apis::discovery::{
     Format, Part, ServerAddress, aggregated, core_versions, group, group_list, resource_list,
@@ -117,6 +117,8 @@ fn tagged(
     }
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    // A copy can be kept: its tag tells whether it is still true.
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("public"));
     if let Ok(tag) = HeaderValue::from_str(&tag) {
         headers.insert(ETAG, tag);
     }

@@ -21,8 +21,10 @@ pub(crate) enum Form {
     Object,
     /// A table of rows.
     Table,
-    /// The metadata alone.
+    /// The metadata of an object alone.
     Metadata,
+    /// The metadata of the objects of a list.
+    MetadataList,
 }
 
 /// One media type with its parameters.
@@ -95,10 +97,11 @@ pub(crate) fn form(headers: &HeaderMap, is_watch: bool) -> Outcome<Form> {
         match media_type.parameter("as") {
             "" => Some(Form::Object),
             "Table" if is_meta && media_type.parameter("v") == "v1" => Some(Form::Table),
-            "PartialObjectMetadata" | "PartialObjectMetadataList"
-                if is_meta && media_type.parameter("v") == "v1" =>
-            {
+            "PartialObjectMetadata" if is_meta && media_type.parameter("v") == "v1" => {
                 Some(Form::Metadata)
+            }
+            "PartialObjectMetadataList" if is_meta && media_type.parameter("v") == "v1" => {
+                Some(Form::MetadataList)
             }
             _ => None,
         }

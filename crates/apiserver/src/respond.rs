@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WARNING};
 use http::{HeaderValue, Response, StatusCode};
 use portunus_apis::WarningHeaders;
+use portunus_objects::field::{FieldError, Path};
 use portunus_objects::metadata;
 use portunus_objects::partial::{partial_metadata, partial_metadata_list};
 use portunus_objects::status::Status;
@@ -71,24 +72,33 @@ pub(crate) fn add_warnings(response: &mut Response<Body>, warnings: &WarningHead
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Printing {
     pub(crate) form: Form,
-    pub(crate) include: IncludeObject,
+    include: IncludeObject,
 }
 
 impl Printing {
     /// Reads the parameter `includeObject`.
-    pub(crate) fn new(form: Form, include: &str) -> Outcome<Printing> {
-        let include = IncludeObject::parse(include).ok_or_else(|| {
-            let why = format!("unrecognized includeObject value: {include:?}");
-            Failure::from(Status::bad_request(&why))
-        })?;
-        Ok(Printing { form, include })
+    pub(crate) fn new(form: Form, include: &str) -> Printing {
+        let include = IncludeObject::parse(include).unwrap_or_default();
+        Printing { form, include }
+    }
+
+    /// Refuses a value of `includeObject` that is not known; it counts for tables alone.
+    pub(crate) fn check_include(self, include: &str) -> Outcome<()> {
+        if self.form != Form::Table || IncludeObject::parse(include).is_some() {
+            return Ok(());
+        }
+        let path = Path::new("includeObject");
+        let detail = "must be 'Metadata', 'Object', 'None', or empty";
+        let error = FieldError::invalid(&path, include, detail);
+        let why = format!("Unable to convert to Table as requested: {error}");
+        Err(Status::bad_request(&why).into())
     }
 
     /// Returns one object in the form of the client.
     pub(crate) fn object(self, columns: &Columns, object: Value) -> Value {
         match self.form {
             Form::Object => object,
-            Form::Metadata => partial_metadata(&object),
+            Form::Metadata | Form::MetadataList => partial_metadata(&object),
             Form::Table => {
                 let list = ListMeta {
                     resource_version: metadata::resource_version(&object).to_owned(),
@@ -115,7 +125,7 @@ impl Printing {
                 "metadata": list,
                 "items": items,
             }),
-            Form::Metadata => partial_metadata_list(&items, &list),
+            Form::Metadata | Form::MetadataList => partial_metadata_list(&items, &list),
             Form::Table => as_value(&Table::new(
                 columns,
                 &items,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use http::header::X_CONTENT_TYPE_OPTIONS;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -24,7 +24,7 @@ use uuid::Uuid;
 use crate::api::{Api, ApiError};
 use crate::authn::Authenticator;
 use crate::authz::{Authorizer, Decision};
-use crate::body::{Body, full_body};
+use crate::body::Body;
 use crate::definition::Definition;
 use crate::discovery;
 use crate::drain::Drain;
@@ -306,9 +306,20 @@ impl Shared {
         info: &RequestInfo,
         query: &Query,
     ) -> Outcome<Response<Body>> {
-        if !matches!(parts.method, Method::GET | Method::HEAD) {
-            return Ok(method_not_allowed());
+        let answer = self.read_document(parts, info, query).await?;
+        // A path that does not exist has no methods at all.
+        match parts.method {
+            Method::GET | Method::HEAD => Ok(answer),
+            _ => Err(Status::method_not_allowed().into()),
         }
+    }
+
+    async fn read_document(
+        &self,
+        parts: &Parts,
+        info: &RequestInfo,
+        query: &Query,
+    ) -> Outcome<Response<Body>> {
         if let Some(response) = self.health.answer(&info.path, query).await {
             return Ok(response);
         }
@@ -329,16 +340,6 @@ impl Shared {
 
 fn metrics_response(metrics: &Metrics) -> Response<Body> {
     bytes_response(StatusCode::OK, METRICS_MEDIA_TYPE, metrics.render())
-}
-
-fn method_not_allowed() -> Response<Body> {
-    let mut response = Response::new(full_body("Method Not Allowed\n"));
-    *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
-    let headers = response.headers_mut();
-    headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
-    headers.insert(CONTENT_TYPE, plain);
-    response
 }
 
 /// Reads the body of a request, up to the limit.

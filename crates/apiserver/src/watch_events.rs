@@ -93,7 +93,9 @@ impl EventPrinter {
     fn print_bookmark(&mut self, object: Value) -> Bytes {
         let mut object = match self.printing.form {
             Form::Object => object,
-            Form::Table | Form::Metadata => self.printing.object(&self.columns, object),
+            Form::Table | Form::Metadata | Form::MetadataList => {
+                self.printing.object(&self.columns, object)
+            }
         };
         self.leave_out_headings(&mut object);
         self.print("BOOKMARK", &object)

@@ -15,44 +15,13 @@
 #![cfg(feature = "program")]
 
 use std::fs;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use nix::sys::signal::Signal;
 use portunus_testkit::process::Process;
-use portunus_testkit::wait;
+use portunus_testkit::{go_program, wait};
 use regex::Regex;
-
-/// Returns kubectl, or prints that the test is skipped. With `PORTUNUS_REQUIRE_GO` in the
-/// environment the test fails instead.
-fn kubectl(test: &str) -> Option<PathBuf> {
-    let built = if std::env::var_os("PORTUNUS_NO_GO").is_some() {
-        Err("PORTUNUS_NO_GO is set".to_owned())
-    } else {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/go-program");
-        let output = Command::new(script).arg("kubectl").output().unwrap();
-        let last_line = |bytes: &[u8]| {
-            let text = String::from_utf8_lossy(bytes).into_owned();
-            text.lines().last().unwrap_or_default().to_owned()
-        };
-        match output.status.success() {
-            true => Ok(PathBuf::from(last_line(&output.stdout))),
-            false => Err(last_line(&output.stderr)),
-        }
-    };
-    match built {
-        Ok(program) => Some(program),
-        Err(why) => {
-            let is_required = std::env::var_os("PORTUNUS_REQUIRE_GO").is_some();
-            assert!(!is_required, "PORTUNUS_REQUIRE_GO is set, and {why}");
-            // Past the test harness, which captures `eprintln!`; a closed stderr is ignored.
-            let notice = format!("\nSKIPPED {test}: {why}\n");
-            let _ = std::io::stderr().write_all(notice.as_bytes());
-            None
-        }
-    }
-}
 
 /// A server, a directory and kubectl.
 struct World {
@@ -190,7 +159,7 @@ fn split(line: &str) -> Vec<String> {
 }
 
 fn run(test: &str, file: &str) {
-    let Some(kubectl) = kubectl(test) else {
+    let Some(kubectl) = go_program::build_for_test("kubectl", test) else {
         return;
     };
     datadriven::walk(&format!("tests/testdata/{file}.txt"), |file| {

@@ -127,7 +127,7 @@ async fn unknown_fields_are_ignored_warned_about_or_refused() {
     assert_eq!(strict.code, 400);
     assert_eq!(
         strict.message(),
-        r#"strict decoding error: unknown field "spec.odd""#
+        r#"Widget in version "v1" cannot be handled as a Widget: strict decoding error: unknown field "spec.odd""#
     );
     let target = format!("{WIDGETS}?fieldValidation=Odd");
     assert_eq!(client.post(&target, &body("c")).await.code, 422);
@@ -186,7 +186,7 @@ async fn update_needs_the_current_version_and_keeps_the_status() {
     // No version overwrites a change that the client has not seen.
     let mut zero = updated.clone();
     zero["metadata"]["resourceVersion"] = json!("0");
-    assert_eq!(client.put(&target, &zero).await.code, 409);
+    assert_eq!(client.put(&target, &zero).await.code, 422);
 
     let mut unversioned = updated.clone();
     unversioned["metadata"]
@@ -197,7 +197,7 @@ async fn update_needs_the_current_version_and_keeps_the_status() {
     assert_eq!(refused.code, 422);
     assert!(
         refused.message().contains(
-            "metadata.resourceVersion: Invalid value: \"\": must be specified for an update"
+            "metadata.resourceVersion: Invalid value: 0: must be specified for an update"
         ),
         "{}",
         refused.message()
@@ -285,7 +285,7 @@ async fn deletion_obeys_preconditions_and_finalizers() {
     assert!(
         refused
             .message()
-            .contains("Precondition failed: UID in precondition: x, UID in object meta: ")
+            .contains("the UID in the precondition (x) does not match the UID in record (")
     );
     let right = json!({"preconditions": {"uid": created["metadata"]["uid"]}}).to_string();
     let deleted = client.send("DELETE", &target, right).await;
@@ -431,4 +431,90 @@ async fn paths_and_methods_that_do_not_exist_are_refused() {
         answer.message(),
         "the server could not find the requested resource"
     );
+}
+
+#[tokio::test]
+async fn name_of_an_object_that_waits_for_finalizers_is_taken() {
+    let server = server().await;
+    let client = Client::new(&server);
+    let mut object = widget("a", json!({}));
+    object["metadata"]["finalizers"] = json!(["example.io/wait"]);
+    assert_eq!(client.post(WIDGETS, &object).await.code, 201);
+    let target = format!("{WIDGETS}/a");
+    let waiting = client.delete(&target).await.json();
+    let refused = client.post(WIDGETS, &object).await;
+    assert_eq!(
+        refused.message(),
+        "object is being deleted: widgets.example.io \"a\" already exists"
+    );
+    let finished = client
+        .merge(&target, &json!({"metadata": {"finalizers": null}}))
+        .await;
+    let version = |object: &serde_json::Value| object["metadata"]["resourceVersion"].clone();
+    assert_eq!(version(&finished.json()), version(&waiting));
+    assert_eq!(client.get(&target).await.code, 404);
+}
+
+#[tokio::test]
+async fn wrong_requests_are_refused_with_the_texts_of_kubernetes() {
+    let server = server().await;
+    let client = Client::new(&server);
+    client.create("a", json!({})).await;
+    let target = format!("{WIDGETS}/a");
+    let not_allowed = "the server does not allow this method on the requested resource";
+    for (method, path) in [
+        ("PUT", WIDGETS),
+        ("PATCH", WIDGETS),
+        ("POST", target.as_str()),
+        ("POST", "/apis/example.io/v1"),
+    ] {
+        let refused = client.send(method, path, "{}").await;
+        assert_eq!(refused.code, 405, "{method} {path}");
+        assert_eq!(refused.message(), not_allowed);
+    }
+    let uid = json!({"metadata": {"uid": "other"}});
+    let cases = [
+        (
+            client.merge(&target, &uid).await,
+            422,
+            "metadata.uid: Invalid value: \"other\": field is immutable",
+        ),
+        (
+            client.get(&format!("{WIDGETS}?labelSelector=a+in+b")).await,
+            400,
+            "unable to parse requirement: found 'b' expected: '('",
+        ),
+        (
+            client
+                .get(&format!("{WIDGETS}?resourceVersion=900&limit=1"))
+                .await,
+            504,
+            "Timeout: Too large resource version: 900, current: 2",
+        ),
+        (
+            client
+                .send("DELETE", &target, json!({"kind": "Other"}).to_string())
+                .await,
+            400,
+            "it must be DeleteOptions",
+        ),
+        (
+            client
+                .post(&format!("{WIDGETS}?dryRun=Some"), &widget("b", json!({})))
+                .await,
+            422,
+            "dryRun: Unsupported value: [\"Some\"]: supported values: \"All\"",
+        ),
+    ];
+    for (answer, code, text) in cases {
+        assert_eq!(answer.code, code, "{text}");
+        assert!(answer.message().contains(text), "{}", answer.message());
+    }
+    let metadata = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
+    let lists = client
+        .clone()
+        .with_header("accept", metadata)
+        .get(WIDGETS)
+        .await;
+    assert_eq!(lists.code, 406);
 }

@@ -291,6 +291,14 @@ impl Status {
         Status::failure(405, "MethodNotAllowed", &message, details)
     }
 
+    /// The path does not have this method.
+    #[must_use]
+    pub fn method_not_allowed() -> Status {
+        let message = "the server does not allow this method on the requested resource";
+        let details = Some(Details::default());
+        Status::failure(405, "MethodNotAllowed", message, details)
+    }
+
     /// The server gave up before the operation began; it can be repeated.
     #[must_use]
     pub fn server_timeout(

@@ -36,7 +36,7 @@ const VERSIONS_FILE: &str = "versions";
 /// Makes a test fail instead of skipping when a program is missing.
 const REQUIRE_VARIABLE: &str = "PORTUNUS_REQUIRE_GO";
 /// Prevents tests from running the script.
-const NO_GO_VARIABLE: &str = "PORTUNUS_NO_GO";
+pub(crate) const NO_GO_VARIABLE: &str = "PORTUNUS_NO_GO";
 
 /// The script that builds the programs.
 pub const SCRIPT: &str = "scripts/go-etcd";
@@ -169,6 +169,17 @@ pub fn find_for_test(tool: Tool, test: &str) -> Option<PathBuf> {
             ));
             Some(path)
         }
+        missing => found_or_skipped(missing, test),
+    }
+}
+
+/// Returns a program, or prints a notice that the test is skipped, unless a program is required.
+pub(crate) fn found_or_skipped(
+    found: Result<PathBuf, impl std::fmt::Display>,
+    test: &str,
+) -> Option<PathBuf> {
+    match found {
+        Ok(path) => Some(path),
         Err(missing) => {
             let is_required = std::env::var_os(REQUIRE_VARIABLE).is_some();
             assert!(!is_required, "{REQUIRE_VARIABLE} is set, and {missing}");

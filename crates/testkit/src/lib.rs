@@ -9,6 +9,7 @@
 //! | --- | --- |
 //! | [`process`], [`held_thread`] | a child process and its log; one of its threads, stopped |
 //! | [`program`], [`go`] | the server programs; the Go programs that Portunus is compared with |
+//! | [`go_program`] | Go programs of this repository, on modules of Kubernetes |
 //! | [`standalone`], [`member`], [`cluster`] | one server; one member of a cluster; several members |
 //! | [`proxy`] | the network between members, with links that can fail |
 //! | [`client`], [`http`], [`users`] | asking a server; as users of a server with authentication |
@@ -26,6 +27,7 @@ pub mod certificates;
 pub mod client;
 pub mod cluster;
 pub mod go;
+pub mod go_program;
 pub mod held_thread;
 pub mod http;
 pub mod member;

@@ -44,6 +44,7 @@ fn get(context: &Context<'_>, state: &Collection) -> Outcome<Response<Body>> {
     let object = object.ok_or_else(|| context.not_found())?;
     let object = shown(context, state, object)?;
     let printing = context.printing()?;
+    context.check_form(printing)?;
     let document = printing.object(&context.target.version.columns, object);
     Ok(json_response(StatusCode::OK, &document))
 }
@@ -76,6 +77,7 @@ fn list(context: &Context<'_>, state: &Collection) -> Outcome<Response<Body>> {
     }
     let selection = Selection::parse(context)?;
     let items = selected(context, state, &selection)?;
+    context.check_form(printing)?;
     let list = ListMeta {
         resource_version: state.version.to_string(),
         ..ListMeta::default()

@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::api::Target;
 use crate::body::Body;
 use crate::failure::{Failure, Outcome};
-use crate::negotiate;
+use crate::negotiate::{self, Form};
 use crate::request::{Query, RequestInfo};
 use crate::respond::{Printing, json_response};
 use crate::service::Shared;
@@ -41,10 +41,6 @@ impl<'request> Context<'request> {
         headers: &'request HeaderMap,
         body: Bytes,
     ) -> Context<'request> {
-        let mut warnings = WarningHeaders::default();
-        if let Some(deprecation) = &target.served.deprecation {
-            warnings.add(&deprecation.warning);
-        }
         Context {
             shared,
             target,
@@ -53,12 +49,19 @@ impl<'request> Context<'request> {
             headers,
             body,
             keys: Keys::new(&shared.storage_prefix, &target.resource.name),
-            warnings: Mutex::new(warnings),
+            warnings: Mutex::default(),
         }
     }
 
     pub(crate) fn store(&self) -> &dyn Interface {
         &*self.shared.store
+    }
+
+    /// Warns about the version of the request if it is deprecated.
+    pub(crate) fn warn_of_deprecation(&self) {
+        if let Some(deprecation) = &self.target.served.deprecation {
+            self.warn(&deprecation.warning);
+        }
     }
 
     /// Adds a warning to the response.
@@ -76,7 +79,30 @@ impl<'request> Context<'request> {
     /// Returns how the client wants its objects.
     pub(crate) fn printing(&self) -> Outcome<Printing> {
         let form = negotiate::form(self.headers, self.info.verb == "watch")?;
-        Printing::new(form, self.query.get("includeObject"))
+        Ok(Printing::new(form, self.query.get("includeObject")))
+    }
+
+    /// Refuses the metadata of a list for one object, the reverse, and unknown parts of tables.
+    /// Kubernetes does that when it prints, after everything else.
+    pub(crate) fn check_form(&self, printing: Printing) -> Outcome<()> {
+        printing.check_include(self.query.get("includeObject"))?;
+        let kind = &self.target.resource.definition.kind;
+        let is_list = matches!(self.info.verb, "list" | "deletecollection");
+        match printing.form {
+            Form::Metadata if is_list => {
+                let why = format!(
+                    "you requested PartialObjectMetadata, but the requested object is a list ({kind}List)"
+                );
+                Err(Status::failure(406, "NotAcceptable", &why, None).into())
+            }
+            Form::MetadataList if !is_list => {
+                let why = format!(
+                    "you requested PartialObjectMetadataList, but the requested object is not a list ({kind})"
+                );
+                Err(Status::failure(406, "NotAcceptable", &why, None).into())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Returns the namespace in which objects are; empty for cluster-scoped ones.
@@ -144,29 +170,31 @@ impl<'request> Context<'request> {
     /// Returns the answer with an object in the hub version.
     pub(crate) fn answer_object(&self, code: StatusCode, object: Value) -> Outcome<Response<Body>> {
         let printing = self.printing()?;
+        self.check_form(printing)?;
         let object = self.to_request_version(object)?;
         let document = printing.object(&self.target.version.columns, object);
         Ok(json_response(code, &document))
     }
 
-    /// Reads the parameter `fieldValidation`.
-    pub(crate) fn field_validation(&self, options: &str) -> Outcome<FieldValidation> {
-        let parsed = FieldValidation::parse(self.query.get("fieldValidation"));
-        parsed.map_err(|error| invalid_options(options, &[error]))
-    }
-
-    /// Reads the parameter `dryRun`.
-    pub(crate) fn is_dry_run(&self, options: &str) -> Outcome<bool> {
-        let mut is_dry_run = false;
-        for value in self.query.all("dryRun") {
-            if value != "All" {
-                let error = FieldError::not_supported(&Path::new("dryRun"), value, ["All"]);
-                return Err(invalid_options(options, &[error]));
+    /// Reads the parameters `fieldValidation` and `dryRun` of a write.
+    pub(crate) fn write_options(&self, options: &str) -> Outcome<(FieldValidation, bool)> {
+        let dry_run: Vec<&str> = self.query.all("dryRun").collect();
+        let validation = FieldValidation::parse(self.query.get("fieldValidation"));
+        match (dry_run_error(&dry_run), validation) {
+            (None, Ok(validation)) => Ok((validation, !dry_run.is_empty())),
+            (dry_run, validation) => {
+                let errors: Vec<FieldError> = dry_run.into_iter().chain(validation.err()).collect();
+                Err(invalid_options(options, &errors))
             }
-            is_dry_run = true;
         }
-        Ok(is_dry_run)
     }
+}
+
+/// Refuses values of `dryRun` other than `All`. The refusal shows all values, as in Kubernetes.
+pub(crate) fn dry_run_error<T: AsRef<str>>(values: &[T]) -> Option<FieldError> {
+    let values: Vec<&str> = values.iter().map(AsRef::as_ref).collect();
+    let is_good = values.iter().all(|value| *value == "All");
+    (!is_good).then(|| FieldError::not_supported(&Path::new("dryRun"), values, ["All"]))
 }
 
 /// Returns the answer to a request with wrong parameters.

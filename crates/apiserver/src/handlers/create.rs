@@ -23,14 +23,14 @@ const RETRY_AFTER_S: u32 = 1;
 
 pub(super) async fn create(context: &Context<'_>) -> Outcome<Response<Body>> {
     context.printing()?;
-    let validation = context.field_validation("CreateOptions")?;
-    let is_dry_run = context.is_dry_run("CreateOptions")?;
+    let (validation, is_dry_run) = context.write_options("CreateOptions")?;
     let mut object = read_body(context, validation)?;
     place(context, &mut object)?;
-    if !metadata::resource_version(&object).is_empty() {
+    if !matches!(metadata::resource_version(&object), "" | "0") {
         let why = "resourceVersion should not be set on objects to be created";
         return Err(Status::bad_request(why).into());
     }
+    metadata::set(&mut object, "resourceVersion", Value::Null);
     metadata::set(&mut object, "uid", Uuid::new_v4().to_string());
     let created = timestamp::format(now_unix_s()).unwrap_or_default();
     metadata::set(&mut object, "creationTimestamp", created);
@@ -41,6 +41,7 @@ pub(super) async fn create(context: &Context<'_>) -> Outcome<Response<Body>> {
         1
     };
     let mut name = String::new();
+    let mut is_deleting = false;
     for _ in 0..attempts {
         let mut attempt = object.clone();
         if generates_name && !metadata::generate_name(&attempt).is_empty() {
@@ -48,9 +49,12 @@ pub(super) async fn create(context: &Context<'_>) -> Outcome<Response<Body>> {
             metadata::set(&mut attempt, "name", generated);
         }
         let prepared = prepare_create(context, attempt)?;
-        if let Some(object) = put(context, &prepared.object, is_dry_run).await? {
-            prepared.warn(context);
-            return context.answer_object(StatusCode::CREATED, object);
+        match put(context, &prepared.object, is_dry_run).await? {
+            Created::Done(object) => {
+                prepared.warn(context);
+                return context.answer_object(StatusCode::CREATED, object);
+            }
+            Created::NameTaken { by_deleted } => is_deleting = by_deleted,
         }
         metadata::name(&prepared.object).clone_into(&mut name);
     }
@@ -58,23 +62,41 @@ pub(super) async fn create(context: &Context<'_>) -> Outcome<Response<Body>> {
     if generates_name {
         return Err(Status::generated_name_taken(resource, &name, RETRY_AFTER_S).into());
     }
-    Err(Status::already_exists(resource, &name).into())
+    let mut status = Status::already_exists(resource, &name);
+    if is_deleting {
+        status.message = format!("object is being deleted: {}", status.message);
+    }
+    Err(status.into())
 }
 
-/// Stores a new object; none if the name is taken.
-async fn put(context: &Context<'_>, object: &Value, is_dry_run: bool) -> Outcome<Option<Value>> {
+/// What an attempt to create did.
+enum Created {
+    /// The object is stored.
+    Done(Value),
+    /// Another object has the name; it may wait for its finalizers.
+    NameTaken { by_deleted: bool },
+}
+
+/// Stores a new object.
+async fn put(context: &Context<'_>, object: &Value, is_dry_run: bool) -> Outcome<Created> {
+    let taken = |kv| -> Outcome<Created> {
+        let by_deleted = metadata::is_deleting(&context.stored(kv)?.object);
+        Ok(Created::NameTaken { by_deleted })
+    };
     let bytes = encode(context.target.resource, object)?;
     let key = key_of(context, object);
     let store = context.store();
     if is_dry_run {
         let read = store.get(key.as_bytes(), Default::default()).await;
         let read = read.map_err(|error| context.store_failure(&error))?;
-        return Ok(read.kv.is_none().then(|| object.clone()));
+        return read
+            .kv
+            .map_or_else(|| Ok(Created::Done(object.clone())), taken);
     }
     let lease_id = lease(context).await?;
     let options = PutOptions {
+        get_on_failure: true,
         lease_id,
-        ..PutOptions::default()
     };
     let written = store
         .optimistic_put(key.as_bytes(), bytes, 0, options)
@@ -84,11 +106,12 @@ async fn put(context: &Context<'_>, object: &Value, is_dry_run: bool) -> Outcome
         Err(error) => return Err(put_failure(context, lease_id, &error).await),
     };
     if !written.succeeded {
-        return Ok(None);
+        let gone = Created::NameTaken { by_deleted: false };
+        return written.kv.map_or(Ok(gone), taken);
     }
     let mut object = object.clone();
     metadata::set(&mut object, "resourceVersion", written.revision.to_string());
-    Ok(Some(object))
+    Ok(Created::Done(object))
 }
 
 fn random_suffix() -> String {

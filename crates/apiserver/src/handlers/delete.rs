@@ -61,6 +61,7 @@ pub(super) async fn delete_collection(context: &Context<'_>) -> Outcome<Response
             Err(failure) => return Err(failure),
         }
     }
+    context.check_form(printing)?;
     let list = ListMeta {
         resource_version: part.revision.to_string(),
         ..ListMeta::default()

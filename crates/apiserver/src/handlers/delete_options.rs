@@ -1,5 +1,6 @@
 //! Options of deletions, from the query and the body.
 
+use portunus_objects::GroupResource;
 use portunus_objects::decode::decode_object;
 use portunus_objects::field::{FieldError, Path};
 use portunus_objects::metadata;
@@ -7,13 +8,15 @@ use portunus_objects::status::Status;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::context::{Context, invalid_options};
+use super::context::{Context, dry_run_error, invalid_options};
 use crate::failure::{Failure, Outcome};
 use crate::negotiate::{BodyFormat, body_format};
 use crate::protobuf;
 use crate::store::Stored;
 
-const POLICIES: [&str; 3] = ["Background", "Foreground", "Orphan"];
+const POLICIES: [&str; 3] = ["Foreground", "Background", "Orphan"];
+/// The policies as the refusal lists them: none is allowed too.
+const POLICIES_SHOWN: [&str; 4] = ["Foreground", "Background", "Orphan", "nil"];
 
 /// What must hold of an object that is deleted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -42,6 +45,7 @@ impl DeleteOptions {
             DeleteOptions::default()
         } else {
             let value = decode(context)?;
+            check_kind(&value)?;
             serde_json::from_value(value).map_err(|error| unreadable(&error.to_string()))?
         };
         let policy = context.query.get("propagationPolicy");
@@ -62,7 +66,7 @@ impl DeleteOptions {
             errors.push(FieldError::not_supported(
                 &Path::new("propagationPolicy"),
                 policy.as_str(),
-                POLICIES,
+                POLICIES_SHOWN,
             ));
         }
         if self.propagation_policy.is_some() && self.orphan_dependents.is_some() {
@@ -72,13 +76,7 @@ impl DeleteOptions {
                 "orphanDependents and deletionPropagation cannot be both set",
             ));
         }
-        for value in self.dry_run.iter().filter(|value| *value != "All") {
-            errors.push(FieldError::not_supported(
-                &Path::new("dryRun"),
-                value.as_str(),
-                ["All"],
-            ));
-        }
+        errors.extend(dry_run_error(&self.dry_run));
         if errors.is_empty() {
             return Ok(());
         }
@@ -102,16 +100,28 @@ impl DeleteOptions {
         let uid = metadata::uid(&stored.object);
         let version = stored.revision.to_string();
         let pairs = [
-            ("UID", &preconditions.uid, uid),
-            ("ResourceVersion", &preconditions.resource_version, &version),
+            (
+                "UID",
+                &preconditions.uid,
+                uid,
+                "The object might have been deleted and then recreated",
+            ),
+            (
+                "ResourceVersion",
+                &preconditions.resource_version,
+                &version,
+                "The object might have been modified",
+            ),
         ];
-        for (what, wanted, found) in pairs {
+        for (what, wanted, found, guess) in pairs {
             if let Some(wanted) = wanted.as_deref().filter(|wanted| *wanted != found) {
                 let why = format!(
-                    "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+                    "the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). {guess}"
                 );
-                let resource = &context.target.resource.name;
-                return Err(Status::conflict(resource, name, &why).into());
+                // Kubernetes names the kind here, not the resource.
+                let kind = &context.target.resource.kind;
+                let kind = GroupResource::new(&kind.group, &kind.kind);
+                return Err(Status::conflict(&kind, name, &why).into());
             }
         }
         Ok(())
@@ -132,7 +142,18 @@ fn decode(context: &Context<'_>) -> Outcome<Value> {
     }
 }
 
+/// Refuses a body of another kind; without one it is taken for options.
+fn check_kind(options: &Value) -> Outcome<()> {
+    match metadata::kind(options) {
+        "" | "DeleteOptions" => Ok(()),
+        kind => {
+            let why = format!("the body of a deletion is a {kind}; it must be DeleteOptions");
+            Err(Status::bad_request(&why).into())
+        }
+    }
+}
+
 fn unreadable(error: &str) -> Failure {
-    let why = format!("the body cannot be decoded as DeleteOptions: {error}");
+    let why = format!("couldn't get version/kind; json parse error: {error}");
     Status::bad_request(&why).into()
 }

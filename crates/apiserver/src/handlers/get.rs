@@ -19,6 +19,7 @@ pub(super) async fn get(context: &Context<'_>) -> Outcome<Response<Body>> {
     let read = read.await.map_err(|error| context.store_failure(&error))?;
     check_not_too_new(at_least, read.revision)?;
     let kv = read.kv.ok_or_else(|| context.not_found())?;
+    context.check_form(printing)?;
     let object = context.decode(&kv.value, kv.mod_revision)?;
     let document = printing.object(&context.target.version.columns, object);
     Ok(json_response(StatusCode::OK, &document))

@@ -34,6 +34,7 @@ pub(super) async fn list(context: &Context<'_>) -> Outcome<Response<Body>> {
     let options = ListOptions::parse(context.query)?;
     let selection = Selection::parse(context)?;
     let part = read(context, &options, &selection).await?;
+    context.check_form(printing)?;
     let list = ListMeta {
         resource_version: part.revision.to_string(),
         continue_token: part.continue_token,
@@ -51,9 +52,15 @@ pub(super) async fn read(
 ) -> Outcome<Part> {
     let is_whole_namespace =
         !context.target.resource.definition.namespaced || !context.namespace().is_empty();
-    match selection.name() {
-        Some(name) if is_whole_namespace && options.consistency.is_newest() => {
-            read_one(context, options, selection, name).await
+    let at_least = match options.consistency {
+        Consistency::Newest { at_least } => Some(at_least),
+        // One object is not a list in parts: the limit does not count.
+        Consistency::At(revision) if options.is_exact_by_limit => Some(revision),
+        _ => None,
+    };
+    match (selection.name(), at_least) {
+        (Some(name), Some(at_least)) if is_whole_namespace => {
+            read_one(context, at_least, selection, name).await
         }
         _ => Pages::new(context, options, selection).read().await,
     }
@@ -62,16 +69,14 @@ pub(super) async fn read(
 /// Reads the only object that a field selector can select.
 async fn read_one(
     context: &Context<'_>,
-    options: &ListOptions,
+    at_least: i64,
     selection: &Selection,
     name: &str,
 ) -> Outcome<Part> {
     let key = context.keys.object(context.namespace(), name);
     let read = context.store().get(key.as_bytes(), GetOptions::default());
     let read = read.await.map_err(|error| context.store_failure(&error))?;
-    if let Consistency::Newest { at_least } = options.consistency {
-        check_not_too_new(at_least, read.revision)?;
-    }
+    check_not_too_new(at_least, read.revision)?;
     let mut items = Vec::new();
     if let Some(kv) = read.kv {
         let object = context.decode(&kv.value, kv.mod_revision)?;
@@ -85,12 +90,6 @@ async fn read_one(
         continue_token: String::new(),
         remaining: None,
     })
-}
-
-impl Consistency {
-    fn is_newest(&self) -> bool {
-        matches!(self, Consistency::Newest { .. })
-    }
 }
 
 /// The pages of one list. The first page fixes the revision of the others.
@@ -184,11 +183,28 @@ impl<'list> Pages<'list> {
             continue_key: from.clone(),
         };
         let store = self.context.store();
-        let read = store.list(self.prefix.as_bytes(), options).await;
-        read.map_err(|error| self.failure(revision, from, &error))
+        match store.list(self.prefix.as_bytes(), options).await {
+            Ok(read) => Ok(read),
+            Err(Error::FutureRevision) => Err(self.too_new(revision).await),
+            Err(error) => Err(self.failure(from, &error)),
+        }
     }
 
-    fn failure(&self, revision: i64, from: &Bytes, error: &Error) -> Failure {
+    /// Returns the answer to a revision that the store has not reached, with the newest one.
+    async fn too_new(&self, revision: i64) -> Failure {
+        let store = self.context.store();
+        let read = store.get(self.prefix.as_bytes(), GetOptions::default());
+        match read.await {
+            Ok(read) => match check_not_too_new(revision, read.revision) {
+                Err(failure) => failure,
+                // The store has reached it meanwhile; the client may try again.
+                Ok(()) => self.context.store_failure(&Error::FutureRevision),
+            },
+            Err(error) => self.context.store_failure(&error),
+        }
+    }
+
+    fn failure(&self, from: &Bytes, error: &Error) -> Failure {
         let start = from
             .strip_prefix(self.prefix.as_bytes())
             .unwrap_or_default();
@@ -198,10 +214,6 @@ impl<'list> Pages<'list> {
                 failure.status_mut().metadata.continue_token = token;
                 failure
             }
-            Error::FutureRevision => match check_not_too_new(revision, 0) {
-                Err(failure) => failure,
-                Ok(()) => self.context.store_failure(error),
-            },
             error => self.context.store_failure(error),
         }
     }

@@ -34,6 +34,8 @@ pub(super) struct ListOptions {
     pub(super) consistency: Consistency,
     /// The most objects, or 0.
     pub(super) limit: i64,
+    /// Whether only the limit makes the list one of the state at a revision.
+    pub(super) is_exact_by_limit: bool,
 }
 
 /// The parameters of a watch.
@@ -56,7 +58,16 @@ pub(super) fn parse_version(text: &str) -> Result<i64, String> {
     }
     let parsed: Result<u64, _> = text.parse();
     let number = parsed.ok().and_then(|number| i64::try_from(number).ok());
-    number.ok_or_else(|| format!("invalid resource version {text:?}: it must be a number"))
+    number.ok_or_else(|| {
+        let is_number = text.bytes().all(|letter| letter.is_ascii_digit());
+        let why = match is_number {
+            true => "value out of range",
+            false => "invalid syntax",
+        };
+        format!(
+            "invalid resource version: resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: {why}"
+        )
+    })
 }
 
 /// Refuses a revision that the store has not reached.
@@ -95,7 +106,12 @@ impl ListOptions {
         }
         let limit = number(query, "limit")?.max(0);
         let consistency = consistency(query, limit)?;
-        Ok(ListOptions { consistency, limit })
+        let is_exact_by_limit = query.get("resourceVersionMatch").is_empty();
+        Ok(ListOptions {
+            consistency,
+            limit,
+            is_exact_by_limit,
+        })
     }
 }
 
@@ -160,7 +176,10 @@ fn consistency(query: &Query, limit: i64) -> Outcome<Consistency> {
             let text = "specifying resource version is not allowed when using continue";
             return Err(Status::bad_request(text).into());
         }
-        let token = ContinueToken::decode(token).map_err(|text| Status::bad_request(&text))?;
+        let token = ContinueToken::decode(token).map_err(|text| {
+            let text = format!("invalid continue token: {text}");
+            Status::bad_request(&text)
+        })?;
         return Ok(Consistency::Continue(token));
     }
     let revision = parse_version(version).map_err(|text| Status::bad_request(&text))?;
@@ -182,7 +201,13 @@ fn number(query: &Query, name: &str) -> Outcome<i64> {
         return Ok(0);
     }
     text.parse().map_err(|_| {
-        let why = format!("{name}: {text:?} is not a number");
+        let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+        let is_number = !digits.is_empty() && digits.bytes().all(|it| it.is_ascii_digit());
+        let why = match is_number {
+            true => "value out of range",
+            false => "invalid syntax",
+        };
+        let why = format!("strconv.ParseInt: parsing {text:?}: {why}");
         Status::bad_request(&why).into()
     })
 }
@@ -273,6 +298,14 @@ mod tests {
         for (query, code) in cases {
             assert_eq!(list(query).unwrap_err().status().code, code, "{query}");
         }
+        let failure = list("limit=x").unwrap_err().to_string();
+        assert_eq!(failure, "strconv.ParseInt: parsing \"x\": invalid syntax");
+        let failure = list("resourceVersion=x").unwrap_err();
+        assert_eq!(
+            failure.to_string(),
+            "invalid resource version: resourceVersion: Invalid value: \"x\": strconv.ParseUint: \
+             parsing \"x\": invalid syntax"
+        );
         let failure = list("resourceVersionMatch=Exact").unwrap_err();
         assert_eq!(
             failure.to_string(),

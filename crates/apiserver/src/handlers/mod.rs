@@ -27,6 +27,7 @@ use crate::failure::{Failure, Outcome};
 pub(crate) async fn handle(context: &Context<'_>) -> Outcome<Response<Body>> {
     check_scope(context)?;
     check_subresource(context)?;
+    context.warn_of_deprecation();
     if let Backing::Collection(states) = &context.target.resource.definition.backing {
         return collection::handle(context, states).await;
     }
@@ -63,7 +64,7 @@ fn check_scope(context: &Context<'_>) -> Outcome<()> {
     if is_namespaced && !has_namespace {
         return match info.verb {
             "list" | "watch" => Ok(()),
-            "deletecollection" | "create" => Err(not_supported(context)),
+            "deletecollection" | "create" => Err(Status::method_not_allowed().into()),
             _ => Err(Status::unknown_path("").into()),
         };
     }
@@ -73,9 +74,11 @@ fn check_scope(context: &Context<'_>) -> Outcome<()> {
 fn check_subresource(context: &Context<'_>) -> Outcome<()> {
     let info = context.info;
     if info.subresource.is_empty() {
-        let is_create_of_one = info.verb == "create" && !info.name.is_empty();
-        return match is_create_of_one {
-            true => Err(not_supported(context)),
+        let needs_name = matches!(info.verb, "update" | "patch");
+        let refuses_name = info.verb == "create";
+        let is_named = !info.name.is_empty();
+        return match (needs_name && !is_named) || (refuses_name && is_named) {
+            true => Err(Status::method_not_allowed().into()),
             false => Ok(()),
         };
     }

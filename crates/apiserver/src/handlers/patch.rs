@@ -56,10 +56,14 @@ impl Patch {
 
 pub(super) async fn patch(context: &Context<'_>) -> Outcome<Response<Body>> {
     context.printing()?;
-    let validation = context.field_validation("PatchOptions")?;
-    let is_dry_run = context.is_dry_run("PatchOptions")?;
-    let patch = Patch::parse(context)?;
+    let (validation, is_dry_run) = context.write_options("PatchOptions")?;
+    // A missing object is reported before a malformed JSON Patch, and after other problems.
+    let parsed = Patch::parse(context);
+    if content_type(context.headers) != JSON_PATCH {
+        parsed.as_ref().map_err(Clone::clone)?;
+    }
     let mut before = context.read().await?;
+    let patch = parsed?;
     for _ in 0..ATTEMPTS_MAX {
         let (object, warnings) = patched(context, &patch, &before, validation)?;
         let (object, written) = replace(context, object, &before, is_dry_run).await?;

@@ -18,10 +18,10 @@ pub(super) struct Selection {
 impl Selection {
     pub(super) fn parse(context: &Context<'_>) -> Outcome<Selection> {
         let labels = LabelSelector::parse(context.query.get("labelSelector"))
-            .map_err(|error| unable_to_parse("labelSelector", &error.to_string()))?;
+            .map_err(|error| Status::bad_request(&error.to_string()))?;
         let fields = &context.target.resource.definition.selectable;
         let fields = FieldSelector::parse(context.query.get("fieldSelector"), fields)
-            .map_err(|error| unable_to_parse("fieldSelector", &error.to_string()))?;
+            .map_err(|error| Status::bad_request(&error.to_string()))?;
         Ok(Selection { labels, fields })
     }
 
@@ -41,8 +41,4 @@ impl Selection {
     pub(super) fn matches(&self, resource: &ApiResource, object: &Value) -> bool {
         self.labels.matches(object) && self.fields.matches(object, &resource.definition.selectable)
     }
-}
-
-fn unable_to_parse(parameter: &str, error: &str) -> Status {
-    Status::bad_request(&format!("{parameter}: {error}"))
 }

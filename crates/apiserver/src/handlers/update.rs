@@ -1,6 +1,8 @@
 //! Replacing an object, or its status.
 
 use http::{Response, StatusCode};
+use portunus_objects::GroupKind;
+use portunus_objects::field::{FieldError, Path};
 use portunus_objects::metadata;
 use portunus_objects::status::Status;
 use serde_json::Value;
@@ -14,13 +16,13 @@ use crate::store::Stored;
 
 pub(super) async fn update(context: &Context<'_>) -> Outcome<Response<Body>> {
     context.printing()?;
-    let validation = context.field_validation("UpdateOptions")?;
-    let is_dry_run = context.is_dry_run("UpdateOptions")?;
+    let (validation, is_dry_run) = context.write_options("UpdateOptions")?;
     let mut object = read_body(context, validation)?;
     check_name(context, &object)?;
     place(context, &mut object)?;
     let mut before = context.read().await?;
     for _ in 0..ATTEMPTS_MAX {
+        check_uid(context, &object, &before)?;
         let (object, written) = replace(context, object.clone(), &before, is_dry_run).await?;
         match written {
             Written::Done(_) => return context.answer_object(StatusCode::OK, object),
@@ -34,11 +36,12 @@ pub(super) async fn update(context: &Context<'_>) -> Outcome<Response<Body>> {
 /// with its resource version.
 pub(super) async fn replace(
     context: &Context<'_>,
-    object: Value,
+    mut object: Value,
     before: &Stored,
     is_dry_run: bool,
 ) -> Outcome<(Value, Written)> {
     check_version(context, &object, before)?;
+    metadata::set(&mut object, "resourceVersion", before.revision.to_string());
     let prepared = prepare_update(context, object, &before.object)?;
     let mut object = prepared.object.clone();
     let is_finalized =
@@ -52,26 +55,52 @@ pub(super) async fn replace(
     };
     if let Written::Done(revision) = written {
         prepared.warn(context);
+        // The last state of an object that is gone keeps its version.
+        let revision = if is_finalized {
+            before.revision
+        } else {
+            revision
+        };
         metadata::set(&mut object, "resourceVersion", revision.to_string());
     }
     Ok((object, written))
 }
 
-/// Refuses an object that was read before the stored one, or that is another one.
-fn check_version(context: &Context<'_>, object: &Value, before: &Stored) -> Outcome<()> {
-    let name = &context.info.name;
-    let resource = &context.target.resource.name;
-    let version = metadata::resource_version(object);
+/// Refuses the update of an object that was deleted and created again.
+fn check_uid(context: &Context<'_>, object: &Value, before: &Stored) -> Outcome<()> {
     let uid = metadata::uid(object);
     let uid_before = metadata::uid(&before.object);
     if !uid.is_empty() && uid != uid_before {
         let why = format!(
             "Precondition failed: UID in precondition: {uid}, UID in object meta: {uid_before}"
         );
-        return Err(Status::conflict(resource, name, &why).into());
+        let resource = &context.target.resource.name;
+        return Err(Status::conflict(resource, &context.info.name, &why).into());
+    }
+    Ok(())
+}
+
+/// Refuses an object that was read before the stored one.
+fn check_version(context: &Context<'_>, object: &Value, before: &Stored) -> Outcome<()> {
+    let name = &context.info.name;
+    let resource = &context.target.resource.name;
+    let version = metadata::resource_version(object);
+    let is_unconditional = matches!(version, "" | "0");
+    if is_unconditional
+        && !context
+            .target
+            .resource
+            .definition
+            .allows_unconditional_update
+    {
+        let path = Path::new("metadata").child("resourceVersion");
+        let error = FieldError::invalid(&path, 0, "must be specified for an update");
+        // Kubernetes names the resource here, not the kind.
+        let kind = GroupKind::new(&resource.group, &resource.resource);
+        return Err(Status::invalid(&kind, name, &[error]).into());
     }
     let is_current = version == before.revision.to_string();
-    if !version.is_empty() && !is_current {
+    if !is_unconditional && !is_current {
         return Err(Status::stale_update(resource, name).into());
     }
     Ok(())

@@ -36,6 +36,7 @@ const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 
 pub(super) async fn watch(context: &Context<'_>) -> Outcome<Response<Body>> {
     let printing = context.printing()?;
+    context.check_form(printing)?;
     let options = WatchOptions::parse(context.query)?;
     let selection = Selection::parse(context)?;
     let timeout = timeout(context)?;
@@ -45,6 +46,7 @@ pub(super) async fn watch(context: &Context<'_>) -> Outcome<Response<Body>> {
                 at_least: options.at_least,
             },
             limit: 0,
+            is_exact_by_limit: false,
         };
         let part = list::read(context, &list, &selection).await?;
         (part.items, part.revision)

@@ -19,13 +19,9 @@ pub(super) const ATTEMPTS_MAX: usize = 16;
 const SHOWN_BYTES_MAX: usize = 30;
 
 /// Fields of the metadata that the server sets and clients cannot change.
-const SYSTEM_FIELDS: [&str; 5] = [
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "generation",
-    "uid",
-];
+const SYSTEM_FIELDS: [&str; 2] = ["creationTimestamp", "generation"];
+/// Fields of the metadata that the server sets once; clients may leave them out.
+const DELETION_FIELDS: [&str; 2] = ["deletionTimestamp", "deletionGracePeriodSeconds"];
 
 /// An object that is ready for the store, in the hub version.
 pub(super) struct Prepared {
@@ -82,19 +78,31 @@ pub(super) fn read_failure(context: &Context<'_>, error: &ReadError) -> Failure 
     let kind = &context.target.resource.definition.kind;
     let text = match error {
         ReadError::Decode(error) => {
-            let shown = &context.body[..context.body.len().min(SHOWN_BYTES_MAX)];
             format!(
                 "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {error} ({})",
-                shown.escape_ascii()
+                summary(&context.body)
             )
         }
-        ReadError::Metadata(error) => format!(
+        error => format!(
             "{kind} in version {:?} cannot be handled as a {kind}: {error}",
             context.target.version.name
         ),
-        error => error.to_string(),
     };
     Status::bad_request(&text).into()
+}
+
+/// Returns the beginning of a body: as text if it looks like an object, in hexadecimal otherwise.
+fn summary(body: &[u8]) -> String {
+    let shown = &body[..body.len().min(SHOWN_BYTES_MAX)];
+    let mut text = match shown.first() {
+        None => "<empty>".to_owned(),
+        Some(b'{') => String::from_utf8_lossy(shown).into_owned(),
+        Some(_) => shown.iter().map(|byte| format!("{byte:02x}")).collect(),
+    };
+    if shown.len() < body.len() {
+        text.push_str(" ...");
+    }
+    text
 }
 
 /// Checks `apiVersion` and `kind`; missing ones are those of the resource.
@@ -124,14 +132,17 @@ pub(super) fn check_type(context: &Context<'_>, object: &mut Value) -> Outcome<(
 pub(super) fn place(context: &Context<'_>, object: &mut Value) -> Outcome<()> {
     let namespace = context.namespace();
     let own = metadata::namespace(object);
-    if !own.is_empty() && !namespace.is_empty() && own != namespace {
+    if namespace.is_empty() {
+        // Kubernetes ignores the namespace of a cluster-scoped object.
+        metadata::set(object, "namespace", Value::Null);
+        return Ok(());
+    }
+    if !own.is_empty() && own != namespace {
         let why =
             "the namespace of the provided object does not match the namespace sent on the request";
         return Err(Status::bad_request(why).into());
     }
-    if !namespace.is_empty() {
-        metadata::set(object, "namespace", namespace);
-    }
+    metadata::set(object, "namespace", namespace);
     Ok(())
 }
 
@@ -178,6 +189,14 @@ pub(super) fn prepare_update(
     for field in SYSTEM_FIELDS {
         let value = metadata::get(&before_here, field).cloned();
         metadata::set(&mut object, field, value.unwrap_or_default());
+    }
+    if metadata::uid(&object).is_empty() {
+        metadata::set(&mut object, "uid", metadata::uid(before));
+    }
+    for field in DELETION_FIELDS {
+        if let Some(value) = metadata::get(&before_here, field).cloned() {
+            metadata::set(&mut object, field, value);
+        }
     }
     for field in ["managedFields", "selfLink"] {
         metadata::set(&mut object, field, Value::Null);
@@ -337,4 +356,21 @@ pub(super) fn contended(context: &Context<'_>, name: &str) -> Failure {
         "the object was modified by other requests during {ATTEMPTS_MAX} attempts; please try again"
     );
     Status::conflict(&context.target.resource.name, name, &why).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn summary_of_a_body_is_short() {
+        assert_eq!(summary(b""), "<empty>");
+        assert_eq!(summary(b"{\"a\""), "{\"a\"");
+        assert_eq!(summary(b"[1]"), "5b315d");
+        let long = format!("{{{}", "x".repeat(40));
+        assert_eq!(
+            summary(long.as_bytes()),
+            format!("{{{} ...", "x".repeat(29))
+        );
+    }
 }

@@ -36,6 +36,7 @@ pub fn namespaces() -> Result<Definition, ResourcesError> {
         .cluster_scoped()
         .with_short_names(["ns"])
         .with_name_check(name_is_dns_label)
+        .with_unconditional_update()
         .with_version(version))
 }
 
@@ -87,6 +88,7 @@ pub fn events(ttl: Duration) -> Result<Definition, ResourcesError> {
     Ok(Definition::new("", "Event", "events")
         .with_short_names(["ev"])
         .with_ttl(ttl)
+        .with_unconditional_update()
         .with_selectable_fields([
             "involvedObject.kind",
             "involvedObject.name",

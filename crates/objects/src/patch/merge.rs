@@ -16,11 +16,11 @@ impl MergePatch {
     /// Parses the body of a request.
     pub fn parse(body: &[u8]) -> Result<MergePatch, PatchError> {
         let Ok(Decoded { value, duplicates }) = decode(body) else {
-            return Err(PatchError::Malformed("Invalid JSON Patch".to_owned()));
+            return Err(PatchError::Malformed("invalid JSON patch".to_owned()));
         };
         match value {
             Value::Object(fields) => Ok(MergePatch { fields, duplicates }),
-            _ => Err(PatchError::Malformed("Invalid JSON Patch".to_owned())),
+            _ => Err(PatchError::Malformed("invalid JSON patch".to_owned())),
         }
     }
 
@@ -120,7 +120,7 @@ mod tests {
     fn body_that_is_no_map_is_refused() {
         for body in ["", "[]", "null", "1", "{"] {
             let error = MergePatch::parse(body.as_bytes()).unwrap_err();
-            assert_eq!(error.to_string(), "Invalid JSON Patch");
+            assert_eq!(error.to_string(), "invalid JSON patch");
             assert_eq!(error.status().code, 400);
         }
     }
