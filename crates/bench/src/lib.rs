@@ -11,11 +11,12 @@
 //!                            report    samples ──▶ tables (lines: JSON; machine: its hardware)
 //! ```
 //!
-//! Called by the `compare` binary. Both servers are measured in the same way from outside:
+//! [`apiserver`] does the same for API servers. Called by the `compare` binary. Both servers are measured in the same way from outside:
 //! over the network and from `/proc`.
 
 pub mod access;
 pub mod answer;
+pub mod apiserver;
 pub mod client;
 pub mod closed_loop;
 pub mod cluster;
