@@ -11,11 +11,13 @@
 //!                            report    samples ──▶ tables (lines: JSON; machine: its hardware)
 //! ```
 //!
-//! Called by the `compare` binary ([`program`] is the shared part of the binaries). Both servers are measured in the same way from outside:
-//! over the network and from `/proc`. [`client_cost`] compares client libraries instead.
+//! Called by the `compare` binary. Both servers are measured in the same way from outside: over the
+//! network and from `/proc`. [`apiserver`] does the same for API servers (`compare-apiserver`), and
+//! [`client_cost`] for client libraries (`compare-client`); [`program`] is what the binaries share.
 
 pub mod access;
 pub mod answer;
+pub mod apiserver;
 pub mod client;
 pub mod client_cost;
 pub mod closed_loop;

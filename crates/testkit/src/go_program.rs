@@ -1,4 +1,4 @@
-//! Builds the Go programs of this repository that use modules of Kubernetes.
+//! Builds the Go programs of this repository that use modules of Kubernetes or etcd.
 //!
 //! `scripts/go-program` builds them; it needs Go and a module proxy. A test without them is skipped.
 

@@ -214,7 +214,7 @@ fn has_test_features(binary: &Path) -> bool {
 }
 
 /// Returns the root of the repository.
-pub fn workspace_root() -> &'static Path {
+pub(crate) fn workspace_root() -> &'static Path {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
     own.ancestors().nth(2).unwrap_or(own)
 }

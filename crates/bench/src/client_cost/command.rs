@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Parser;
 use portunus_client::{Client, ConnectError, Options};
 use portunus_proto::etcdserverpb::kv_client::KvClient;
+use portunus_testkit::go_program;
 use portunus_testkit::program::Kind;
 use thiserror::Error;
 use tonic::transport::{Channel, Endpoint};
@@ -135,7 +136,7 @@ impl Command {
             endpoints: vec![endpoint.clone()],
             ..Options::default()
         })?;
-        let clientv3 = go_client::build();
+        let clientv3 = go_program::build(go_client::NAME);
         if let Err(why) = &clientv3 {
             eprintln!("!!\n!! NO GO CLIENT TO COMPARE WITH: {why}\n!!");
         }

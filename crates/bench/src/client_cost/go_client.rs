@@ -1,32 +1,14 @@
 //! The calls of etcd's Go client, in a process of its own.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
-
-use portunus_testkit::program::workspace_root;
 
 use super::measure::{Cost, MeasureError};
 use super::work::{VALUE_BYTES, Work};
 use crate::window::WindowDurations;
 
-/// The script that builds the program, and its name there.
-const SCRIPT: &str = "scripts/go-program";
-const NAME: &str = "clientv3";
-
-/// Builds the program, unless it is there.
-///
-/// # Errors
-/// The last line of the script's messages.
-pub fn build() -> Result<PathBuf, String> {
-    let output = Command::new(workspace_root().join(SCRIPT))
-        .arg(NAME)
-        .output();
-    let output = output.map_err(|error| format!("{SCRIPT} does not run: {error}"))?;
-    match output.status.success() {
-        true => Ok(PathBuf::from(last_line(&output.stdout))),
-        false => Err(last_line(&output.stderr)),
-    }
-}
+/// The name of the program for `scripts/go-program`.
+pub const NAME: &str = "clientv3";
 
 /// Runs the program.
 pub async fn run(
