@@ -789,6 +789,32 @@ fn heartbeat_with_a_commit_index_beyond_the_log_reports_the_lost_log() {
 }
 
 #[test]
+fn forwarded_messages_with_a_term_do_not_end_a_follower() {
+    let mut cluster = Cluster::new(3, 7);
+    let leader = cluster.elect();
+    let follower = leader % 3 + 1;
+    let before = cluster.node(follower).core.hard_state();
+    let message = |message_type: MessageType| Message {
+        r#type: message_type.into(),
+        from: leader,
+        to: follower,
+        term: before.term,
+        ..Message::default()
+    };
+    let read = Message {
+        entries: vec![Entry {
+            data: b"12345678".as_slice().into(),
+            ..Entry::default()
+        }],
+        ..message(MessageType::MsgReadIndex)
+    };
+    for message in [message(MessageType::MsgTransferLeader), read] {
+        cluster.act(follower, |core| core.step(message)).unwrap();
+    }
+    assert_eq!(cluster.node(follower).core.hard_state(), before);
+}
+
+#[test]
 fn compaction_keeps_entries_that_are_not_applied() {
     let mut cluster = Cluster::new(1, 1);
     cluster.settle();

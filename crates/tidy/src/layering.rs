@@ -36,6 +36,7 @@ pub const ORDER: &[&str] = &[
     "bench",
     "sim",
     "model",
+    "fuzz",
 ];
 
 /// The crate that holds these rules.

@@ -22,13 +22,14 @@ const METHODS: &[&str] = &["unwrap", "expect", "unwrap_err", "expect_err"];
 const MACROS: &[&str] = &["panic", "unreachable", "todo", "unimplemented"];
 const REASON_WORDS: &[&str] = &["cannot", "never", "always"];
 
-/// The crate that only tests use: a failing test panics.
-const TEST_CRATE: &str = "testkit";
+/// The crates that only tests use: a failing test panics.
+const TEST_CRATES: &[&str] = &["fuzz", "testkit"];
 
-/// Checks one file; tests, the test crate, benches, examples and build scripts may panic.
+/// Checks one file; tests, the test crates, benches, examples and build scripts may panic.
 #[must_use]
 pub fn check(file: &RustFile) -> Vec<Finding> {
-    if area(&file.path) != Area::Src || crate_folder(&file.path) == Some(TEST_CRATE) {
+    let is_of_tests = |folder| TEST_CRATES.contains(&folder);
+    if area(&file.path) != Area::Src || crate_folder(&file.path).is_some_and(is_of_tests) {
         return Vec::new();
     }
     let mut walk = Walk {

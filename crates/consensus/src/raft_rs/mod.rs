@@ -235,9 +235,13 @@ impl Core {
                 self.propose_entries(entries).map_err(StepError::Dropped)
             }
             eraftpb::MessageType::MsgReadIndex => {
+                // The engine panics when it forwards one with a term.
+                message.term = 0;
                 self.take_read(message);
                 Ok(())
             }
+            // A peer sends it to the leader only, and the engine panics when it forwards one.
+            eraftpb::MessageType::MsgTransferLeader if !self.is_leader() => Ok(()),
             eraftpb::MessageType::MsgSnapshot if !self.has_applied_all() => {
                 self.keep_newest_snapshot(message);
                 Ok(())

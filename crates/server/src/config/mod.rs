@@ -349,7 +349,8 @@ fn timing(values: &Values) -> Result<(Duration, Duration), ConfigError> {
 }
 
 fn check_timing(heartbeat_ms: u64, election_ms: u64) -> Result<(), ConfigError> {
-    if heartbeat_ms == 0 || election_ms < heartbeat_ms * HEARTBEATS_PER_ELECTION_MIN {
+    let election_ms_min = heartbeat_ms.saturating_mul(HEARTBEATS_PER_ELECTION_MIN);
+    if heartbeat_ms == 0 || election_ms < election_ms_min {
         return Err(ConfigError::ElectionTooShort {
             election_ms,
             heartbeat_ms,
@@ -603,6 +604,16 @@ mod tests {
             assert!(text.contains(flag), "{flag}: {text}");
         }
         assert_eq!(text.lines().count(), 8, "{text}");
+    }
+
+    #[test]
+    fn heartbeat_interval_of_any_length_is_checked() {
+        // Five times the second one exceeds 64 bits by 4.
+        for heartbeat_ms in [u64::MAX, u64::MAX / 5 + 1, 0] {
+            let errors = config(&[&format!("--heartbeat-interval={heartbeat_ms}")]);
+            let text = errors.unwrap_err().to_string();
+            assert!(text.contains(&heartbeat_ms.to_string()), "{text}");
+        }
     }
 
     #[test]
