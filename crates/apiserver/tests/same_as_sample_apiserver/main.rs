@@ -154,7 +154,9 @@ impl Comparison {
         for side in 0..2 {
             loop {
                 let Some(event) = watch.events[side].next().await else {
-                    seen[side].push("the watch ended before the last change".into());
+                    let target = &watch.step.sent.target;
+                    let lost = format!("request {number}: server {side}: no last event: {target}");
+                    self.differences.push(lost);
                     break;
                 };
                 let reached = version(&event["object"]["metadata"]);
