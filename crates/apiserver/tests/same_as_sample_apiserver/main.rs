@@ -15,6 +15,7 @@ mod servers;
 mod wardle;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use canonical::Canonical;
 use known::{Known, Object};
@@ -31,6 +32,8 @@ const SEED: u64 = 37;
 const REQUESTS: u64 = 1500;
 /// The most watches at a time.
 const WATCHES_MAX: usize = 2;
+/// How long the servers have to read the first objects of a watch, before they change.
+const INITIAL_EVENTS_TIME: Duration = Duration::from_millis(100);
 /// The most differences that are shown.
 const SHOWN_MAX: usize = 20;
 
@@ -97,6 +100,8 @@ impl Comparison {
         let opened = tokio::join!(sample.watch(&step.sent), ours.watch(&step.sent));
         match opened {
             (Ok(sample), Ok(ours)) => {
+                // The sample reads the first objects of a watch after it has begun to answer.
+                tokio::time::sleep(INITIAL_EVENTS_TIME).await;
                 let until = number + step.steps;
                 let head = |headers: &BTreeMap<String, String>| Answer {
                     code: 200,
@@ -154,7 +159,9 @@ impl Comparison {
         for side in 0..2 {
             loop {
                 let Some(event) = watch.events[side].next().await else {
-                    seen[side].push("the watch ended before the last change".into());
+                    let target = &watch.step.sent.target;
+                    let lost = format!("request {number}: server {side}: no last event: {target}");
+                    self.differences.push(lost);
                     break;
                 };
                 let reached = version(&event["object"]["metadata"]);
