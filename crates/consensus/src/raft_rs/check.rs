@@ -72,7 +72,9 @@ pub(super) fn check(message: &raftpb::Message, last_index: u64) -> Result<(), St
                 .entries
                 .iter()
                 .zip(message.index.saturating_add(1)..)
-                .all(|(entry, index)| entry.index == index && entry.term <= message.term);
+                .all(|(entry, index)| {
+                    entry.index == index && (1..=message.term).contains(&entry.term)
+                });
             if !follow_on {
                 return Err(StepError::Malformed(
                     "entries that do not follow each other",
