@@ -733,6 +733,18 @@ fn messages_that_contradict_the_log_are_refused_and_change_nothing() {
             ..append.clone()
         },
         Message {
+            index: last_index,
+            log_term: term,
+            entries: [(0, 1), (term, 2)]
+                .map(|(term, after)| Entry {
+                    term,
+                    index: last_index + after,
+                    ..Entry::default()
+                })
+                .into(),
+            ..append.clone()
+        },
+        Message {
             index: u64::MAX,
             log_term: term,
             ..append

@@ -85,7 +85,9 @@ pub(super) fn check(message: &raftpb::Message, own: Position) -> Result<(), Step
                 .entries
                 .iter()
                 .zip(message.index.saturating_add(1)..)
-                .all(|(entry, index)| entry.index == index && entry.term <= message.term);
+                .all(|(entry, index)| {
+                    entry.index == index && (1..=message.term).contains(&entry.term)
+                });
             if !follow_on {
                 return Err(StepError::Malformed(
                     "entries that do not follow each other",
