@@ -421,6 +421,36 @@ fn open_refuses_foreign_and_damaged_entries() {
     assert!(matches!(mark, OpenError::DamagedMeta { .. }));
 }
 
+/// A watch that catches up takes about 1 MiB in one response. Reading 1000 revisions for each would
+/// read large values again and again, and hold all of them in memory.
+#[test]
+fn events_are_collected_up_to_a_number_of_bytes_in_whole_revisions() {
+    let backend = MemoryBackend::new();
+    let (mut store, _) = open(&backend);
+    let value_bytes = [10, 600_000, 600_000, 10, 3_000_000, 10, 10];
+    for (index, bytes) in (1..).zip(value_bytes) {
+        store.begin(entry(index)).unwrap();
+        let request = PutRequest {
+            key: Bytes::from_static(b"key"),
+            value: Bytes::from(vec![b'v'; bytes]),
+            ..PutRequest::default()
+        };
+        let _ = store.put(&request, &|_| true).unwrap();
+        store.end().unwrap();
+    }
+    let reader = store.reader();
+    let collected = |from| {
+        let revisions = reader.events_since(from, 100).unwrap();
+        revisions.iter().map(|it| it.revision).collect::<Vec<_>>()
+    };
+    assert_eq!(collected(2), [2, 3, 4]);
+    assert_eq!(collected(5), [5, 6]);
+    // One that is larger than the limit is complete, and the last.
+    assert_eq!(collected(6), [6]);
+    assert_eq!(collected(7), [7, 8]);
+    assert_eq!(collected(9), Vec::<i64>::new());
+}
+
 #[test]
 fn overlapping_compactions_finish_in_order() {
     let backend = MemoryBackend::new();

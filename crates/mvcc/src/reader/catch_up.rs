@@ -15,6 +15,10 @@ use crate::{
     watch::{Event, History, HistoryError, RevisionEvents},
 };
 
+/// The most bytes of events that one call collects, unless the first revision has more. It is about
+/// what one response to a watch takes: the rest would be read from the backend again for the next one.
+const COLLECTED_BYTES_MAX: usize = 1024 * 1024;
+
 impl History for Reader {
     fn revision(&self) -> i64 {
         Reader::revision(self)
@@ -46,7 +50,7 @@ impl History for Reader {
 
 impl Reader {
     /// Returns the events from a revision on, in whole revisions, at most
-    /// `revisions_max` of them, oldest first. Empty if nothing changed.
+    /// `revisions_max` of them and fewer if they are large, oldest first. Empty if nothing changed.
     ///
     /// A start at the compact revision is allowed; a start below it is refused.
     pub fn events_since(
@@ -73,6 +77,10 @@ impl Reader {
         let mut revisions: Vec<Arc<RevisionEvents>> = Vec::new();
         let mut main = 0;
         let mut events = Vec::new();
+        let mut bytes = 0;
+        let is_full = |revisions: &[Arc<RevisionEvents>], bytes: usize| {
+            revisions.len() >= revisions_max || bytes >= COLLECTED_BYTES_MAX
+        };
         let walk = self
             .shared
             .log
@@ -81,20 +89,20 @@ impl Reader {
         for entry in walk {
             if entry.revision.main != main {
                 revisions.extend(take_revision(main, &mut events));
-                if revisions.len() >= revisions_max {
-                    break;
+                if is_full(&revisions, bytes) {
+                    return Ok(revisions);
                 }
                 main = entry.revision.main;
             }
             let versions = entry.slot.versions();
             // Missing only if compacted, which the caller checks.
             if let Some((version, prev)) = versions.exactly(entry.revision) {
-                events.push(event(&entry.slot, version, prev, &values)?);
+                let event = event(&entry.slot, version, prev, &values)?;
+                bytes += event.bytes_estimate(false);
+                events.push(event);
             }
         }
-        if revisions.len() < revisions_max {
-            revisions.extend(take_revision(main, &mut events));
-        }
+        revisions.extend(take_revision(main, &mut events));
         Ok(revisions)
     }
 }

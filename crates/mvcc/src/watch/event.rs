@@ -160,7 +160,7 @@ impl Event {
     }
 
     /// Close upper estimate of the encoded size; exact enough to bound queues.
-    pub(super) fn bytes_estimate(&self, with_prev: bool) -> usize {
+    pub(crate) fn bytes_estimate(&self, with_prev: bool) -> usize {
         let size = |kv: &KeyValue| kv.key.len() + kv.value.len() + EVENT_FIXED_BYTES;
         let prev = if with_prev {
             self.prev().map_or(0, size)
