@@ -18,7 +18,7 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use nix::sys::signal::Signal;
 use portunus_testkit::process::Process;
@@ -30,7 +30,7 @@ struct World {
     kubectl: PathBuf,
     directory: tempfile::TempDir,
     server: Option<Process>,
-    watch: Option<Process>,
+    watch: Option<Child>,
     replacements: Vec<(Regex, &'static str)>,
 }
 
@@ -83,13 +83,13 @@ impl World {
             "watch" => {
                 let output = fs::File::create(self.watch_output()).unwrap();
                 let mut command = self.kubectl_command(input.trim());
-                self.watch = Some(Process::spawn(command.stdout(output)));
+                self.watch = Some(command.stdout(output).spawn().unwrap());
                 self.wait_for_lines(argument);
                 String::new()
             }
             "watched" => {
                 let text = self.wait_for_lines(argument);
-                self.watch.take().unwrap().kill();
+                self.stop_watch();
                 self.replace(text)
             }
             "restart" => {
@@ -112,6 +112,13 @@ impl World {
             .env("KUBE_EDITOR", "sh edit.sh")
             .stdin(Stdio::null());
         command
+    }
+
+    fn stop_watch(&mut self) {
+        if let Some(mut kubectl) = self.watch.take() {
+            kubectl.kill().unwrap();
+            kubectl.wait().unwrap();
+        }
     }
 
     fn watch_output(&self) -> PathBuf {
@@ -152,6 +159,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
+        self.stop_watch();
         if !std::thread::panicking() {
             self.stop();
         }
