@@ -8,6 +8,8 @@
 //! Commands:
 //! - `file name`: writes the input to a file of the working directory
 //! - `kubectl`: runs kubectl with each line of the input as arguments
+//! - `watch N`: starts kubectl with the arguments of the input, and waits for N lines of its output
+//! - `watched N`: waits until kubectl has printed N lines, stops it and shows them
 //! - `restart flags`: stops the server and starts it with the flags of the input, on the same data
 //!
 //! kubectl is built from its Go module; without Go the tests are skipped.
@@ -16,7 +18,7 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use nix::sys::signal::Signal;
 use portunus_testkit::process::Process;
@@ -28,6 +30,7 @@ struct World {
     kubectl: PathBuf,
     directory: tempfile::TempDir,
     server: Option<Process>,
+    watch: Option<Child>,
     replacements: Vec<(Regex, &'static str)>,
 }
 
@@ -37,6 +40,7 @@ impl World {
             kubectl,
             directory: tempfile::tempdir().unwrap(),
             server: None,
+            watch: None,
             replacements: replacements(),
         };
         world.start("");
@@ -76,6 +80,18 @@ impl World {
                 String::new()
             }
             "kubectl" => input.lines().map(|line| self.kubectl(line)).collect(),
+            "watch" => {
+                let output = fs::File::create(self.watch_output()).unwrap();
+                let mut command = self.kubectl_command(input.trim());
+                self.watch = Some(command.stdout(output).spawn().unwrap());
+                self.wait_for_lines(argument);
+                String::new()
+            }
+            "watched" => {
+                let text = self.wait_for_lines(argument);
+                self.stop_watch();
+                self.replace(text)
+            }
             "restart" => {
                 self.stop();
                 self.start(input.trim());
@@ -85,17 +101,44 @@ impl World {
         }
     }
 
-    fn kubectl(&self, line: &str) -> String {
-        let output = Command::new(&self.kubectl)
+    fn kubectl_command(&self, line: &str) -> Command {
+        let mut command = Command::new(&self.kubectl);
+        command
             .args(split(line))
             .current_dir(self.directory.path())
             .env("KUBECONFIG", self.directory.path().join("data/kubeconfig"))
             // Discovery is cached there.
             .env("HOME", self.directory.path())
             .env("KUBE_EDITOR", "sh edit.sh")
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn stop_watch(&mut self) {
+        if let Some(mut kubectl) = self.watch.take() {
+            kubectl.kill().unwrap();
+            kubectl.wait().unwrap();
+        }
+    }
+
+    fn watch_output(&self) -> PathBuf {
+        self.directory.path().join("watch-output")
+    }
+
+    /// Waits until the watching kubectl has printed this many lines, and returns them.
+    fn wait_for_lines(&self, count: &str) -> String {
+        let count: usize = count.parse().unwrap();
+        wait::until_blocking("lines of kubectl", || {
+            let text = fs::read_to_string(self.watch_output()).unwrap();
+            match text.lines().count() >= count && text.ends_with('\n') {
+                true => Ok(text),
+                false => Err(text),
+            }
+        })
+    }
+
+    fn kubectl(&self, line: &str) -> String {
+        let output = self.kubectl_command(line).output().unwrap();
         let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
@@ -103,6 +146,10 @@ impl World {
         for line in String::from_utf8_lossy(&output.stderr).lines() {
             text.push_str(&format!("! {line}\n"));
         }
+        self.replace(text)
+    }
+
+    fn replace(&self, mut text: String) -> String {
         for (pattern, replacement) in &self.replacements {
             text = pattern.replace_all(&text, *replacement).into_owned();
         }
@@ -112,6 +159,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
+        self.stop_watch();
         if !std::thread::panicking() {
             self.stop();
         }

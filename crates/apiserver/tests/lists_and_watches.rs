@@ -56,6 +56,27 @@ async fn parts_of_a_list_show_one_state() {
     assert_eq!(last["metadata"]["continue"], Value::Null);
 }
 
+#[tokio::test]
+async fn list_of_one_name_at_a_revision_has_no_other_part() {
+    let server = server().await;
+    let client = Client::new(&server);
+    create_many(&client, 4).await;
+    let all = client.get(WIDGETS).await.json();
+    let version = all["metadata"]["resourceVersion"].as_str().unwrap();
+    client.create("w9", json!({})).await;
+    for (name, expected) in [("w001", vec!["w001"]), ("w9", vec![])] {
+        let target = format!(
+            "{WIDGETS}?fieldSelector=metadata.name%3D{name}&limit=1\
+             &resourceVersion={version}&resourceVersionMatch=Exact"
+        );
+        let list = client.get(&target).await.json();
+        assert_eq!(names(&list), expected);
+        assert_eq!(list["metadata"]["resourceVersion"], version);
+        assert_eq!(list["metadata"]["continue"], Value::Null);
+        assert_eq!(list["metadata"]["remainingItemCount"], Value::Null);
+    }
+}
+
 /// Proves: K27
 #[tokio::test]
 async fn compacted_list_can_go_on_with_the_newest_state() {

@@ -1,7 +1,6 @@
 //! Creating an object.
 
 use http::{Response, StatusCode};
-use portunus_client::kubernetes::PutOptions;
 use portunus_objects::metadata::{
     self, GENERATED_SUFFIX_LENGTH, GENERATED_SUFFIX_LETTERS, generated_name,
 };
@@ -11,7 +10,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::context::Context;
-use super::write::{key_of, lease, place, prepare_create, put_failure, read_body};
+use super::write::{key_of, place, prepare_create, put_in_store, read_body};
 use crate::body::Body;
 use crate::failure::Outcome;
 use crate::respond::now_unix_s;
@@ -93,18 +92,7 @@ async fn put(context: &Context<'_>, object: &Value, is_dry_run: bool) -> Outcome
             .kv
             .map_or_else(|| Ok(Created::Done(object.clone())), taken);
     }
-    let lease_id = lease(context).await?;
-    let options = PutOptions {
-        get_on_failure: true,
-        lease_id,
-    };
-    let written = store
-        .optimistic_put(key.as_bytes(), bytes, 0, options)
-        .await;
-    let written = match written {
-        Ok(written) => written,
-        Err(error) => return Err(put_failure(context, lease_id, &error).await),
-    };
+    let written = put_in_store(context, &key, bytes, 0).await?;
     if !written.succeeded {
         let gone = Created::NameTaken { by_deleted: false };
         return written.kv.map_or(Ok(gone), taken);

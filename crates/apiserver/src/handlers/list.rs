@@ -58,12 +58,17 @@ pub(super) async fn read(
         Consistency::At(revision) if options.is_exact_by_limit => Some(revision),
         _ => None,
     };
-    match (selection.name(), at_least) {
-        (Some(name), Some(at_least)) if is_whole_namespace => {
-            read_one(context, at_least, selection, name).await
-        }
-        _ => Pages::new(context, options, selection).read().await,
+    let single_name = selection.name().filter(|_| is_whole_namespace);
+    if let (Some(name), Some(at_least)) = (single_name, at_least) {
+        return read_one(context, at_least, selection, name).await;
     }
+    let mut part = Pages::new(context, options, selection).read().await?;
+    if single_name.is_some() {
+        // The only object was found, or there is none.
+        part.continue_token.clear();
+        part.remaining = None;
+    }
+    Ok(part)
 }
 
 /// Reads the only object that a field selector can select.

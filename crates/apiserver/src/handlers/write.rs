@@ -1,6 +1,7 @@
 //! What happens to an object between the body of a request and the store.
 
-use portunus_client::kubernetes::{Error, PutOptions};
+use bytes::Bytes;
+use portunus_client::kubernetes::{Error, PutOptions, PutResponse};
 use portunus_objects::field::{FieldError, Path};
 use portunus_objects::metadata;
 use portunus_objects::schema::{FieldValidation, ReadError};
@@ -302,18 +303,8 @@ pub(super) async fn put(
     if bytes == before.bytes {
         return Ok(Written::Done(before.revision));
     }
-    let lease_id = lease(context).await?;
-    let options = PutOptions {
-        get_on_failure: true,
-        lease_id,
-    };
     let key = key_of(context, object);
-    let store = context.store();
-    let written = store.optimistic_put(key.as_bytes(), bytes, before.revision, options);
-    let written = match written.await {
-        Ok(written) => written,
-        Err(error) => return Err(put_failure(context, lease_id, &error).await),
-    };
+    let written = put_in_store(context, &key, bytes, before.revision).await?;
     if written.succeeded {
         return Ok(Written::Done(written.revision));
     }
@@ -322,7 +313,7 @@ pub(super) async fn put(
 }
 
 /// Returns the lease of an object that is written now; 0 if the resource has no TTL.
-pub(super) async fn lease(context: &Context<'_>) -> Outcome<i64> {
+async fn lease(context: &Context<'_>) -> Outcome<i64> {
     let Some(ttl) = context.target.resource.definition.ttl else {
         return Ok(0);
     };
@@ -331,12 +322,31 @@ pub(super) async fn lease(context: &Context<'_>) -> Outcome<i64> {
     lease.map_err(|error| context.store_failure(&error))
 }
 
-/// Returns the answer to a write that failed in the store.
-pub(super) async fn put_failure(context: &Context<'_>, lease_id: i64, error: &Error) -> Failure {
-    if matches!(error, Error::LeaseNotFound) {
-        context.shared.leases.forget(lease_id).await;
-    }
-    context.store_failure(error)
+/// Writes an object if its revision is the expected one; with a lease if its resource has a TTL.
+pub(super) async fn put_in_store(
+    context: &Context<'_>,
+    key: &str,
+    bytes: Bytes,
+    expected_revision: i64,
+) -> Outcome<PutResponse> {
+    let store = context.store();
+    let write = |lease_id| {
+        let options = PutOptions {
+            get_on_failure: true,
+            lease_id,
+        };
+        store.optimistic_put(key.as_bytes(), bytes.clone(), expected_revision, options)
+    };
+    let lease_id = lease(context).await?;
+    let written = match write(lease_id).await {
+        Err(Error::LeaseNotFound) if lease_id != 0 => {
+            // The shared lease was revoked or has expired, and nothing was written.
+            context.shared.leases.forget(lease_id).await;
+            write(lease(context).await?).await
+        }
+        written => written,
+    };
+    written.map_err(|error| context.store_failure(&error))
 }
 
 /// Returns the key of an object.

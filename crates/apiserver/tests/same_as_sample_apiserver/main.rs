@@ -194,6 +194,10 @@ fn shown(answer: &Answer) -> String {
     format!("{} {:?} {}", answer.code, answer.headers, answer.body)
 }
 
+/// Both servers keep their objects in Portunus: Kubernetes' own storage code reads, writes and watches
+/// there.
+///
+/// Proves: K17
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn same_requests_have_same_answers_as_sample_apiserver() {
     let Some(program) = go_program::build_for_test("sample-apiserver", TEST) else {

@@ -2,6 +2,7 @@
 //! answer a request.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -75,5 +76,9 @@ impl Interface for FreshStore {
 
     async fn request_progress(&self, options: RequestProgressOptions) -> Result<(), Error> {
         self.current().request_progress(options).await
+    }
+
+    async fn grant_lease(&self, ttl: Duration) -> Result<i64, Error> {
+        Interface::grant_lease(&*self.current(), ttl).await
     }
 }
