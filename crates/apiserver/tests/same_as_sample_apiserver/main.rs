@@ -195,9 +195,7 @@ fn shown(answer: &Answer) -> String {
 }
 
 /// Both servers keep their objects in Portunus: Kubernetes' own storage code reads, writes and watches
-/// there.
-///
-/// Proves: K17
+/// there, without its watch cache.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn same_requests_have_same_answers_as_sample_apiserver() {
     let Some(program) = go_program::build_for_test("sample-apiserver", TEST) else {
